@@ -1,0 +1,26 @@
+"""What ``@asynchronous`` asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from .parameter import Policy
+
+__all__ = ["Asynchronous", "AsynchronousNonBlocking"]
+
+
+@final
+@dataclass(frozen=True)
+class Asynchronous(Policy):
+    """Return at once; run the call on another thread, or as a task (specification, chapter Asynchronous)."""
+
+    annotation: ClassVar[str] = "Asynchronous"
+
+
+@final
+@dataclass(frozen=True)
+class AsynchronousNonBlocking(Policy):
+    """Call the function on the caller's thread; its result is complete when the awaitable it returns is (SmallRye)."""
+
+    annotation: ClassVar[str] = "AsynchronousNonBlocking"

@@ -1,0 +1,27 @@
+"""What ``@bulkhead`` asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from .parameter import Policy, integer, parameter
+
+__all__ = ["Bulkhead"]
+
+
+@final
+@dataclass(frozen=True)
+class Bulkhead(Policy):
+    """Limit how many calls run at once (specification, chapter Bulkhead).
+
+    Args:
+        value: Calls that may run at once; at least 1.
+        waiting_task_queue: Calls that may wait for their turn, first in first out; at least 1. Synchronous calls never
+            wait: they are refused where all permits are taken.
+    """
+
+    annotation: ClassVar[str] = "Bulkhead"
+
+    value: int = parameter(integer(1), 10)
+    waiting_task_queue: int = parameter(integer(1), 10)

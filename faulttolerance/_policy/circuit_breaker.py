@@ -1,0 +1,52 @@
+"""What ``@circuit_breaker`` asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from ..typing import Duration, ExceptionSet
+from .parameter import Policy, duration, exceptions, integer, parameter, ratio, reference, unit
+from .unit import ChronoUnit
+
+__all__ = ["CircuitBreaker", "CircuitBreakerName"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CircuitBreaker(Policy):
+    """Fail at once while the callee is failing often (specification, chapter Circuit Breaker).
+
+    Args:
+        fail_on: What counts as a failure.
+        skip_on: What counts as a success, also where *fail_on* names it.
+        delay: How long the circuit stays open before probes are let through, in *delay_unit*.
+        delay_unit: What *delay* counts.
+        request_volume_threshold: The length of the rolling window, in calls; nothing is decided before it is full.
+        failure_ratio: The circuit opens when this part of the window failed; from 0 to 1.
+        success_threshold: Probes that must succeed to close the circuit; never more are in flight at once.
+    """
+
+    annotation: ClassVar[str] = "CircuitBreaker"
+
+    fail_on: ExceptionSet = parameter(exceptions(), Exception)
+    skip_on: ExceptionSet = parameter(exceptions(), ())
+    delay: Duration = parameter(duration(), 5000)
+    delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    request_volume_threshold: int = parameter(integer(1), 20)
+    failure_ratio: float = parameter(ratio(), 0.5)
+    success_threshold: int = parameter(integer(1), 1)
+
+
+@final
+@dataclass(frozen=True)
+class CircuitBreakerName(Policy):
+    """A name by which ``circuit_breakers`` finds the breaker of a method.
+
+    Args:
+        value: Not empty; one living breaker per name.
+    """
+
+    annotation: ClassVar[str] = "CircuitBreakerName"
+
+    value: str = parameter(reference("a name", lambda value: isinstance(value, str) and bool(value)))

@@ -1,0 +1,53 @@
+"""What ``@fallback`` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from ..typing import ExceptionSet, FallbackHandler
+from .parameter import Policy, exceptions, parameter, reference
+
+__all__ = ["Fallback"]
+
+
+@final
+@dataclass(frozen=True)
+class Fallback(Policy):
+    """Return a substitute when a call fails after all else was tried (specification, chapter Fallback).
+
+    Args:
+        value: A ``FallbackHandler`` class, or any callable that takes an ``ExecutionContext``.
+        fallback_method: Instead of *value*: the name of a method of the same class, with the same parameters and at
+            will the exception as one more; for a function, the name of a function of the same module.
+        apply_on: Failures that the fallback replaces.
+        skip_on: Failures that it never replaces, also where *apply_on* names them.
+    """
+
+    annotation: ClassVar[str] = "Fallback"
+
+    value: type[FallbackHandler[Any]] | Callable[[Any], Any] | None = parameter(
+        reference(
+            "a FallbackHandler class or a callable that takes an ExecutionContext",
+            lambda value: value is None or callable(value),
+        ),
+        None,
+    )
+    fallback_method: str = parameter(
+        reference("the name of a method", lambda value: isinstance(value, str) and (not value or value.isidentifier())),
+        "",
+    )
+    apply_on: ExceptionSet = parameter(exceptions(), Exception)
+    skip_on: ExceptionSet = parameter(exceptions(), ())
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+        """Handler or method, never both, never neither; a class must be a handler."""
+        value, method = values["value"], values["fallback_method"]
+        if value is not None and method:
+            yield "fallback_method", f"is {method!r} beside a handler", "a handler or a method's name, not both"
+        elif value is None and not method:
+            yield "value", "and fallback_method are both missing", "a handler or a method's name"
+        elif isinstance(value, type) and not callable(getattr(value, "handle", None)):
+            yield "value", f"is the class {value.__qualname__}, which has no method handle", "a FallbackHandler class"

@@ -1,0 +1,167 @@
+"""What a parameter of an annotation accepts, written once for decorators, values and configuration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import timedelta
+from typing import Any, ClassVar, TypeVar
+
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from .unit import ChronoUnit
+
+__all__ = ["Kind", "Parameter", "Policy", "duration", "exceptions", "flag", "integer", "ratio", "reference", "unit"]
+
+P = TypeVar("P", bound="Policy")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A sort of value: the check, the words for what passes it, and the form in which it is kept."""
+
+    name: str
+    allowed: str
+    accepts: Callable[[object], bool]
+    normalised: Callable[[Any], Any] = lambda value: value
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of one annotation."""
+
+    name: str
+    kind: Kind
+    default: Any
+
+    @property
+    def key(self) -> str:
+        """The specification's spelling, as in ``Retry/maxRetries``."""
+        head, *rest = self.name.split("_")
+        return head + "".join(word.title() for word in rest)
+
+
+def integer(minimum: int, allowed: str = "") -> Kind:
+    """An ``int`` that is at least *minimum*; a ``bool`` is not one."""
+    return Kind(
+        "integer",
+        allowed or f"an integer >= {minimum}",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= minimum,
+    )
+
+
+def ratio() -> Kind:
+    """A number from 0 to 1, both included."""
+    return Kind("ratio", "a number from 0.0 to 1.0", lambda value: _is_number(value) and 0 <= value <= 1)  # type: ignore[operator]
+
+
+def duration(allowed: str = "a number >= 0 or a timedelta >= 0") -> Kind:
+    """A number that counts some unit, or a ``timedelta``; finite, not negative."""
+
+    def accepts(value: object) -> bool:
+        if isinstance(value, timedelta):
+            return value >= timedelta()
+        return _is_number(value) and 0 <= value < math.inf  # type: ignore[operator]
+
+    return Kind("duration", allowed, accepts)
+
+
+def unit() -> Kind:
+    """A member of ``ChronoUnit``."""
+    return Kind("unit", "a ChronoUnit", lambda value: isinstance(value, ChronoUnit))
+
+
+def flag() -> Kind:
+    """A ``bool``."""
+    return Kind("flag", "True or False", lambda value: isinstance(value, bool))
+
+
+def exceptions() -> Kind:
+    """One exception class or an iterable of them; kept as a tuple without repetition."""
+
+    def accepts(value: object) -> bool:
+        if isinstance(value, type):
+            return issubclass(value, BaseException)
+        if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, set, frozenset)):
+            return False
+        return all(isinstance(one, type) and issubclass(one, BaseException) for one in value)
+
+    def normalised(value: type[BaseException] | Iterable[type[BaseException]]) -> tuple[type[BaseException], ...]:
+        return (value,) if isinstance(value, type) else tuple(dict.fromkeys(value))
+
+    return Kind("exceptions", "an exception class or a list, tuple or set of exception classes", accepts, normalised)
+
+
+def reference(allowed: str, accepts: Callable[[object], bool]) -> Kind:
+    """A name or a callable; *accepts* decides."""
+    return Kind("reference", allowed, accepts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def parameter(kind: Kind, default: Any = MISSING) -> Any:
+    """A dataclass field that is a parameter of the annotation."""
+    return field(default=default, metadata={"kind": kind}) if default is not MISSING else field(metadata={"kind": kind})
+
+
+class Policy:
+    """What was asked for by one annotation: frozen values, checked when they are made.
+
+    A subclass is a frozen dataclass whose fields are made by ``parameter``.
+    """
+
+    annotation: ClassVar[str]
+    """The name in messages and configuration keys, as in ``Retry/maxRetries``."""
+
+    def __post_init__(self) -> None:
+        values = {name: getattr(self, name) for name in parameters(type(self))}
+        if faults := check(type(self), values, f"@{self.annotation}"):
+            raise FaultToleranceDefinitionException(*faults)
+        for name, one in parameters(type(self)).items():
+            object.__setattr__(self, name, one.kind.normalised(values[name]))
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+        """Faults across parameters that are each fine: (parameter, problem, what is allowed)."""
+        return ()
+
+
+_PARAMETERS: dict[type[Policy], dict[str, Parameter]] = {}
+
+
+def parameters(policy: type[Policy]) -> Mapping[str, Parameter]:
+    """The parameters of *policy* by name, in the order in which they are declared."""
+    found = _PARAMETERS.get(policy)
+    if found is None:
+        found = _PARAMETERS[policy] = {
+            one.name: Parameter(one.name, one.metadata["kind"], one.default)
+            for one in fields(policy)  # type: ignore[arg-type]
+            if "kind" in one.metadata
+        }
+    return found
+
+
+def check(
+    policy: type[Policy],
+    values: Mapping[str, Any],
+    where: str,
+    located: Callable[[str], tuple[str, str]] | None = None,
+) -> list[Fault]:
+    """Everything that is wrong with *values* for *policy*.
+
+    *where* names the guarded function and the annotation, as in ``acme.Client.charge @Retry``. *located* gives, for a
+    parameter, the place and the source to name instead: a value that came from the configuration is reported there.
+    """
+
+    def fault(name: str, problem: str, allowed: str) -> Fault:
+        place, source = located(name) if located else (f"{where}({name})", "set by the decorator")
+        return Fault(place, problem, values[name], allowed, source)
+
+    faults = [
+        fault(name, f"is {values[name]!r}", one.kind.allowed)
+        for name, one in parameters(policy).items()
+        if not one.kind.accepts(values[name])
+    ]
+    return faults or [fault(*contradiction) for contradiction in policy.contradictions(values)]

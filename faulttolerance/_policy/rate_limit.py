@@ -1,0 +1,57 @@
+"""What ``@rate_limit`` asks for (SmallRye)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, final
+
+from ..typing import Duration
+from .parameter import Policy, duration, integer, parameter, reference, unit
+from .unit import ChronoUnit, seconds
+
+__all__ = ["RateLimit", "RateLimitType"]
+
+
+class RateLimitType(Enum):
+    """How the window of a rate limit moves."""
+
+    FIXED = "fixed"
+    """Windows follow one another; each starts with all its permits."""
+    ROLLING = "rolling"
+    """In no period as long as the window are more calls let through than the limit."""
+    SMOOTH = "smooth"
+    """Permits come back evenly; a burst up to the limit is let through after a quiet window."""
+
+
+@final
+@dataclass(frozen=True)
+class RateLimit(Policy):
+    """Refuse calls beyond a number per window.
+
+    Args:
+        value: Calls that are let through in one window; at least 1.
+        window: The length of the window, in *window_unit*; more than 0.
+        window_unit: What *window* counts.
+        min_spacing: The shortest time between two calls that are let through, in *min_spacing_unit*.
+        min_spacing_unit: What *min_spacing* counts.
+        type: How the window moves.
+    """
+
+    annotation: ClassVar[str] = "RateLimit"
+
+    value: int = parameter(integer(1), 100)
+    window: Duration = parameter(duration("a number > 0 or a timedelta > 0"), 1)
+    window_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
+    min_spacing: Duration = parameter(duration(), 0)
+    min_spacing_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
+    type: RateLimitType = parameter(
+        reference("a RateLimitType", lambda value: isinstance(value, RateLimitType)), RateLimitType.FIXED
+    )
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+        """A window of no length lets nothing through."""
+        if seconds(values["window"], values["window_unit"]) <= 0:
+            yield "window", "is 0", "a number > 0 or a timedelta > 0"

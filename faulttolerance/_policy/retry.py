@@ -1,0 +1,153 @@
+"""What ``@retry`` asks for, and the annotations of SmallRye that refine it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from ..typing import Duration, ExceptionSet
+from .parameter import Policy, duration, exceptions, integer, parameter, reference, unit
+from .unit import ChronoUnit, seconds
+
+__all__ = ["BeforeRetry", "CustomBackoff", "ExponentialBackoff", "FibonacciBackoff", "Retry", "RetryWhen"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Retry(Policy):
+    """Call again when a call fails, until it succeeds or a limit is met (specification, chapter Retry Policy).
+
+    Args:
+        max_retries: Attempts after the first; -1 for no limit, 0 for none.
+        delay: Time between attempts, in *delay_unit*; at least 0.
+        delay_unit: What *delay* counts.
+        max_duration: No retry is begun later than this after the call began, in *duration_unit*; 0 for no limit, else
+            greater than *delay*.
+        duration_unit: What *max_duration* counts.
+        jitter: Each delay is drawn from ``delay - jitter`` to ``delay + jitter``, never below 0; in *jitter_delay_unit*.
+        jitter_delay_unit: What *jitter* counts.
+        retry_on: Failures to retry.
+        abort_on: Failures never to retry, also where *retry_on* names them.
+    """
+
+    annotation: ClassVar[str] = "Retry"
+
+    max_retries: int = parameter(integer(-1, "-1 (no limit) or an integer >= 0"), 3)
+    delay: Duration = parameter(duration(), 0)
+    delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    max_duration: Duration = parameter(duration(), 180_000)
+    duration_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    jitter: Duration = parameter(duration(), 200)
+    jitter_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    retry_on: ExceptionSet = parameter(exceptions(), Exception)
+    abort_on: ExceptionSet = parameter(exceptions(), ())
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+        """``max_duration`` must leave room for one delay."""
+        delay = seconds(values["delay"], values["delay_unit"])
+        limit = seconds(values["max_duration"], values["duration_unit"])
+        if limit and limit <= delay:
+            yield "max_duration", f"is {limit:g} s while delay is {delay:g} s", "more than delay, or 0 (no limit)"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ExponentialBackoff(Policy):
+    """Multiply the delay of ``@retry`` by *factor* after each attempt.
+
+    Args:
+        factor: At least 1; 2 doubles the delay each time.
+        max_delay: No delay is longer, jitter included; in *max_delay_unit*; 0 for no limit.
+        max_delay_unit: What *max_delay* counts.
+    """
+
+    annotation: ClassVar[str] = "ExponentialBackoff"
+
+    factor: int = parameter(integer(1), 2)
+    max_delay: Duration = parameter(duration(), 60_000)
+    max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FibonacciBackoff(Policy):
+    """Let the delay of ``@retry`` grow as the Fibonacci numbers 1, 2, 3, 5, 8 do.
+
+    Args:
+        max_delay: No delay is longer, jitter included; in *max_delay_unit*; 0 for no limit.
+        max_delay_unit: What *max_delay* counts.
+    """
+
+    annotation: ClassVar[str] = "FibonacciBackoff"
+
+    max_delay: Duration = parameter(duration(), 60_000)
+    max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+
+
+@final
+@dataclass(frozen=True)
+class CustomBackoff(Policy):
+    """Let a function of the application decide each delay of ``@retry``.
+
+    Args:
+        value: Called without arguments once per guarded call, it gives a function that is called with the failure and
+            returns the seconds to wait; a negative number stops retrying.
+    """
+
+    annotation: ClassVar[str] = "CustomBackoff"
+
+    value: Callable[[], Callable[[BaseException | None], float]] = parameter(
+        reference("a class or function that makes the back-off function", callable)
+    )
+
+
+def _is_predicate(value: object) -> bool:
+    return value is None or callable(value)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RetryWhen(Policy):
+    """Let predicates decide what ``@retry`` retries.
+
+    Args:
+        exception: Given the exception; its answer replaces ``retry_on`` and ``abort_on``.
+        result: Given what the function returned; true means that the call is retried as if it had failed. The last
+            result is returned when the limit is met.
+    """
+
+    annotation: ClassVar[str] = "RetryWhen"
+
+    exception: Callable[[BaseException], bool] | None = parameter(reference("a predicate or None", _is_predicate), None)
+    result: Callable[[Any], bool] | None = parameter(reference("a predicate or None", _is_predicate), None)
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+        """A predicate that is never asked is a mistake."""
+        if values["exception"] is None and values["result"] is None:
+            yield "exception", "is None, and so is result", "at least one predicate"
+
+
+@final
+@dataclass(frozen=True)
+class BeforeRetry(Policy):
+    """Run something before each retry: reconnect, log in again.
+
+    Args:
+        value: Called with an ``ExecutionContext`` before each attempt but the first; may be a coroutine function where
+            the guarded function is asynchronous. A failure of it is logged and changes nothing.
+        method_name: Instead of *value*: a method without parameters of the same object.
+    """
+
+    annotation: ClassVar[str] = "BeforeRetry"
+
+    value: Callable[[Any], Any] | None = parameter(reference("a callable or None", _is_predicate), None)
+    method_name: str = parameter(reference("a method's name", lambda value: isinstance(value, str)), "")
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+        """Exactly one of the two."""
+        if (values["value"] is None) == (not values["method_name"]):
+            yield "value", "and method_name are both given or both missing", "exactly one of them"

@@ -1,0 +1,31 @@
+"""What ``@timeout`` asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from ..typing import Duration
+from .parameter import Policy, duration, flag, parameter, unit
+from .unit import ChronoUnit
+
+__all__ = ["Timeout"]
+
+
+@final
+@dataclass(frozen=True)
+class Timeout(Policy):
+    """End an attempt that takes too long (specification, chapter Timeout).
+
+    Args:
+        value: How long an attempt may take, in *unit*; 0 for no limit.
+        unit: What *value* counts.
+        interrupt: Whether a synchronous body is interrupted at the deadline; if not, its result is discarded when it
+            ends late.
+    """
+
+    annotation: ClassVar[str] = "Timeout"
+
+    value: Duration = parameter(duration("a number >= 0 or a timedelta >= 0 (0: no limit)"), 1000)
+    unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    interrupt: bool = parameter(flag(), True)

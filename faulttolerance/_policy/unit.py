@@ -1,0 +1,28 @@
+"""Units of time, as the specification's ``java.time.temporal.ChronoUnit``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum
+
+__all__ = ["ChronoUnit", "seconds"]
+
+
+class ChronoUnit(Enum):
+    """What a number that stands for a duration counts; the value is the unit's length in seconds."""
+
+    NANOS = 1e-9
+    MICROS = 1e-6
+    MILLIS = 1e-3
+    SECONDS = 1.0
+    MINUTES = 60.0
+    HOURS = 3_600.0
+    HALF_DAYS = 43_200.0
+    DAYS = 86_400.0
+
+
+def seconds(duration: float | timedelta, unit: ChronoUnit) -> float:
+    """The length of *duration*, which counts *unit* unless it is a ``timedelta``."""
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    return duration * unit.value

@@ -1,0 +1,59 @@
+"""Asynchronous or not: decided once, when decorating (contract P4, P6)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["function_behind", "is_coroutine_function", "is_generator_function", "mark_coroutine_function"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def function_behind(call: Any) -> Any:
+    """The function that runs in the end: behind partials, wrappers that name it, bound methods and ``__call__``."""
+    seen: set[int] = set()
+    while id(call) not in seen:
+        seen.add(id(call))
+        if isinstance(call, functools.partial):
+            call = call.func
+        elif inspect.ismethod(call):
+            call = call.__func__
+        elif isinstance(call, (staticmethod, classmethod)):
+            call = call.__func__
+        elif hasattr(call, "__wrapped__"):
+            call = call.__wrapped__
+        elif not inspect.isroutine(call) and not isinstance(call, type) and hasattr(type(call), "__call__"):  # noqa: B004
+            call = type(call).__call__
+    return call
+
+
+def is_coroutine_function(call: Any) -> bool:
+    """Whether calling *call* gives a coroutine.
+
+    A wrapper that is an ordinary function counts as what it wraps: made with ``functools.wraps`` or wrapt around a
+    coroutine function, it hands its coroutine on.
+    """
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(function_behind(call))
+
+
+def is_generator_function(call: Any) -> bool:
+    """Whether calling *call* gives a generator, asynchronous or not."""
+    behind = function_behind(call)
+    return inspect.isgeneratorfunction(behind) or inspect.isasyncgenfunction(behind)
+
+
+def mark_coroutine_function(function: F) -> F:
+    """Let ``inspect.iscoroutinefunction`` see a coroutine function in a plain one that returns coroutines.
+
+    Python 3.11 has no mark for it and looks at the code's flags. The flag alone does nothing: what makes a coroutine is
+    the first instruction of an ``async def``.
+    """
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    code = function.__code__  # type: ignore[attr-defined]
+    function.__code__ = code.replace(co_flags=code.co_flags | inspect.CO_COROUTINE)  # type: ignore[attr-defined]
+    return function

@@ -1,0 +1,120 @@
+"""What the library raises.
+
+    RuntimeError
+      FaultToleranceException
+        TimeoutException                    also a TimeoutError, and through it an OSError
+        CircuitBreakerOpenException         .retry_after
+        BulkheadException
+        RateLimitException                  .retry_after
+        FaultToleranceDefinitionException   also a ValueError; .faults, .where, .got, .allowed, .source
+
+Everything here pickles, and is made without running Python code: refusals are frequent and must be cheap.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "BulkheadException",
+    "CircuitBreakerOpenException",
+    "Fault",
+    "FaultToleranceDefinitionException",
+    "FaultToleranceException",
+    "RateLimitException",
+    "TimeoutException",
+]
+
+
+class FaultToleranceException(RuntimeError):
+    """The base of every exception of this library."""
+
+
+class TimeoutException(FaultToleranceException, TimeoutError):
+    """A guarded call took longer than its time-out allows (specification, chapter Timeout).
+
+    It is a built-in ``TimeoutError`` and therefore an ``OSError``: a ``retry_on`` or ``skip_on`` that names ``OSError``
+    matches it.
+    """
+
+
+class _Refusal(FaultToleranceException):
+    @property
+    def retry_after(self) -> float:
+        """Seconds until a call may be let through again; 0.0 where that is not known."""
+        return float(self.args[1]) if len(self.args) > 1 else 0.0
+
+    def __str__(self) -> str:
+        message = str(self.args[0]) if self.args else ""
+        return f"{message}, next call in {self.retry_after:.1f} s" if self.retry_after else message
+
+
+class CircuitBreakerOpenException(_Refusal):
+    """The circuit breaker is open, or half-open with all its probes under way (specification, chapter Circuit Breaker)."""
+
+
+class RateLimitException(_Refusal):
+    """More calls were made in the window than the rate limit allows."""
+
+
+class BulkheadException(FaultToleranceException):
+    """As many calls run (and wait) as the bulkhead allows (specification, chapter Bulkhead)."""
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong in a declaration or in the configuration.
+
+    Args:
+        where: The guarded function and parameter, or the configuration key.
+        problem: What is wrong, as the end of a sentence that begins with *where*.
+        got: The value that was found.
+        allowed: What would be right.
+        source: Where the value came from.
+    """
+
+    where: str
+    problem: str
+    got: object = None
+    allowed: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.where} {self.problem}"
+        if self.allowed:
+            text += f"; allowed: {self.allowed}"
+        return f"{text} ({self.source})" if self.source else text
+
+
+class FaultToleranceDefinitionException(FaultToleranceException, ValueError):
+    """A policy is declared or configured wrongly. Carries every fault that was found, not only the first.
+
+    Raised when a function or class is decorated, when a class is created, or when configuration is resolved.
+    """
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Everything that is wrong."""
+        return tuple(fault for fault in self.args if isinstance(fault, Fault))
+
+    @property
+    def where(self) -> str:
+        """Where the first fault is: the guarded function and parameter, or the configuration key."""
+        return self.faults[0].where if self.faults else ""
+
+    @property
+    def got(self) -> object:
+        """The value of the first fault."""
+        return self.faults[0].got if self.faults else None
+
+    @property
+    def allowed(self) -> str:
+        """What the first fault's place would accept."""
+        return self.faults[0].allowed if self.faults else ""
+
+    @property
+    def source(self) -> str:
+        """Where the first fault's value came from."""
+        return self.faults[0].source if self.faults else ""
+
+    def __str__(self) -> str:
+        return "\n".join(str(part) for part in self.args)

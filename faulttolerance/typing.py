@@ -1,0 +1,61 @@
+"""Protocols that an application implements, and the shapes that annotations name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from ._guard.execution_context import ExecutionContext
+
+__all__ = ["Clock", "Duration", "ExceptionSet", "FallbackHandler", "Timer"]
+
+Duration: TypeAlias = float | timedelta
+"""A number in the unit that stands beside it, or a ``timedelta``."""
+
+ExceptionSet: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
+"""One exception class, or several."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@runtime_checkable
+class FallbackHandler(Protocol[T_co]):
+    """Computes what a guarded call returns when it failed (specification, chapter Fallback).
+
+    A new handler is made for each fallback, without arguments. ``handle`` may be a coroutine function where the guarded
+    function is asynchronous.
+    """
+
+    def handle(self, context: ExecutionContext) -> T_co:
+        """Return the substitute result; ``context.failure`` is what went wrong."""
+        ...
+
+
+class Timer(Protocol):
+    """A callback that is due at a moment."""
+
+    def cancel(self) -> Any:
+        """Forget the callback if it has not begun."""
+        ...
+
+
+class Clock(Protocol):
+    """Time and chance as the library sees them; ``faulttolerance.testing.virtual_time`` swaps both."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+        ...
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread; raise ``Interrupted`` as soon as a deadline of this thread passes."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Run a short callback, on a thread of the clock, once ``monotonic()`` has reached *when*."""
+        ...
