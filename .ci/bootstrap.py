@@ -1,0 +1,82 @@
+"""Run the demonstration, the tests or the checks on a machine that has only Python 3.11 and pip.
+
+    python3 .ci/bootstrap.py demo [--plain ...]
+    python3 .ci/bootstrap.py test [arguments of pytest]
+    python3 .ci/bootstrap.py check [arguments of nox]
+
+What is needed is installed once into an environment below `.bootstrap/`; the system's own packages are never touched.
+Debian's Python refuses `pip install` (PEP 668) and cannot put pip into a virtual environment (`ensurepip` is a package
+of its own); so the environment is made without pip, and the system's pip is told to install into it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TASKS = {
+    "demo": ("demo", ["examples/storefront"]),
+    "test": ("test,test-optional", ["-m", "pytest"]),
+    "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docs"]),
+}
+"""For each word on the command line: the extras it needs, and what Python is to run."""
+
+
+def main(arguments: list[str]) -> int:
+    if sys.version_info < (3, 11):  # noqa: UP036 -- the one file that older ones may be asked to run
+        return _refuse(f"Python 3.11 or later is needed; this is {sys.version.split()[0]} ({sys.executable}).")
+    if not arguments or arguments[0] not in TASKS:
+        return _refuse(__doc__ or "")
+    task, *rest = arguments
+    extras, command = TASKS[task]
+    python = _environment(task, extras)
+    return subprocess.call([python, *command, *rest], cwd=ROOT) if python else 1
+
+
+def _environment(name: str, extras: str) -> str | None:
+    """The interpreter of an environment with the project and *extras* in it; made anew when pyproject.toml changed."""
+    home = ROOT / ".bootstrap" / f"{name}-{sys.version_info.major}.{sys.version_info.minor}"
+    python = str(home / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    stamp = home / "complete"
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return python
+    pip = _make(home, python)
+    if pip is None:
+        return None
+    print(f"Installing what is needed into {home.relative_to(ROOT)} ...", flush=True)
+    if subprocess.call([*pip, "install", "--quiet", "--disable-pip-version-check", "--editable", f"{ROOT}[{extras}]"]):
+        return None
+    stamp.write_text(wanted)
+    return python
+
+
+def _make(home: Path, python: str) -> list[str] | None:
+    """Create the environment; the command that installs into it."""
+    if importlib.util.find_spec("venv") is None:
+        _refuse("This Python has no module venv.")
+        return None
+    create = [sys.executable, "-m", "venv", "--clear"]
+    if importlib.util.find_spec("pip"):
+        subprocess.check_call([*create, "--without-pip", str(home)])
+        return [sys.executable, "-m", "pip", "--python", python]
+    if importlib.util.find_spec("ensurepip"):
+        subprocess.check_call([*create, str(home)])
+        return [python, "-m", "pip"]
+    _refuse("This Python has no pip. On Debian and Ubuntu: sudo apt-get install python3-pip")
+    return None
+
+
+def _refuse(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""What is checked before a change is kept: `nox` runs the default sessions, `nox -l` lists all."""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2024.10"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["lint", "typing", "docs", "tests-3.11"]
+
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, format, and the direction of imports."""
+    session.install("--editable", ".[lint]")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("lint-imports", "--no-cache")
+
+
+@nox.session
+def typing(session: nox.Session) -> None:
+    """What two type checkers say of the package, the examples and a user's code."""
+    session.install("--editable", ".[typing]")
+    session.run("mypy")
+    session.run("pyright")
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("optional", [True, False], ids=["with-optional", "without-optional"])
+def tests(session: nox.Session, optional: bool) -> None:
+    """All tests, with and without the optional packages."""
+    session.install("--editable", ".[test,test-optional]" if optional else ".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def tck(session: nox.Session) -> None:
+    """All tests against the wheel, as a user would install it."""
+    wheels = session.create_tmp()
+    session.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ".")
+    session.install("--force-reinstall", "--no-deps", "--no-index", "--find-links", wheels, "faulttolerance")
+    session.install("--find-links", wheels, "faulttolerance[test,test-optional]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The examples in pages and docstrings run, and every relative link leads somewhere."""
+    session.install("--editable", ".[test,test-optional,demo]")
+    session.run("pytest", "tck/docs", *session.posargs)
+    session.run("pytest", "--doctest-modules", "faulttolerance", *session.posargs, success_codes=[0, 5])
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The storefront under load, guarded and not."""
+    session.install("--editable", ".[demo]")
+    session.run("python", "examples/storefront", *session.posargs)

@@ -1,0 +1,31 @@
+"""What holds for every test: nothing that one leaves behind reaches the next."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def forget_runtime_state() -> Iterator[None]:
+    """Forget circuits, counts and configuration after each test; declarations stay."""
+    yield
+    if importlib.util.find_spec("faulttolerance.testing"):
+        from faulttolerance.testing import reset
+
+        reset()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    """Refuse a test after which a thread is left that would hold the interpreter's exit."""
+    before = set(threading.enumerate())
+    yield
+    left = [one for one in threading.enumerate() if one not in before and not one.daemon]
+    for one in left:
+        one.join(1.0)
+    alive = [one.name for one in left if one.is_alive()]
+    assert not alive, f"threads left behind: {alive}"

@@ -1,0 +1,90 @@
+"""The pages keep what they promise: their code runs, their links lead somewhere.
+
+In a page, a block marked `pycon` is a doctest. A block marked `python` runs in the pages that a reader follows with the
+keyboard (README, tutorial, how-to), each page as one module; elsewhere it need only be Python. `python no-run` exempts.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+FOLLOWED = [ROOT / "README.md", ROOT / "docs" / "tutorial", ROOT / "docs" / "how-to"]
+
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?P<path>[^)\s#]*)(?:#(?P<anchor>[^)\s]+))?\)")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
+    """The kind, the code and the line of each fenced block."""
+    text = page.read_text(encoding="utf-8")
+    for found in _FENCE.finditer(text):
+        indent = len(found["indent"])
+        code = "".join(line[indent:] for line in found["code"].splitlines(keepends=True))
+        yield found["info"].strip(), code, text.count("\n", 0, found.start()) + 1
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name behind the #, spelled as GitHub does."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in _HEADING.findall(text)}
+
+
+@pytest.fixture
+def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """A module for the page: fallback methods of plain functions are looked up in one."""
+    module = ModuleType(re.sub(r"\W", "_", named(request.getfixturevalue("page"))))
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_in_pages_runs(page: Path, module: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every example can be typed as it stands and prints what the page says."""
+    followed = any(page.is_relative_to(part) for part in FOLLOWED)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    said: list[str] = []
+
+    for kind, code, line in blocks(page):
+        if kind == "pycon":
+            test = doctest.DocTestParser().get_doctest(code, module.__dict__, named(page), str(page), line)
+            runner.run(test, out=said.append, clear_globs=False)
+        elif kind.split(" ")[0] == "python":
+            # Blank lines in front make the lines of a traceback those of the page.
+            flags = 0 if followed else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            compiled = compile("\n" * line + code, str(page), "exec", flags=flags, dont_inherit=True)
+            if followed and kind == "python":
+                exec(compiled, module.__dict__)
+
+    assert runner.failures == 0, "".join(said)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    """A link within the project names a file that is there, and a heading that is in it."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    broken = []
+    for found in _LINK.finditer(text):
+        if re.match(r"[a-z]+:", found["path"]):
+            continue
+        target = (page.parent / found["path"]).resolve() if found["path"] else page
+        missing_anchor = found["anchor"] and target.suffix == ".md" and target.is_file()
+        if not target.exists() or (missing_anchor and found["anchor"] not in anchors(target)):
+            broken.append(found[0])
+
+    assert broken == []

@@ -1,0 +1,306 @@
+"""What type checkers see of a user's code. Checked by mypy --strict and pyright, never run.
+
+Each decorator leaves a function's parameters and result as they were, in every form of design rule P1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from datetime import timedelta
+from typing import Any
+
+from typing_extensions import assert_type
+
+import faulttolerance as ft
+from faulttolerance import (
+    Bulkhead,
+    ChronoUnit,
+    CircuitBreaker,
+    ExecutionContext,
+    Fallback,
+    FallbackHandler,
+    Future,
+    Guard,
+    RateLimit,
+    Retry,
+    Timeout,
+    apply_guard,
+    asynchronous,
+    asynchronous_non_blocking,
+    before_retry,
+    bulkhead,
+    circuit_breaker,
+    circuit_breaker_name,
+    completed_future,
+    exponential_backoff,
+    fallback,
+    fibonacci_backoff,
+    rate_limit,
+    remaining,
+    retry,
+    retry_when,
+    timeout,
+    unguarded,
+    uninterruptible,
+)
+
+# Bare, and called without arguments
+
+
+@retry
+def bare(order: str, amount: int = 1) -> bytes:
+    return order.encode() * amount
+
+
+assert_type(bare("a"), bytes)
+assert_type(bare("a", amount=2), bytes)
+bare(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+bare("a", price=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+@retry()
+@timeout()
+@circuit_breaker()
+@bulkhead()
+def called(order: str) -> bytes:
+    return order.encode()
+
+
+@timeout
+@circuit_breaker
+@bulkhead
+@rate_limit
+def all_bare(order: str) -> bytes:
+    return order.encode()
+
+
+assert_type(called("a"), bytes)
+assert_type(all_bare("a"), bytes)
+
+# With parameters, as numbers, units, timedelta, one exception or several
+
+
+@retry(
+    max_retries=-1,
+    delay=timedelta(milliseconds=10),
+    max_duration=2,
+    duration_unit=ChronoUnit.SECONDS,
+    jitter=0,
+    jitter_delay_unit=ChronoUnit.MICROS,
+    retry_on=(OSError, ValueError),
+    abort_on=KeyError,
+)
+@timeout(400, ChronoUnit.MILLIS, interrupt=False)
+@circuit_breaker(
+    fail_on=[OSError], skip_on=KeyError, delay=1.5, delay_unit=ChronoUnit.SECONDS, request_volume_threshold=4,
+    failure_ratio=0.5, success_threshold=2,
+)  # fmt: skip
+@bulkhead(5, waiting_task_queue=3)
+@rate_limit(100, window=1, window_unit=ChronoUnit.SECONDS)
+@exponential_backoff(factor=2, max_delay=1000)
+@retry_when(exception=lambda error: isinstance(error, OSError), result=lambda result: result is None)
+@before_retry(lambda context: print(context.attempt))
+@circuit_breaker_name("orders")
+def with_parameters(order: str, *rest: int, urgent: bool = False, **more: float) -> bytes | None:
+    return None
+
+
+assert_type(with_parameters("a", 1, 2, urgent=True, weight=1.5), bytes | None)
+
+retry(max_retries="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+timeout("soon")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+# Fallbacks
+
+
+class NothingFound:
+    def handle(self, context: ExecutionContext) -> list[str]:
+        assert_type(context.failure, BaseException | None)
+        return [str(context.attempt)]
+
+
+handler: FallbackHandler[list[str]] = NothingFound()
+
+
+@fallback(NothingFound)
+def by_handler(word: str) -> list[str]:
+    return [word]
+
+
+@fallback(lambda context: ["none"])
+def by_callable(word: str) -> list[str]:
+    return [word]
+
+
+@fallback(fallback_method="by_handler", apply_on=OSError, skip_on=(KeyError,))
+def by_method(word: str) -> list[str]:
+    return [word]
+
+
+assert_type(by_handler("a"), list[str])
+assert_type(by_callable("a"), list[str])
+assert_type(by_method("a"), list[str])
+
+
+# Coroutine functions stay coroutine functions
+
+
+@retry
+@timeout(200)
+async def coroutine(order: str) -> bytes:
+    return order.encode()
+
+
+async def awaits() -> None:
+    assert_type(await coroutine("a"), bytes)
+    assert_type(await handle("a"), bytes)
+    assert_type(await in_the_background("a"), bytes)
+    assert_type(await awaitable("a"), bytes)
+
+
+# Asynchronous calls: a future, an awaitable, a coroutine that is a handle
+
+
+@asynchronous
+def in_the_background(order: str) -> Future[bytes]:
+    return completed_future(order.encode())
+
+
+assert_type(in_the_background("a"), Future[bytes])
+assert_type(in_the_background("a").result(timeout=1), bytes)
+assert_type(in_the_background("a").cancel(may_interrupt=True), bool)
+
+
+@asynchronous()
+async def handle(order: str) -> bytes:
+    return order.encode()
+
+
+@asynchronous_non_blocking
+def awaitable(order: str) -> Awaitable[bytes]:
+    return coroutine(order)
+
+
+# Methods of every kind, and whole classes
+
+
+class Orders:
+    @retry(max_retries=1)
+    def method(self, order: str) -> bytes:
+        return order.encode()
+
+    @timeout(100)
+    async def coroutine_method(self, order: str) -> bytes:
+        return order.encode()
+
+    @staticmethod
+    @retry
+    def static(order: str) -> bytes:
+        return order.encode()
+
+    @retry
+    @staticmethod
+    def static_inside(order: str) -> bytes:
+        return order.encode()
+
+    @classmethod
+    @bulkhead(2)
+    def of_class(cls, order: str) -> bytes:
+        return order.encode()
+
+    @unguarded
+    def plain(self, order: str) -> bytes:
+        return order.encode()
+
+
+assert_type(Orders().method("a"), bytes)
+assert_type(Orders.method(Orders(), "a"), bytes)
+assert_type(Orders.static("a"), bytes)
+assert_type(Orders().static("a"), bytes)
+assert_type(Orders.static_inside("a"), bytes)
+assert_type(Orders.of_class("a"), bytes)
+assert_type(Orders().plain("a"), bytes)
+Orders().method(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@retry
+@timeout(300)
+class Whole:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def method(self, order: str) -> bytes:
+        return order.encode()
+
+
+assert_type(Whole("a"), Whole)
+assert_type(Whole("a").method("b"), bytes)
+
+
+@fibonacci_backoff
+@retry(max_retries=4)
+class WholeWithBackOff(Whole):
+    pass
+
+
+assert_type(WholeWithBackOff("a").name, str)
+
+# Other callables
+
+assert_type(retry(len)([1]), int)
+assert_type(retry(max_retries=2)(len)([1]), int)
+
+
+# Guards for code that is no method
+
+
+def charge(order: str, amount: int = 1) -> bytes:
+    return order.encode() * amount
+
+
+async def charge_async(order: str, amount: int = 1) -> bytes:
+    return order.encode() * amount
+
+
+guard = Guard(
+    retry=Retry(max_retries=2),
+    timeout=Timeout(500),
+    circuit_breaker=CircuitBreaker(delay=100),
+    bulkhead=Bulkhead(5),
+    rate_limit=RateLimit(100),
+    fallback=Fallback(lambda context: b""),
+    name="payments",
+)
+
+assert_type(guard.call(charge, "a", amount=3), bytes)
+guard.call(charge, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def calls_through_the_guard() -> None:
+    assert_type(await guard.call_async(charge_async, "a", amount=3), bytes)
+
+
+@guard
+def guarded(order: str) -> bytes:
+    return order.encode()
+
+
+@apply_guard("payments")
+async def guarded_by_name(order: str) -> bytes:
+    return order.encode()
+
+
+assert_type(guarded("a"), bytes)
+
+# Running it
+
+with uninterruptible():
+    left = remaining()
+assert_type(left, float | None)
+assert_type(ft.explain(bare), str)
+assert_type(ft.circuit_breakers.state("orders"), Any) if False else ft.circuit_breakers.reset("orders")
+names: Iterable[str] = ft.circuit_breakers.names()
+for one in ft.guards():
+    assert_type(one.name, str)
+    assert_type(one.method, str)

@@ -1,0 +1,87 @@
+"""What a user may rely on: the names of the package, and that each says what it is for."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import faulttolerance
+
+CONTRACT = {
+    "the specification's annotations": "retry timeout circuit_breaker bulkhead fallback asynchronous",
+    "the specification's types": """
+        FallbackHandler ExecutionContext ChronoUnit FaultToleranceException TimeoutException
+        CircuitBreakerOpenException BulkheadException FaultToleranceDefinitionException""",
+    "policies as values": "Guard Retry Timeout CircuitBreaker Bulkhead Fallback RateLimit",
+    "beyond the specification": """
+        apply_guard rate_limit RateLimitException asynchronous_non_blocking exponential_backoff fibonacci_backoff
+        custom_backoff retry_when before_retry circuit_breaker_name circuit_breakers around_invoke""",
+    "running it": """
+        configure reload validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
+        completed_future shutdown""",
+}
+"""The public names by group; a name is added here when it is added to the contract."""
+
+NAMES = sorted(name for group in CONTRACT.values() for name in group.split())
+
+
+def test_all_names_the_contract_and_nothing_else() -> None:
+    """A name outside the contract would be relied on without a promise."""
+    assert sorted(faulttolerance.__all__) == NAMES
+
+
+def test_all_is_sorted() -> None:
+    """Branches that add names merge without a conflict, and a reader finds what he looks for."""
+    assert list(faulttolerance.__all__) == sorted(faulttolerance.__all__)
+
+
+def test_every_other_name_of_the_package_is_a_module_or_private() -> None:
+    """What a user sees is what `__all__` says: nothing slips out by being imported."""
+    seen = {
+        name
+        for name, value in vars(faulttolerance).items()
+        if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
+    }
+
+    assert seen <= set(faulttolerance.__all__)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_there_and_documented(name: str) -> None:
+    """`help(faulttolerance.name)` tells what it is for."""
+    thing = getattr(faulttolerance, name)
+
+    documentation = inspect.getdoc(thing) or ""
+
+    assert len(documentation.split()) >= 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_class_or_function_says_that_it_lives_in_the_package(name: str) -> None:
+    """A name in a traceback or a repr can be imported as it is written, or from a module of ours."""
+    thing = getattr(faulttolerance, name)
+
+    home = getattr(thing, "__module__", "faulttolerance")
+
+    assert home.split(".")[0] == "faulttolerance"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.islower()])
+def test_parameters_are_annotated(name: str) -> None:
+    """An editor can tell what to write."""
+    thing = getattr(faulttolerance, name)
+    if not inspect.isfunction(thing):
+        pytest.skip("not a function")
+
+    parameters = inspect.signature(thing).parameters.values()
+
+    assert [one.name for one in parameters if one.annotation is one.empty] == []
+
+
+def test_the_package_ships_its_types() -> None:
+    """Type checkers read the annotations of an installed package only beside `py.typed`."""
+    package = inspect.getfile(faulttolerance).removesuffix("__init__.py")
+
+    with open(package + "py.typed", encoding="utf-8") as marker:
+        assert marker.read() == ""
