@@ -1,0 +1,36 @@
+"""What a declared policy became."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from .._policy import Policy, parameters
+
+__all__ = ["Effective"]
+
+
+@dataclass(frozen=True)
+class Effective:
+    """A policy with the configured values in place of the declared ones.
+
+    Args:
+        policy: The declared object itself where nothing is configured.
+        enabled: Whether it takes part in calls at all.
+        configured: For each configured parameter (and ``enabled``) its key and its source, as in
+            ``Retry/maxRetries in environment variable FAULTTOLERANCE_RETRY_MAXRETRIES``.
+    """
+
+    policy: Policy
+    enabled: bool = True
+    configured: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def sources(self) -> Mapping[str, str]:
+        """Where each parameter comes from: ``default``, ``decorator``, or the words of *configured*."""
+        found = {
+            name: "default" if getattr(self.policy, name) == one.kind.normalised(one.default) else "decorator"
+            for name, one in parameters(type(self.policy)).items()
+        }
+        return {**found, **self.configured}

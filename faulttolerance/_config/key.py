@@ -1,0 +1,180 @@
+"""How a parameter is spelled in each kind of source. Nothing is read here."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Literal, NamedTuple
+
+from .._policy import (
+    Asynchronous,
+    AsynchronousNonBlocking,
+    BeforeRetry,
+    Bulkhead,
+    CircuitBreaker,
+    CustomBackoff,
+    ExponentialBackoff,
+    Fallback,
+    FibonacciBackoff,
+    Policy,
+    RateLimit,
+    Retry,
+    RetryWhen,
+    Timeout,
+    parameters,
+)
+
+__all__ = [
+    "ANNOTATIONS",
+    "ENABLED",
+    "INTERCEPTOR_PRIORITY",
+    "METRICS_ENABLED",
+    "NON_FALLBACK_ENABLED",
+    "ORDINAL",
+    "PREFIX",
+    "SWITCHES",
+    "Declared",
+    "Key",
+    "enabled_keys",
+    "folded",
+    "parameter_keys",
+    "switch_key",
+]
+
+ANNOTATIONS: Mapping[str, type[Policy]] = {
+    one.annotation: one
+    for one in (
+        Retry,
+        Timeout,
+        CircuitBreaker,
+        Bulkhead,
+        Fallback,
+        Asynchronous,
+        RateLimit,
+        ExponentialBackoff,
+        FibonacciBackoff,
+        CustomBackoff,
+        RetryWhen,
+        BeforeRetry,
+        AsynchronousNonBlocking,
+    )
+}
+"""What can be configured. The name of a circuit breaker cannot: the application looks the breaker up by it."""
+
+ENABLED = "enabled"
+NON_FALLBACK_ENABLED = "MP_Fault_Tolerance_NonFallback_Enabled"
+METRICS_ENABLED = "MP_Fault_Tolerance_Metrics_Enabled"
+INTERCEPTOR_PRIORITY = "mp.fault.tolerance.interceptor.priority"
+SWITCHES = (NON_FALLBACK_ENABLED, METRICS_ENABLED, INTERCEPTOR_PRIORITY)
+ORDINAL = "config_ordinal"
+PREFIX = "FAULTTOLERANCE_"
+"""Stands before a key without a class in an upper-case variable: ``RETRY_DELAY`` is a common name of other things."""
+
+_OTHER = re.compile(r"[^A-Za-z0-9_]")
+_FOLDED = re.compile(r"[^A-Za-z0-9]")
+
+
+def folded(name: str) -> str:
+    """What all spellings of one key have in common; other keys may share it."""
+    return _FOLDED.sub("", name).upper()
+
+
+@dataclass(frozen=True)
+class Key:
+    """One thing that can be set.
+
+    Args:
+        name: The specification's spelling, as in ``acme.Client/charge/Retry/maxRetries``.
+        others: Further names in files and properties, such as ``max_retries`` for ``maxRetries``; *name* goes first.
+        has_class: Whether a class, module or guard stands before the annotation.
+    """
+
+    name: str
+    others: tuple[str, ...] = ()
+    has_class: bool = True
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """In files and properties, the preferred one first."""
+        return (self.name, *self.others)
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """In the environment (MicroProfile Config: exact, other characters to ``_``, that in upper case)."""
+        mapped = [_OTHER.sub("_", name) for name in self.names]
+        upper = [(name if self.has_class else PREFIX + name).upper() for name in mapped]
+        return tuple(dict.fromkeys([*self.names, *mapped, *upper]))
+
+    @property
+    def variable(self) -> str:
+        """The one to recommend: upper case, which every shell can set."""
+        mapped = _OTHER.sub("_", self.name).upper()
+        return mapped if self.has_class else PREFIX + mapped
+
+    @cached_property
+    def folds(self) -> tuple[str, ...]:
+        """``folded`` of every spelling."""
+        return tuple(dict.fromkeys(folded(name) for name in (*self.names, *self.variables)))
+
+
+class Declared(NamedTuple):
+    """One policy as it is declared for one guarded method.
+
+    Args:
+        policy: The declared value.
+        level: Where the annotation stands: on the method (or plain function) or on the class (or ``Guard``).
+        owner: The ``<class>`` of its keys: module, dot and ``__qualname__`` of the class that declares the annotation;
+            the module alone for a plain function; the name of a ``Guard``, empty if it has none.
+        method: The ``<method>``: the method's name; ``__qualname__`` of a plain function; empty for a ``Guard``.
+        enabled_owners: The ``<class>`` of its ``enabled`` keys, the nearest first: the concrete class, the class that
+            declares the method, the class that declares the annotation. Empty stands for *owner* alone.
+    """
+
+    policy: Policy
+    level: Literal["method", "class"]
+    owner: str
+    method: str
+    enabled_owners: tuple[str, ...] = ()
+
+
+def parameter_keys(declared: Declared, name: str) -> list[Key]:
+    """Where the parameter *name* may be set, the strongest first.
+
+    Specification: a method key reaches annotations on methods only, a class key annotations on classes only.
+    """
+    parameter = parameters(type(declared.policy))[name]
+    annotation = declared.policy.annotation
+    leaves = tuple(f"{annotation}/{leaf}" for leaf in dict.fromkeys((parameter.key, name)))
+    path = f"{declared.owner}/{declared.method}" if declared.level == "method" else declared.owner
+    return [*_keys(path, leaves), Key(leaves[0], leaves[1:], has_class=False)]
+
+
+def enabled_keys(declared: Declared) -> list[Key]:
+    """Where the policy may be switched on and off, the strongest first; the level of the declaration does not count."""
+    leaf = (f"{declared.policy.annotation}/{ENABLED}",)
+    owners = declared.enabled_owners or (declared.owner,)
+    keys = [key for owner in owners if declared.method for key in _keys(f"{owner}/{declared.method}", leaf)]
+    keys += [key for owner in owners for key in _keys(owner, leaf)]
+    return [*dict.fromkeys(keys), Key(leaf[0], has_class=False)]
+
+
+@cache
+def switch_key(name: str) -> Key:
+    """The key of one of ``SWITCHES``, which need no prefix: they carry one of their own."""
+    return Key(name)
+
+
+def _keys(path: str, leaves: tuple[str, ...]) -> Iterator[Key]:
+    if path:
+        names = tuple(f"{owner}/{leaf}" for owner in _also_known_as(path) for leaf in leaves)
+        yield Key(names[0], names[1:])
+
+
+def _also_known_as(path: str) -> tuple[str, ...]:
+    """A module run with ``python -m`` answers to its real name, too."""
+    head, dot, rest = path.partition("." if path.startswith("__main__.") else "/")
+    spec: Any = getattr(sys.modules.get("__main__"), "__spec__", None) if head == "__main__" else None
+    return (path,) if spec is None else (f"{spec.name}{dot}{rest}", path)

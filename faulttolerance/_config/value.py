@@ -1,0 +1,219 @@
+"""What a configured value means: models of pydantic, made from the parameters of the policies."""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError, create_model
+from pydantic_core import PydanticCustomError
+
+from .._policy import ChronoUnit, Parameter, Policy, parameters
+from ..exceptions import Fault
+from .snapshot import Entry
+
+__all__ = ["allowed", "switch", "validated"]
+
+_SPANS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|ms|s|m|h|d)", re.ASCII | re.IGNORECASE)
+_TIMEDELTA = TypeAdapter(timedelta)
+
+
+def validated(policy: type[Policy], found: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
+    """The values of the parameters that were *found* (parameter to key and entry), and what is wrong with them."""
+    try:
+        model = _model(policy).model_validate({name: entry.value for name, (_, entry) in found.items()})
+    except ValidationError as error:
+        faults = {}
+        for one in error.errors():
+            name = str(one["loc"][0])
+            key, entry = found[name]
+            problem = one["msg"] if one["type"] == _PROBLEM else f"is {entry.value!r}"
+            faults[name] = Fault(key, problem, entry.value, allowed(policy, parameters(policy)[name]), entry.place)
+        return {}, list(faults.values())
+    return {name: getattr(model, name) for name in found}, []
+
+
+def switch(kind: type[bool | int], key: str, entry: Entry) -> tuple[Any, Fault | None]:
+    """The value of an ``enabled`` key or of a global switch."""
+    try:
+        return _switches()[kind].validate_python(entry.value), None
+    except ValidationError:
+        allowed = "true or false" if kind is bool else "an integer"
+        return None, Fault(key, f"is {entry.value!r}", entry.value, allowed, entry.place)
+
+
+def allowed(policy: type[Policy], parameter: Parameter) -> str:
+    """What may be configured, in words."""
+    match _sort(policy, parameter):
+        case "duration":
+            return f"{parameter.kind.allowed}, as in 400, 400ms, 2s or PT0.4S"
+        case "flag":
+            return "true or false"
+        case "exceptions":
+            return "qualified names of exception classes, separated by commas"
+        case "callable":
+            return f"the qualified name of {parameter.kind.allowed}"
+        case kind if isinstance(kind, type):
+            return f"one of {', '.join(kind.__members__)}"
+        case _:
+            return parameter.kind.allowed
+
+
+_PROBLEM = "faulttolerance"
+
+
+_MODELS: dict[type[Policy], type[BaseModel]] = {}
+
+
+def _model(policy: type[Policy]) -> type[BaseModel]:
+    found = _MODELS.get(policy)
+    if found is None:
+        fields: dict[str, Any] = {
+            name: (Annotated[_parsed(policy, one), AfterValidator(_within(one))], None)
+            for name, one in parameters(policy).items()
+        }
+        found = _MODELS[policy] = create_model(policy.__name__, **fields)
+    return found
+
+
+@cache
+def _switches() -> dict[type, TypeAdapter[Any]]:
+    return {
+        bool: TypeAdapter(Annotated[bool, BeforeValidator(_flag)]),
+        int: TypeAdapter(Annotated[int, BeforeValidator(_no_bool)]),
+    }
+
+
+def _within(parameter: Parameter) -> Callable[[Any], Any]:
+    def within(value: Any) -> Any:
+        if not parameter.kind.accepts(value):
+            raise ValueError(parameter.kind.allowed)
+        return parameter.kind.normalised(value)
+
+    return within
+
+
+def _sort(policy: type[Policy], parameter: Parameter) -> str | type[Enum]:
+    if parameter.kind.name == "unit":
+        return ChronoUnit
+    if parameter.kind.name != "reference":
+        return parameter.kind.name
+    hint = get_type_hints(policy)[parameter.name]
+    if hint is str:
+        return "text"
+    return hint if isinstance(hint, type) and issubclass(hint, Enum) else "callable"
+
+
+def _parsed(policy: type[Policy], parameter: Parameter) -> Any:
+    match _sort(policy, parameter):
+        case "integer":
+            return Annotated[int, BeforeValidator(_no_bool)]
+        case "ratio":
+            return Annotated[float, BeforeValidator(_no_bool)]
+        case "duration":
+            return Annotated[Any, BeforeValidator(_duration)]
+        case "flag":
+            return Annotated[bool, BeforeValidator(_flag)]
+        case "exceptions":
+            return Annotated[Any, BeforeValidator(_exceptions)]
+        case "callable":
+            return Annotated[Any, BeforeValidator(_callable)]
+        case "text":
+            return str
+        case kind:
+            return Annotated[Any, BeforeValidator(_member_of(kind))]
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError
+    return value.strip() if isinstance(value, str) else value
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ValueError
+
+
+def _duration(value: Any) -> float | timedelta:
+    """A number stays one, and counts the unit; what names its unit becomes a ``timedelta``."""
+    if not isinstance(value, str):
+        return _no_bool(value)  # type: ignore[no-any-return]
+    text = value.strip()
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    if match := _SPAN.fullmatch(text):
+        span = timedelta(seconds=float(match[1]) * _SPANS[match[2].lower()])
+    else:
+        span = _TIMEDELTA.validate_python(text)
+    if not span and re.search("[1-9]", text):
+        raise PydanticCustomError(_PROBLEM, "is {value}, shorter than a microsecond", {"value": repr(value)})
+    return span
+
+
+def _member_of(kind: Any) -> Callable[[Any], Any]:
+    def member(value: Any) -> Any:
+        return kind.__members__.get(value.strip().upper(), value) if isinstance(value, str) else value
+
+    return member
+
+
+def _exceptions(value: Any) -> Any:
+    if isinstance(value, str):
+        value = [one.strip() for one in value.split(",")] if value.strip() else []
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return tuple(_named(one) if isinstance(one, str) else one for one in value)
+    return value
+
+
+def _callable(value: Any) -> Any:
+    if isinstance(value, str):
+        return _named(value.strip()) if value.strip() else None
+    return value
+
+
+def _named(name: str) -> Any:
+    """What a qualified name stands for; its module is imported. A built-in needs no module."""
+    if name.isidentifier():
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        raise _unknown(name, "is no built-in", difflib.get_close_matches(name, dir(builtins), 1))
+    try:
+        return pkgutil.resolve_name(name)
+    except AttributeError:
+        raise _unknown(name, "does not exist", _neighbours(name)) from None
+    except Exception as error:  # noqa: BLE001 - a module that is imported may raise anything
+        raise _unknown(name, f"cannot be imported ({type(error).__name__}: {error})", []) from None
+
+
+def _neighbours(name: str) -> list[str]:
+    path, _, last = name.replace(":", ".").rpartition(".")
+    try:
+        siblings = dir(pkgutil.resolve_name(path))
+    except Exception:  # noqa: BLE001 - a suggestion is a courtesy
+        return []
+    return [f"{path}.{one}" for one in difflib.get_close_matches(last, siblings, 1)]
+
+
+def _unknown(name: str, problem: str, nearest: list[str]) -> PydanticCustomError:
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return PydanticCustomError(
+        _PROBLEM, "names {name}, which {problem}{hint}", {"name": name, "problem": problem, "hint": hint}
+    )
