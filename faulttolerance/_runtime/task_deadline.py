@@ -31,6 +31,16 @@ class TaskDeadline:
     owed: bool = False
     """Whether it passed while held back; raised at the end of the outermost of these blocks."""
 
+    def expire(self) -> None:
+        """Interrupt the task, now that the deadline has passed; later where that is held back."""
+        if self.held:
+            self.owed = True
+            return
+        self.expired = True
+        if self.task is not None:
+            self.cancelled = True
+            self.task.cancel()
+
 
 current: ContextVar[TaskDeadline | None] = ContextVar("faulttolerance_deadline", default=None)
 """The innermost deadline of the running context."""

@@ -1,0 +1,93 @@
+"""Which series a guarded method has, and which of them each outcome advances (specification, chapter on metrics)."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from .._event import Series
+
+__all__ = [
+    "ACCEPTED",
+    "BREAKER_FAILURE",
+    "BREAKER_OPEN",
+    "BREAKER_SUCCESS",
+    "IN_TIME",
+    "PERMITTED",
+    "REJECTED",
+    "RETRY",
+    "TIMED_OUT",
+    "TOO_MANY",
+    "invocation",
+    "retry_call",
+    "series_of",
+]
+
+
+def _one(name: str, **tags: str) -> Series:
+    return name, tuple(tags.items())
+
+
+BREAKER_SUCCESS = _one("ft.circuitbreaker.calls.total", circuitBreakerResult="success")
+BREAKER_FAILURE = _one("ft.circuitbreaker.calls.total", circuitBreakerResult="failure")
+BREAKER_OPEN = _one("ft.circuitbreaker.calls.total", circuitBreakerResult="circuitBreakerOpen")
+PERMITTED = _one("ft.ratelimit.calls.total", rateLimitResult="permitted")
+TOO_MANY = _one("ft.ratelimit.calls.total", rateLimitResult="rejected")
+IN_TIME = _one("ft.timeout.calls.total", timedOut="false")
+TIMED_OUT = _one("ft.timeout.calls.total", timedOut="true")
+ACCEPTED = _one("ft.bulkhead.calls.total", bulkheadResult="accepted")
+REJECTED = _one("ft.bulkhead.calls.total", bulkheadResult="rejected")
+RETRY = _one("ft.retry.retries.total")
+
+_INVOCATIONS = {
+    (result, fallback): _one("ft.invocations.total", result=result, fallback=fallback)
+    for result, fallback in product(("valueReturned", "exceptionThrown"), ("applied", "notApplied", "notDefined"))
+}
+_RETRY_CALLS = {
+    (retried, result): _one("ft.retry.calls.total", retried="true" if retried else "false", retryResult=result)
+    for retried, result in product(
+        (True, False), ("valueReturned", "exceptionNotRetryable", "maxRetriesReached", "maxDurationReached")
+    )
+}
+
+
+def invocation(returned: bool, fallback: str) -> Series:
+    """One guarded call; *fallback* is ``applied``, ``notApplied`` or ``notDefined``."""
+    return _INVOCATIONS["valueReturned" if returned else "exceptionThrown", fallback]
+
+
+def retry_call(retried: bool, result: str) -> Series:
+    """One run of the retry logic, and why it made no further attempt."""
+    return _RETRY_CALLS[retried, result]
+
+
+def series_of(
+    *, fallback: bool, retry: bool, circuit_breaker: bool, rate_limit: bool, timeout: bool, bulkhead: bool, queue: bool
+) -> tuple[list[Series], list[Series], list[str]]:
+    """The counters that exist for a method with these policies, those that a smooth call advances, its histograms.
+
+    *queue* tells a bulkhead that lets calls wait: only that one has waiting times.
+    """
+    choices = ("applied", "notApplied") if fallback else ("notDefined",)
+    series = [invocation(returned, choice) for returned in (True, False) for choice in choices]
+    smooth = [invocation(True, choices[-1])]
+    durations = []
+    if retry:
+        series += [*_RETRY_CALLS.values(), RETRY]
+        smooth.append(retry_call(False, "valueReturned"))
+    if circuit_breaker:
+        series += [BREAKER_SUCCESS, BREAKER_FAILURE, BREAKER_OPEN]
+        smooth.append(BREAKER_SUCCESS)
+    if rate_limit:
+        series += [PERMITTED, TOO_MANY]
+        smooth.append(PERMITTED)
+    if timeout:
+        series += [IN_TIME, TIMED_OUT]
+        smooth.append(IN_TIME)
+        durations.append("ft.timeout.executionDuration")
+    if bulkhead:
+        series += [ACCEPTED, REJECTED]
+        smooth.append(ACCEPTED)
+        durations.append("ft.bulkhead.runningDuration")
+    if bulkhead and queue:
+        durations.append("ft.bulkhead.waitingDuration")
+    return series, smooth, durations

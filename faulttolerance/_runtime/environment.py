@@ -1,0 +1,65 @@
+"""Where the attempts of an asynchronous call run: as tasks of an event loop, or on threads of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from .._strategy.bulkhead import Bulkhead
+    from .ticket import Ticket
+
+__all__ = ["Attempt", "Environment"]
+
+
+class Attempt:
+    """One attempt that runs apart from its caller, who does not wait for it beyond the deadline.
+
+    Args:
+        ticket: The identity under which it holds its permit; ``timed_out``, ``running_since`` and ``admitted`` are
+            written for the caller to read.
+        function: The body.
+        bulkhead: Where it has to get a permit, queueing for it; the permit goes back when the body really ends.
+        deadline: When the caller stops waiting, on the shared clock; ``None``: never. The body is interrupted then, and
+            one that is still queued is withdrawn and never begins.
+        interrupt: Whether a body on a thread is interrupted at the deadline.
+        awaits: Whether an awaitable that the body returns is part of the attempt: it is awaited, and its outcome counts.
+    """
+
+    __slots__ = ("args", "awaits", "bulkhead", "deadline", "function", "interrupt", "kwargs", "ticket")
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        bulkhead: Bulkhead | None,
+        deadline: float | None,
+        interrupt: bool,
+        awaits: bool,
+    ) -> None:
+        self.ticket = ticket
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.bulkhead = bulkhead
+        self.deadline = deadline
+        self.interrupt = interrupt
+        self.awaits = awaits
+
+
+class Environment(Protocol):
+    """How an asynchronous call waits. What its methods return is awaited by the driver and by nothing else."""
+
+    def pause(self, seconds: float) -> Awaitable[None]:
+        """Wait between two attempts."""
+        ...
+
+    def attempt(self, attempt: Attempt) -> Awaitable[Any]:
+        """Run an attempt; its result or failure, or ``TimeoutException`` at its deadline."""
+        ...
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Run a fallback or another function of the application, and await what it returns if that can be awaited."""
+        ...

@@ -1,0 +1,253 @@
+"""Attempts as tasks of an event loop, and the handle that an asynchronous call returns (contract R3, R7a, R8)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from ..exceptions import TimeoutException
+from .clock import clock
+from .environment import Attempt
+from .task_deadline import TaskDeadline, current
+from .task_deadlines import ring_of
+from .ticket import Ticket
+
+if TYPE_CHECKING:
+    from .._strategy.bulkhead import Bulkhead
+
+__all__ = ["AsyncCall", "TaskEnvironment", "admitted", "queue"]
+
+T = TypeVar("T")
+
+
+def queue(bulkhead: Bulkhead, ticket: Ticket, ident: int) -> None:
+    """Let an attempt of the running task stand in the queue of a full bulkhead, or raise ``BulkheadException``."""
+    loop = asyncio.get_running_loop()
+    turn = loop.create_future()
+
+    def wake() -> None:
+        if get_ident() == ident:
+            _complete(turn)
+        else:
+            loop.call_soon_threadsafe(_complete, turn)
+
+    ticket.turn = turn
+    ticket.waiter = bulkhead.enqueue(ticket, ident, wake)
+
+
+async def admitted(ticket: Ticket) -> None:
+    """Wait until the queue lets the attempt in."""
+    await ticket.turn
+    ticket.running_since = clock.monotonic()
+    ticket.admitted = True
+
+
+def _complete(future: asyncio.Future[Any], result: Any = None) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+class _Apart(TaskDeadline):
+    """The deadline of an attempt that is a task of its own: its caller does not wait for the task to end."""
+
+    def __init__(self, when: float, task: asyncio.Task[Any], given_up: asyncio.Future[Any]) -> None:
+        self.when = when
+        self.task = task
+        self.previous = current.get()
+        self._given_up = given_up
+
+    def expire(self) -> None:
+        super().expire()
+        _complete(self._given_up)
+
+
+class TaskEnvironment:
+    """The environment of calls that run as tasks of the running loop."""
+
+    async def pause(self, seconds: float) -> None:
+        """Wait between two attempts."""
+        await asyncio.sleep(seconds)
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function of the application, and await what it returns if that can be awaited."""
+        result = function(*args)
+        return await _outcome(result) if _can_be_awaited(result) else result
+
+    async def attempt(self, attempt: Attempt) -> Any:
+        """Run an attempt as a task; leave it behind at its deadline, and when its caller is cancelled."""
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        task = loop.create_task(self._body(attempt))
+        task.add_done_callback(lambda _: _complete(ended))
+        _RUNNING.add(task)
+        task.add_done_callback(_RUNNING.discard)
+        deadline = None
+        if attempt.deadline is not None:
+            deadline = attempt.ticket.apart = _Apart(attempt.deadline, task, ended)
+            ring = ring_of(loop, attempt.deadline - attempt.ticket.began)
+            ring.add(deadline)
+        try:
+            await ended
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            if deadline is not None:
+                ring.pending.pop(deadline, None)
+        if deadline is not None and (deadline.expired or deadline.owed or clock.monotonic() >= deadline.when):
+            attempt.ticket.timed_out = True
+            late = TimeoutException(f"timed out after {deadline.when - attempt.ticket.began:g} s")
+            if task.done() and not task.cancelled():
+                late.__cause__ = task.exception()
+            else:
+                task.add_done_callback(_drop)
+            raise late
+        return task.result()
+
+    async def _body(self, attempt: Attempt) -> Any:
+        ticket, bulkhead = attempt.ticket, attempt.bulkhead
+        if ticket.apart is not None:
+            current.set(ticket.apart)
+        try:
+            if bulkhead is not None:
+                ident = get_ident()
+                bulkhead.held[ticket] = ident
+                if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
+                    queue(bulkhead, ticket, ident)
+                if ticket.waiter is not None:
+                    await admitted(ticket)
+                ticket.admitted = True
+            result = attempt.function(*attempt.args, **attempt.kwargs)
+            return await _outcome(result) if attempt.awaits and _can_be_awaited(result) else result
+        finally:
+            if bulkhead is not None:
+                if ticket.waiter is not None:
+                    bulkhead.withdraw(ticket.waiter)
+                bulkhead.held.pop(ticket, None)
+                if bulkhead.waiting:
+                    bulkhead.hand_over()
+
+
+_RUNNING: set[asyncio.Task[Any]] = set()
+"""Loops hold their tasks weakly; an attempt or a call must not vanish while it runs."""
+
+
+def _drop(task: asyncio.Task[Any]) -> None:
+    """Look at the end of a task that nobody waits for any more, so that the loop does not complain about it."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _can_be_awaited(result: object) -> bool:
+    return inspect.isawaitable(result) or _is_concurrent_future(result)
+
+
+def _is_concurrent_future(result: object) -> bool:
+    return hasattr(result, "add_done_callback") and hasattr(result, "result")
+
+
+async def _outcome(result: Any) -> Any:
+    if inspect.isawaitable(result):
+        return await result
+    return await asyncio.wrap_future(result)
+
+
+class AsyncCall(Coroutine[Any, Any, T], Generic[T]):
+    """A call of an ``@asynchronous async def``: a coroutine for whoever wants one, and a handle (contract R7a).
+
+    It runs as a task, begun at once where a loop runs, else when it is first awaited. It may be awaited more than once.
+    """
+
+    __slots__ = ("__weakref__", "_context", "_start", "_steps", "_task")
+
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]], context: Context | None = None) -> None:
+        self._start: Callable[[], Coroutine[Any, Any, T]] | None = start
+        self._context = context
+        self._steps: Generator[Any, None, T] | None = None
+        self._task: asyncio.Task[T] | None = None
+        if asyncio._get_running_loop() is not None:
+            self._begin()
+
+    def _begin(self) -> asyncio.Task[T]:
+        if self._task is None:
+            if self._start is None:
+                raise RuntimeError("cannot await a call that was closed before it began")
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._start(), context=self._context)
+            self._start = None
+            _RUNNING.add(self._task)
+            self._task.add_done_callback(_RUNNING.discard)
+        return self._task
+
+    def __await__(self) -> Generator[Any, None, T]:
+        task = self._begin()
+        if task.get_loop() is asyncio.get_running_loop():
+            return (yield from task)
+        return (yield from _from_other_loop(task).__await__())
+
+    def send(self, value: Any) -> Any:
+        """Drive the call as a coroutine is driven."""
+        if self._steps is None:
+            self._steps = cast("Generator[Any, None, T]", self.__await__())
+        return self._steps.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an exception where the call is awaited, as for a coroutine."""
+        if self._steps is None:
+            self._steps = cast("Generator[Any, None, T]", self.__await__())
+        return self._steps.throw(*error)
+
+    def close(self) -> None:
+        """End the waiting; a call that has begun is cancelled, one that has not never begins."""
+        self._start = None
+        if self._steps is not None:
+            self._steps.close()
+        self.cancel()
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Ask the call to end with ``CancelledError``; false where it is over."""
+        if self._task is None:
+            was_open, self._start = self._start is not None, None
+            return was_open
+        return self._task.cancel(msg)
+
+    def cancelled(self) -> bool:
+        """Whether the call ended by cancellation."""
+        return self._start is None if self._task is None else self._task.cancelled()
+
+    def done(self) -> bool:
+        """Whether the call is over."""
+        return self._start is None if self._task is None else self._task.done()
+
+    def result(self) -> T:
+        """What the call returned or raised; ``InvalidStateError`` while it is not over."""
+        return self._over().result()
+
+    def exception(self) -> BaseException | None:
+        """What the call raised; ``InvalidStateError`` while it is not over."""
+        return self._over().exception()
+
+    def add_done_callback(self, callback: Callable[[asyncio.Task[T]], object]) -> None:
+        """Call *callback* with the task, on its loop, once the call is over; begins the call."""
+        self._begin().add_done_callback(callback)
+
+    def _over(self) -> asyncio.Task[T]:
+        if self._task is None:
+            if self._start is None:
+                raise asyncio.CancelledError
+            raise asyncio.InvalidStateError("the call has not begun: it is awaited nowhere, and no loop ran when it was made")
+        return self._task
+
+
+async def _from_other_loop(task: asyncio.Task[T]) -> T:
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    task.get_loop().call_soon_threadsafe(
+        task.add_done_callback, lambda _: loop.call_soon_threadsafe(_complete, ended)
+    )
+    await ended
+    return task.result()
