@@ -1,0 +1,103 @@
+"""How the delay between attempts grows, and how chance varies it. All durations are in seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["LONGEST", "BackOff", "CustomBackOff", "Delays", "exponential", "fibonacci", "fixed", "varied"]
+
+LONGEST: Final = 1e9
+"""No delay grows beyond this, thirty years, where no maximum is stated: any clock can still wait for it."""
+
+Delays = Callable[[int, BaseException | None], float]
+"""The delays of one guarded call: number of attempts made, and the last failure -> seconds; negative: stop."""
+
+
+class BackOff:
+    """Delays that depend on the number of attempts only.
+
+    Args:
+        steps: The delay after the first attempt, the second, and so on; the last one is for all later ones.
+        maximum: No delay is longer, jitter included.
+    """
+
+    __slots__ = ("maximum", "steps")
+
+    has_jitter: Final = True
+
+    def __init__(self, steps: tuple[float, ...], maximum: float = math.inf) -> None:
+        self.steps = steps
+        self.maximum = maximum
+
+    def begin(self) -> Delays:
+        """The delays of one guarded call."""
+        return self.delay
+
+    def delay(self, attempt: int, failure: BaseException | None = None) -> float:
+        """The delay after the attempt number *attempt*, counted from 1."""
+        steps = self.steps
+        return steps[attempt - 1] if attempt <= len(steps) else steps[-1]
+
+
+class CustomBackOff:
+    """Delays that a function of the application decides, without jitter.
+
+    Args:
+        factory: Called once per guarded call that fails; the function it gives is asked for each delay.
+    """
+
+    __slots__ = ("factory",)
+
+    has_jitter: Final = False
+    maximum: Final = math.inf
+
+    def __init__(self, factory: Callable[[], Callable[[BaseException | None], float]]) -> None:
+        self.factory = factory
+
+    def begin(self) -> Delays:
+        """The delays of one guarded call."""
+        decide = self.factory()
+        return lambda _, failure: decide(failure)
+
+
+def fixed(delay: float) -> BackOff:
+    """Wait *delay* each time."""
+    return BackOff((delay,))
+
+
+def exponential(delay: float, factor: float, maximum: float = 0.0) -> BackOff:
+    """Wait *delay*, then *factor* times as long each time, at most *maximum* (0: no limit)."""
+    return _growing(delay, maximum, lambda _, last: last * factor)
+
+
+def fibonacci(delay: float, maximum: float = 0.0) -> BackOff:
+    """Wait *delay* times 1, 2, 3, 5, 8 and so on, at most *maximum* (0: no limit)."""
+    return _growing(delay, maximum, lambda last_but_one, last: last_but_one + last)
+
+
+def varied(delay: float, jitter: float, random: float, maximum: float = math.inf) -> float:
+    """A delay from ``delay - jitter`` to ``delay + jitter``, never below 0, never above *maximum*.
+
+    *random* is from [0, 1). Where *maximum* cuts the range off, what is left of it is used evenly: callers that have
+    reached the maximum would all wait for the same time otherwise.
+    """
+    if not jitter:
+        return min(delay, maximum)
+    low = min(delay - jitter, maximum)
+    high = min(delay + jitter, maximum)
+    return max(0.0, min(low + (high - low) * random, high))
+
+
+def _growing(delay: float, maximum: float, following: Callable[[float, float], float]) -> BackOff:
+    # A table up to the point where nothing grows any more: no power is ever computed, so none can overflow.
+    ceiling = maximum or LONGEST
+    steps = [min(delay, ceiling)]
+    last_but_one, last = delay, delay
+    while last < ceiling:
+        last_but_one, last = last, following(last_but_one, last)
+        if last == last_but_one:
+            break
+        steps.append(min(last, ceiling))
+    return BackOff(tuple(steps), maximum or math.inf)

@@ -1,0 +1,357 @@
+"""The circuit breaker's states, and when it moves from one to the next (specification, chapter Circuit Breaker).
+
+The caller keeps the era that admitted a call and settles the call against it. A healthy call costs it two reads::
+
+    era = breaker.state
+    if not era.is_closed:
+        era = breaker.admit(me, ident, now)  # raises CircuitBreakerOpenException
+    ...
+    if not era.is_clean:  # after a success
+        breaker.settle(era, me, SUCCESS, now)
+    breaker.settle(era, me, FAILURE, now)  # after a failure
+    if not era.is_closed:  # after control flow
+        breaker.settle(era, me, NEUTRAL, now)
+    if breaker.transitions:  # after admit, also where it raised, and after settle
+        breaker.deliver(listener)
+
+*me* identifies one attempt and is never used twice at a time. Where the caller was interrupted before it got the answer
+of ``admit``, ``settle(breaker.state, me, NEUTRAL, now)`` gives back what the attempt may have got.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from ..exceptions import CircuitBreakerOpenException
+from .rolling_window import RollingWindow
+from .verdict import FAILURE, NEUTRAL, Verdict
+
+__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "Closed", "HalfOpen", "Open", "StateName", "Transition"]
+
+StateName: TypeAlias = Literal["closed", "open", "half-open"]
+
+CLOSED: Final = "closed"
+OPEN: Final = "open"
+HALF_OPEN: Final = "half-open"
+
+
+class Transition(NamedTuple):
+    """The circuit moved from one state to another."""
+
+    old: StateName
+    new: StateName
+
+
+class Era:
+    """One stay in one state. A call is settled against the era that admitted it, or not at all."""
+
+    __slots__ = ("is_clean", "is_closed", "name")
+
+    is_closed: bool
+    is_clean: bool
+    """Whether one more success would change nothing: a closed circuit with a window full of successes."""
+    name: StateName
+
+
+class Closed(Era):
+    """Calls pass; their results fill the window."""
+
+    __slots__ = ("window",)
+
+    def __init__(self, size: int) -> None:
+        self.is_closed = True
+        self.is_clean = False
+        self.name = CLOSED
+        self.window = RollingWindow(size)  # guarded by the breaker's lock
+
+    def assess_locked(self) -> None:
+        """Find out anew whether the window is full of successes."""
+        self.is_clean = self.window.is_full and not self.window.failures
+
+
+class Open(Era):
+    """Calls are refused until a moment; then the next one makes the circuit half-open."""
+
+    __slots__ = ("is_forced", "since", "until")
+
+    def __init__(self, since: float, until: float) -> None:
+        self.is_closed = False
+        self.is_clean = False
+        self.name = OPEN
+        self.since = since
+        self.until = until
+        self.is_forced = until == math.inf
+
+
+class HalfOpen(Era):
+    """A few probes pass and decide together."""
+
+    __slots__ = ("probes", "successes")
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.is_clean = False
+        self.name = HALF_OPEN
+        # Both guarded by the breaker's lock.
+        self.successes = 0
+        self.probes: dict[Hashable, tuple[int, float]] = {}  # by attempt: its thread, and when it was admitted
+
+
+class CircuitBreaker:
+    """One circuit: which calls pass, and what their results do to it.
+
+    All durations and moments are in seconds of one monotonic clock.
+
+    Args:
+        name: Whose circuit it is, for the message of a refusal.
+        delay: How long the circuit stays open; also how long a probe may hold its place (0: as long as it runs).
+        request_volume_threshold: The length of the rolling window.
+        failure_ratio: The circuit opens when this part of a full window failed. With 0 it opens at the first failure in
+            a full window: no failure at all is no reason to open.
+        success_threshold: Probes that must succeed to close the circuit.
+        now: The moment of creation; the time spent closed counts from here.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_delivering",
+        "_entered",
+        "_failures_to_open",
+        "_lock",
+        "_message",
+        "_spent",
+        "delay",
+        "failure_ratio",
+        "name",
+        "opened_total",
+        "request_volume_threshold",
+        "state",
+        "success_threshold",
+        "transitions",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        delay: float,
+        request_volume_threshold: int,
+        failure_ratio: float,
+        success_threshold: int,
+        *,
+        now: float,
+    ) -> None:
+        self.name = name
+        self.delay = delay
+        self.request_volume_threshold = request_volume_threshold
+        self.failure_ratio = failure_ratio
+        self.success_threshold = success_threshold
+        self.state: Era = Closed(request_volume_threshold)
+        """The era that admits calls now: the one reference that a transition swaps, under the lock."""
+        self.transitions: deque[Transition] = deque()
+        """What happened and was not delivered yet, oldest first."""
+        self.opened_total = 0
+        """How often the circuit moved from closed to open."""
+        self._message = f"{name}: circuit breaker is open"
+        self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
+        self._spent: dict[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}  # guarded by _lock
+        self._entered = now  # guarded by _lock
+        # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
+        self._lock = threading.RLock()
+        self._delivering = threading.Lock()
+
+    def admit(self, me: Hashable, ident: int, now: float) -> Era:
+        """Let the attempt *me* of thread *ident* through while the circuit is not closed; return the era that did.
+
+        The first call after the delay makes the circuit half-open.
+
+        Raises:
+            CircuitBreakerOpenException: The circuit is open, or as many probes as may run are under way.
+        """
+        era = self.state
+        if isinstance(era, Open) and now < era.until:
+            raise CircuitBreakerOpenException(self._message, 0.0 if era.is_forced else era.until - now)
+        with self._lock:
+            self._catch_up_locked(now)
+            era = self.state
+            if isinstance(era, Closed):
+                return era
+            if isinstance(era, HalfOpen) and self._has_place_locked(era, now):
+                era.probes[me] = (ident, now)
+                return era
+        wait = era.until - now if isinstance(era, Open) and not era.is_forced else 0.0
+        raise CircuitBreakerOpenException(self._message, wait)
+
+    def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float) -> None:
+        """Take the verdict on the attempt *me* that *era* admitted; without effect where that era is over."""
+        with self._lock:
+            if era is not self.state:
+                return
+            if isinstance(era, Closed):
+                if verdict is not NEUTRAL:
+                    self._record_locked(era, verdict is FAILURE, now)
+            elif isinstance(era, HalfOpen):
+                probe = era.probes.pop(me, None)
+                if probe is None or verdict is NEUTRAL or self._is_overdue(probe, now):
+                    return
+                if verdict is FAILURE:
+                    self._move_locked(Open(now, now + self.delay), now)
+                else:
+                    era.successes += 1
+                    self._close_when_proven_locked(era, now)
+
+    def reset(self, now: float) -> None:
+        """Close the circuit and forget every result; also ends ``force_open``."""
+        with self._lock:
+            self._catch_up_locked(now)
+            self._move_locked(Closed(self.request_volume_threshold), now)
+
+    def force_open(self, now: float) -> None:
+        """Open the circuit until ``reset``."""
+        with self._lock:
+            self._catch_up_locked(now)
+            self._move_locked(Open(now, math.inf), now)
+
+    def reconfigure(
+        self,
+        delay: float,
+        request_volume_threshold: int,
+        failure_ratio: float,
+        success_threshold: int,
+        now: float,
+    ) -> None:
+        """Take new values and keep the state: the newest results stay, ``delay`` counts from the opening."""
+        with self._lock:
+            self._catch_up_locked(now)
+            self.delay = delay
+            self.request_volume_threshold = request_volume_threshold
+            self.failure_ratio = failure_ratio
+            self.success_threshold = success_threshold
+            self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
+            era = self.state
+            if isinstance(era, Closed):
+                if era.window.size != request_volume_threshold:
+                    era.window.resize(request_volume_threshold)
+                era.assess_locked()
+            elif isinstance(era, Open):
+                if not era.is_forced:
+                    era.until = era.since + delay
+            elif isinstance(era, HalfOpen):
+                # Else a threshold that was lowered to what is reached already would admit no probe that could close it.
+                self._close_when_proven_locked(era, now)
+
+    def keep_only(self, ident: int) -> None:
+        """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
+        self._lock = threading.RLock()
+        self._delivering = threading.Lock()
+        self.transitions.clear()
+        era = self.state
+        if isinstance(era, Closed):
+            era.window.recount()
+            era.assess_locked()
+        elif isinstance(era, HalfOpen):
+            for me, (holder, _) in list(era.probes.items()):
+                if holder != ident:
+                    del era.probes[me]
+
+    def state_name(self, now: float) -> StateName:
+        """The state; half-open as soon as the delay is over, also when nobody calls."""
+        era = self.state
+        return HALF_OPEN if isinstance(era, Open) and now >= era.until else era.name
+
+    def time_in(self, state: StateName, now: float) -> float:
+        """Seconds spent in *state* since creation, or since ``start_counting``; never less than before."""
+        with self._lock:
+            era = self.state
+            spent = self._spent[state]
+            end = min(now, era.until) if isinstance(era, Open) else now
+            if era.name == state:
+                spent += max(0.0, end - self._entered)
+            elif state == HALF_OPEN and isinstance(era, Open):
+                spent += max(0.0, now - max(era.until, self._entered))
+            return spent
+
+    def start_counting(self, now: float) -> None:
+        """Set ``time_in`` and ``opened_total`` back to 0."""
+        with self._lock:
+            self._catch_up_locked(now)
+            self._spent = dict.fromkeys(self._spent, 0.0)
+            self._entered = now
+            self.opened_total = 0
+
+    def drain(self) -> list[Transition]:
+        """Take the transitions that nobody has taken yet, oldest first."""
+        taken: list[Transition] = []
+        while True:
+            try:
+                taken.append(self.transitions.popleft())
+            except IndexError:
+                return taken
+
+    def deliver(self, listener: Callable[[StateName, StateName], object]) -> None:
+        """Tell *listener* every transition that was not delivered, in the order in which they happened.
+
+        No lock of the circuit is held meanwhile. While one thread delivers, others leave their transitions to it.
+        An error of *listener* comes out; the transitions after it are kept for the next delivery.
+        """
+        # The outer loop finds what another thread added after the inner one ended and before the claim was dropped.
+        while self.transitions and self._delivering.acquire(blocking=False):
+            try:
+                while self.transitions:
+                    listener(*self.transitions.popleft())
+            finally:
+                self._delivering.release()
+
+    def _record_locked(self, era: Closed, failed: bool, now: float) -> None:
+        window = era.window
+        window.record(failed)
+        if not window.is_full:  # specification: the state is only assessed when the rolling window is full
+            return
+        if window.failures >= self._failures_to_open:
+            self._move_locked(Open(now, now + self.delay), now)
+        else:
+            era.is_clean = not window.failures
+
+    def _has_place_locked(self, era: HalfOpen, now: float) -> bool:
+        if era.successes + len(era.probes) < self.success_threshold:
+            return True
+        for me, probe in list(era.probes.items()):
+            if self._is_overdue(probe, now):
+                del era.probes[me]
+        return era.successes + len(era.probes) < self.success_threshold
+
+    def _is_overdue(self, probe: tuple[int, float], now: float) -> bool:
+        return 0 < self.delay < now - probe[1]
+
+    def _close_when_proven_locked(self, era: HalfOpen, now: float) -> None:
+        if era.successes >= self.success_threshold:
+            self._move_locked(Closed(self.request_volume_threshold), now)
+
+    def _catch_up_locked(self, now: float) -> None:
+        era = self.state
+        if isinstance(era, Open) and now >= era.until:
+            self._move_locked(HalfOpen(), era.until)
+
+    def _move_locked(self, era: Era, at: float) -> None:
+        old = self.state.name
+        # Threads read the clock before they get here, so moments may arrive in the wrong order.
+        self._spent[old] += max(0.0, at - self._entered)
+        self._entered = max(at, self._entered)
+        self.state = era
+        if old != era.name:
+            self.opened_total += old == CLOSED and era.name == OPEN
+            self.transitions.append(Transition(old, era.name))
+
+
+def _failures_to_open(size: int, ratio: float) -> int:
+    """The least number of failures, but one, whose part of *size* reaches *ratio* as division says it.
+
+    Found by division, not as ``ceil(size * ratio)``: 100 * 0.07 is a little more than 7.
+    """
+    count = max(1, math.ceil(size * ratio) - 1)
+    while count / size < ratio:
+        count += 1
+    return count

@@ -1,0 +1,145 @@
+"""Whether to call again, and after how long (specification, chapter Retry Policy)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from .back_off import BackOff, CustomBackOff, Delays, varied
+from .exception_set import Classes, matches
+
+__all__ = ["Retry", "Stop"]
+
+
+class Stop(Enum):
+    """Why there is no further attempt."""
+
+    NOT_RETRYABLE = "not retryable"
+    """The failure is not one to retry, or the application's back-off said so."""
+    MAX_RETRIES_REACHED = "max_retries reached"
+    MAX_DURATION_REACHED = "max_duration reached"
+    DEADLINE = "deadline of an enclosing call"
+    """The delay would reach the deadline of an enclosing call."""
+
+
+class Retry:
+    """Decides after each attempt; keeps nothing between calls. All durations are in seconds.
+
+    Args:
+        max_retries: Attempts after the first; -1 for no limit.
+        max_duration: No retry is begun this long after the call began, or later; 0 for no limit.
+        back_off: The delays.
+        jitter: Each delay is varied by at most this much.
+        retry_on: Failures to retry.
+        abort_on: Failures never to retry.
+        exception_predicate: Replaces *retry_on* and *abort_on* for every ``Exception``; control flow is never retried.
+        result_predicate: True for a result that is retried as if the attempt had failed.
+    """
+
+    __slots__ = (
+        "abort_on",
+        "back_off",
+        "exception_predicate",
+        "jitter",
+        "max_duration",
+        "max_retries",
+        "result_predicate",
+        "retry_on",
+    )
+
+    def __init__(
+        self,
+        max_retries: int,
+        max_duration: float,
+        back_off: BackOff | CustomBackOff,
+        jitter: float,
+        retry_on: Classes,
+        abort_on: Classes,
+        exception_predicate: Callable[[BaseException], bool] | None = None,
+        result_predicate: Callable[[Any], bool] | None = None,
+    ) -> None:
+        self.max_retries: float = math.inf if max_retries == -1 else max_retries
+        self.max_duration = max_duration or math.inf
+        self.back_off = back_off
+        self.jitter = jitter if back_off.has_jitter else 0.0
+        self.retry_on = retry_on
+        self.abort_on = abort_on
+        self.exception_predicate = exception_predicate
+        self.result_predicate = result_predicate
+
+    def begin(self) -> Delays:
+        """The delays of one guarded call, to be made at its first failure and given to every decision on that call."""
+        return self.back_off.begin()
+
+    def after_failure(
+        self,
+        error: BaseException,
+        attempt: int,
+        elapsed: float,
+        remaining: float | None,
+        random: float,
+        delays: Delays | None = None,
+    ) -> float | Stop:
+        """The seconds to wait before the next attempt, or why there is none.
+
+        The order is the specification's: abort_on, retry_on, max_retries, max_duration; then the enclosing deadline.
+
+        Args:
+            error: What the attempt raised.
+            attempt: How many attempts were made, this one included.
+            elapsed: How long ago the call began.
+            remaining: How far away the deadline of an enclosing call is; None where there is none.
+            random: A number from [0, 1).
+            delays: What ``begin`` gave for this call; needed only for a back-off with a memory.
+        """
+        if not self.is_retryable(error):
+            return Stop.NOT_RETRYABLE
+        return self._next(error, attempt, elapsed, remaining, random, delays)
+
+    def after_result(
+        self,
+        value: object,
+        attempt: int,
+        elapsed: float,
+        remaining: float | None,
+        random: float,
+        delays: Delays | None = None,
+    ) -> float | Stop | None:
+        """As ``after_failure``, for an attempt that returned *value*; None: that is the call's result.
+
+        With a ``Stop`` *value* is the result all the same: there is no better one to come.
+        """
+        if self.result_predicate is None or not self.result_predicate(value):
+            return None
+        return self._next(None, attempt, elapsed, remaining, random, delays)
+
+    def is_retryable(self, error: BaseException) -> bool:
+        """Whether *error* is one to retry, limits aside."""
+        if self.exception_predicate is not None:
+            return isinstance(error, Exception) and bool(self.exception_predicate(error))
+        return matches(error, self.retry_on, self.abort_on)
+
+    def _next(
+        self,
+        error: BaseException | None,
+        attempt: int,
+        elapsed: float,
+        remaining: float | None,
+        random: float,
+        delays: Delays | None,
+    ) -> float | Stop:
+        if attempt > self.max_retries:
+            return Stop.MAX_RETRIES_REACHED
+        if elapsed >= self.max_duration:
+            return Stop.MAX_DURATION_REACHED
+        delay = (delays or self.back_off.begin())(attempt, error)
+        if not 0 <= delay < math.inf:
+            return Stop.NOT_RETRYABLE
+        delay = varied(delay, self.jitter, random, self.back_off.maximum)
+        if elapsed + delay >= self.max_duration:
+            return Stop.MAX_DURATION_REACHED
+        if remaining is not None and delay >= remaining:
+            return Stop.DEADLINE
+        return delay
