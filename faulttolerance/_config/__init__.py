@@ -2,8 +2,9 @@
 
 from .effective import Effective
 from .key import Declared, Key, enabled_keys, parameter_keys
-from .settings import Settings, Switches, settings
+from .settings import Settings, State, settings
 from .snapshot import Snapshot
+from .switch import Switches
 
 __all__ = [
     "Declared",
@@ -11,6 +12,7 @@ __all__ = [
     "Key",
     "Settings",
     "Snapshot",
+    "State",
     "Switches",
     "enabled_keys",
     "parameter_keys",

@@ -117,7 +117,8 @@ class Key:
     @cached_property
     def folds(self) -> tuple[str, ...]:
         """``folded`` of every spelling."""
-        return tuple(dict.fromkeys(folded(name) for name in (*self.names, *self.variables)))
+        names = self.names if self.has_class else (*self.names, PREFIX + self.name)
+        return tuple(dict.fromkeys(map(folded, names)))
 
 
 class Declared(NamedTuple):
@@ -145,8 +146,10 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
 
     Specification: a method key reaches annotations on methods only, a class key annotations on classes only.
     """
-    parameter = parameters(type(declared.policy))[name]
     annotation = declared.policy.annotation
+    if annotation not in ANNOTATIONS:
+        return []
+    parameter = parameters(type(declared.policy))[name]
     leaves = tuple(f"{annotation}/{leaf}" for leaf in dict.fromkeys((parameter.key, name)))
     path = f"{declared.owner}/{declared.method}" if declared.level == "method" else declared.owner
     return [*_keys(path, leaves), Key(leaves[0], leaves[1:], has_class=False)]
@@ -154,6 +157,8 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
 
 def enabled_keys(declared: Declared) -> list[Key]:
     """Where the policy may be switched on and off, the strongest first; the level of the declaration does not count."""
+    if declared.policy.annotation not in ANNOTATIONS:
+        return []
     leaf = (f"{declared.policy.annotation}/{ENABLED}",)
     owners = declared.enabled_owners or (declared.owner,)
     keys = [key for owner in owners if declared.method for key in _keys(f"{owner}/{declared.method}", leaf)]

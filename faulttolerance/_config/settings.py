@@ -5,60 +5,74 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any, Final, NamedTuple
 
 from .._policy import Fallback, check, parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .effective import Effective
-from .key import (
-    INTERCEPTOR_PRIORITY,
-    METRICS_ENABLED,
-    NON_FALLBACK_ENABLED,
-    Declared,
-    enabled_keys,
-    parameter_keys,
-    switch_key,
-)
+from .key import ENABLED, Declared, enabled_keys, parameter_keys
 from .snapshot import CONFIG_VARIABLE, Entry, Inputs, Snapshot, environment
+from .switch import Switches, read_enabled, read_switches
 
-__all__ = ["Settings", "Switches", "settings"]
+__all__ = ["Settings", "State", "settings"]
 
-
-class Switches(NamedTuple):
-    """What the specification lets be set once for the whole application."""
-
-    non_fallback_enabled: bool = True
-    metrics_enabled: bool = True
-    interceptor_priority: int = 4010
+_INSTALL = "pip install 'faulttolerance[config]'"
 
 
-class _Unset:
-    pass
+class _Unset(Enum):
+    UNSET = "unset"
 
 
-_UNSET = _Unset()
+_UNSET: Final = _Unset.UNSET
+
+
+class State(NamedTuple):
+    """All that the settings hold."""
+
+    snapshot: Snapshot | None = None
+    switches: Switches | None = None
+    inputs: Inputs = Inputs()
 
 
 class Settings:
     """The configuration in force.
 
-    One reference to an immutable snapshot: whoever changes the configuration prepares a new one, resolves every guard
+    One reference to an immutable snapshot. Whoever changes the configuration prepares a new one, resolves every guard
     against it, and installs it only if nothing is wrong.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._snapshot: Snapshot | None = None
-        self._switches: Switches | None = None
+        self._state = State()  # writes guarded by _lock
+        self._version = 0  # guarded by _lock
 
     @property
     def snapshot(self) -> Snapshot:
-        """The keys in force; the environment is read when they are first asked for."""
-        found = self._snapshot
+        """The keys in force; the environment is read when they are first asked for.
+
+        Raises:
+            FaultToleranceDefinitionException: If a source cannot be read.
+        """
+        while (found := self._state.snapshot) is None:
+            self.install(self.prepare())
+        return found
+
+    @property
+    def switches(self) -> Switches:
+        """The global switches, read once (specification: they "will only be read on application starting").
+
+        Raises:
+            FaultToleranceDefinitionException: If a source cannot be read or a switch has a wrong value.
+        """
+        found = self._state.switches
         if found is None:
-            prepared = self.prepare()
+            switches, faults = read_switches(self.snapshot)
+            if faults:
+                raise FaultToleranceDefinitionException(*faults)
             with self._lock:
-                found = self._snapshot = self._snapshot or prepared
+                found = self._state.switches or switches
+                self._state = self._state._replace(switches=found)
         return found
 
     def prepare(
@@ -68,81 +82,90 @@ class Settings:
         files: Iterable[str | os.PathLike[str]] | _Unset = _UNSET,
         sources: Iterable[Any] | _Unset = _UNSET,
     ) -> Snapshot:
-        """Read all sources anew and change nothing.
-
-        What is not given stays as it was given last.
+        """Read all sources anew and change nothing; what is not given is as it was given last.
 
         Args:
             properties: Keys and values, nested or not; the strongest source.
-            files: Read in addition to those that ``FAULTTOLERANCE_CONFIG`` names; of equals the last wins.
-            sources: Settings sources of pydantic-settings or other callables that give a mapping.
+            files: Read beside those that ``FAULTTOLERANCE_CONFIG`` names; of equals the last wins.
+            sources: Settings sources of pydantic-settings, or other callables that return a mapping.
 
         Raises:
-            FaultToleranceDefinitionException: If a source cannot be read.
+            FaultToleranceDefinitionException: With all sources that cannot be read.
         """
-        last = self._snapshot.inputs if self._snapshot is not None else Inputs()
+        with self._lock:
+            last, version = self._state.inputs, self._version
         inputs = Inputs(
-            last.properties if isinstance(properties, _Unset) else dict(properties),
-            last.files if isinstance(files, _Unset) else tuple(os.fspath(file) for file in files),
-            last.sources if isinstance(sources, _Unset) else tuple(sources),
+            last.properties if properties is _UNSET else dict(properties),
+            last.files if files is _UNSET else tuple(os.fspath(file) for file in files),
+            last.sources if sources is _UNSET else tuple(sources),
         )
         found = environment()
+        own = [found] if found else []
         named = [name for name in os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if name]
         if not (inputs.properties or inputs.files or inputs.sources or named):
-            return Snapshot([found] if found else [], inputs)
-        from .reading import read
+            return Snapshot(own, inputs, version)
+        try:
+            from .reading import read
+        except ImportError as error:
+            raise FaultToleranceDefinitionException(
+                Fault("the configuration", f"needs {error.name}", None, _INSTALL)
+            ) from error
+        return Snapshot([*own, *read(inputs, named)], inputs, version)
 
-        return Snapshot([*([found] if found else []), *read(inputs, named)], inputs)
+    def install(self, snapshot: Snapshot) -> bool:
+        """Let *snapshot* be in force; false, and nothing is done, if another was installed since it was prepared.
 
-    def install(self, snapshot: Snapshot) -> None:
-        """Let *snapshot* be in force for every guard that is resolved from now on."""
+        A global switch that has been read stays; that the new value is ignored is logged.
+        """
         with self._lock:
-            self._snapshot = snapshot
+            if snapshot.version != self._version:
+                return False
+            self._version += 1
+            self._state = self._state._replace(snapshot=snapshot, inputs=snapshot.inputs)
+            switches = self._state.switches
+        if switches is not None and (read := read_switches(snapshot)[0]) != switches:
+            import logging
 
-    def reset(self) -> None:
-        """Forget everything that was given and read, the switches included."""
-        with self._lock:
-            self._snapshot = self._switches = None
+            logging.getLogger("faulttolerance").warning(
+                "ignored until the application restarts: %s; in force: %s", read, switches
+            )
+        return True
 
     @property
-    def switches(self) -> Switches:
-        """The global switches, read once at the first resolution.
+    def state(self) -> State:
+        """What ``restore`` takes."""
+        return self._state
 
-        Specification: they "will only be read on application starting".
+    def restore(self, state: State | None = None) -> None:
+        """Return to an earlier state; by default forget everything, the switches included."""
+        with self._lock:
+            self._version += 1
+            self._state = state or State()
 
-        Raises:
-            FaultToleranceDefinitionException: If one has a wrong value.
-        """
-        if self._switches is None:
-            switches, faults = read_switches(self.snapshot)
-            if faults:
-                raise FaultToleranceDefinitionException(*faults)
-            with self._lock:
-                self._switches = self._switches or switches
-        return self._switches
+    def renew_lock(self) -> None:
+        """Replace the lock in a forked child, where the thread that may have held it does not exist."""
+        self._lock = threading.Lock()
 
     def resolve(
         self, declared: Sequence[Declared], where: str, snapshot: Snapshot | None = None
     ) -> tuple[list[Effective], list[Fault]]:
         """The effective policies of one guard, in the order of *declared*, and all that is wrong with them.
 
-        Called once per guard and again when the configuration changes; it may import modules that a value names. With a
-        *snapshot* that is not in force yet nothing is remembered.
+        Called once per guard and again when the configuration changes; it imports modules that values name.
 
         Args:
             declared: What the guarded function's annotations say.
             where: The guarded function in messages, as in ``acme.Client.charge``.
-            snapshot: Where to look; by default the one in force.
+            snapshot: Where to look, if not in the one in force; then nothing is remembered.
         """
+        faults: list[Fault] = []
         try:
-            if snapshot is None or snapshot is self._snapshot or self._switches is not None:
-                snapshot, switches, faults = snapshot or self.snapshot, self.switches, list[Fault]()
+            if snapshot is None or self._state.switches is not None:
+                snapshot, switches = snapshot or self.snapshot, self.switches
             else:
                 switches, faults = read_switches(snapshot)
         except FaultToleranceDefinitionException as error:
             return [Effective(one.policy) for one in declared], list(error.faults)
-        if snapshot.is_empty:
-            return [Effective(one.policy, _is_on(one, switches)) for one in declared], faults
         effective = []
         for one in declared:
             resolved, wrong = _resolved(one, where, snapshot, switches)
@@ -151,66 +174,64 @@ class Settings:
         return effective, faults
 
 
-def read_switches(snapshot: Snapshot) -> tuple[Switches, list[Fault]]:
-    """The global switches of *snapshot*, and what is wrong with them."""
-    values: dict[str, Any] = {}
-    faults: list[Fault] = []
-    for field, name in (
-        ("non_fallback_enabled", NON_FALLBACK_ENABLED),
-        ("metrics_enabled", METRICS_ENABLED),
-        ("interceptor_priority", INTERCEPTOR_PRIORITY),
-    ):
-        if entry := snapshot.find(switch_key(name)):
-            from .value import switch
-
-            value, fault = switch(int if field == "interceptor_priority" else bool, name, entry)
-            if fault:
-                faults.append(fault)
-            else:
-                values[field] = value
-    return Switches(**values), faults
-
-
-def _is_on(declared: Declared, switches: Switches) -> bool:
-    # Specification: "resilient functionalities disabled except fallback".
-    return switches.non_fallback_enabled or isinstance(declared.policy, Fallback)
-
-
 def _resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switches) -> tuple[Effective, list[Fault]]:
     policy, faults = declared.policy, list[Fault]()
-    found: dict[str, tuple[str, Entry]] = {}
-    for name in parameters(type(policy)):
-        for key in parameter_keys(declared, name):
-            if entry := snapshot.find(key):
-                found[name] = key.name, entry
-                break
-    enabled, configured = _is_on(declared, switches), {}
-    for key in enabled_keys(declared):
-        if entry := snapshot.find(key):
-            from .value import switch
-
-            value, fault = switch(bool, key.name, entry)
-            enabled, configured["enabled"] = bool(value), _words(key.name, entry)
-            faults += [fault] if fault else []
-            break
-    if found:
-        from .value import validated
-
-        values, wrong = validated(type(policy), found)
+    # Specification: "resilient functionalities disabled except fallback".
+    enabled = switches.non_fallback_enabled or isinstance(policy, Fallback)
+    if snapshot.is_empty:
+        return Effective(policy, enabled), faults
+    configured: dict[str, str] = {}
+    if found_enabled := _enabled(declared, snapshot):
+        enabled, faults = read_enabled(*found_enabled)
+        configured[ENABLED] = _words(*found_enabled)
+    if found := _found(declared, snapshot):
+        values, wrong = _values(declared, where, found)
         faults += wrong
-        if not faults:
-            values = {name: getattr(policy, name) for name in parameters(type(policy))} | values
-
-            def located(name: str) -> tuple[str, str]:
-                if name not in found:
-                    return f"{where} @{policy.annotation}({name})", "set by the decorator"
-                return found[name][0], found[name][1].place
-
-            faults += check(type(policy), values, where, located)
-        if not faults:
+        if not wrong:
             policy = type(policy)(**values)
-            configured |= {name: _words(key, entry) for name, (key, entry) in found.items()}
+            configured |= {name: _words(*one) for name, one in found.items()}
     return Effective(policy, enabled, configured), faults
+
+
+def _found(declared: Declared, snapshot: Snapshot) -> dict[str, tuple[str, Entry]]:
+    """For each parameter that is set anywhere: the key that counts and its entry."""
+    found: dict[str, tuple[str, Entry]] = {}
+    for name in parameters(type(declared.policy)):
+        if snapshot.mentions(declared.policy.annotation, name):
+            for key in parameter_keys(declared, name):
+                if entry := snapshot.find(key):
+                    found[name] = key.name, entry
+                    break
+    return found
+
+
+def _enabled(declared: Declared, snapshot: Snapshot) -> tuple[str, Entry] | None:
+    if snapshot.mentions(declared.policy.annotation, ENABLED):
+        for key in enabled_keys(declared):
+            if entry := snapshot.find(key):
+                return key.name, entry
+    return None
+
+
+def _values(
+    declared: Declared, where: str, found: Mapping[str, tuple[str, Entry]]
+) -> tuple[dict[str, Any], list[Fault]]:
+    policy = declared.policy
+    try:
+        from .value import validated
+    except ImportError as error:
+        return {}, [Fault(key, f"needs {error.name}", e.value, _INSTALL, e.place) for key, e in found.values()]
+    values, faults = validated(type(policy), found)
+    if faults:
+        return {}, faults
+    values = {name: getattr(policy, name) for name in parameters(type(policy))} | values
+
+    def located(name: str) -> tuple[str, str]:
+        if name not in found:
+            return f"{where} @{policy.annotation}({name})", "set by the decorator"
+        return found[name][0], found[name][1].place
+
+    return values, check(type(policy), values, where, located)
 
 
 def _words(key: str, entry: Entry) -> str:
@@ -218,3 +239,5 @@ def _words(key: str, entry: Entry) -> str:
 
 
 settings = Settings()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=settings.renew_lock)

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .key import ANNOTATIONS, ORDINAL, PREFIX, SWITCHES, Key, folded
+from .._policy import parameters
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from .key import ANNOTATIONS, ENABLED, ORDINAL, PREFIX, SWITCHES, Key, folded
 
 __all__ = ["CONFIG_VARIABLE", "Entry", "Inputs", "Snapshot", "Source", "environment", "ordinal"]
 
@@ -17,7 +19,12 @@ CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
 
 _ANNOTATION = "|".join([*ANNOTATIONS, *(name.upper() for name in ANNOTATIONS)])
 _RELEVANT = re.compile(rf"(?:^|[_/])(?:{_ANNOTATION})[_/]\w+$|^{PREFIX}|^{ORDINAL}$", re.ASCII)
-_SWITCHES = frozenset(folded(name) for name in SWITCHES)
+_SWITCHES = frozenset(map(folded, SWITCHES))
+_TAILS = {
+    folded(f"{annotation}/{name}"): (annotation, name)
+    for annotation, policy in ANNOTATIONS.items()
+    for name in (*parameters(policy), ENABLED)
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Entry(NamedTuple):
     place: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """The entries of one source, read to the end.
 
@@ -46,7 +53,7 @@ class Source:
         ordinal: The highest wins.
         entries: In the order in which they stand.
         is_environment: Whether names are spelled by the environment mapping.
-        is_shared: Whether others keep keys of their own there; these are no mistakes.
+        is_shared: Whether others keep keys of their own there, which are no mistakes.
     """
 
     name: str
@@ -57,20 +64,32 @@ class Source:
 
 
 class Snapshot:
-    """An immutable look-up; *sources* come strongest first where ordinals are equal."""
+    """An immutable look-up.
 
-    def __init__(self, sources: Iterable[Source], inputs: Inputs) -> None:
+    Args:
+        sources: Of equal ordinals the first is the strongest.
+        inputs: What was read, so that it can be read again.
+        version: Of the settings when reading began.
+    """
+
+    def __init__(self, sources: Iterable[Source], inputs: Inputs, version: int = 0) -> None:
         self.sources: Sequence[Source] = sorted(sources, key=lambda source: -source.ordinal)
         self.inputs = inputs
-        self._index: dict[str, list[tuple[Source, Entry]]] = {}
-        for source in self.sources:
+        self.version = version
+        self._index: dict[str, list[tuple[int, Entry]]] = {}
+        for rank, source in enumerate(self.sources):
             for entry in source.entries:
-                self._index.setdefault(folded(entry.name), []).append((source, entry))
+                self._index.setdefault(folded(entry.name), []).append((rank, entry))
+        self._mentioned = {what for name in self._index for tail, what in _TAILS.items() if name.endswith(tail)}
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be found."""
-        return not self._index
+        """Whether nothing that can be found concerns a policy."""
+        return not self._mentioned
+
+    def mentions(self, annotation: str, name: str) -> bool:
+        """Whether a look-up of this parameter (or ``enabled``) can find anything, whatever the class and method."""
+        return (annotation, name) in self._mentioned
 
     def find(self, key: Key) -> Entry | None:
         """The strongest entry for *key*; within one source its first spelling."""
@@ -80,11 +99,11 @@ class Snapshot:
         """Every entry for *key*, the strongest first."""
         found: list[tuple[int, int, Entry]] = []
         for fold in key.folds:
-            for source, entry in self._index.get(fold, ()):
-                names = key.variables if source.is_environment else key.names
+            for rank, entry in self._index.get(fold, ()):
+                names = key.variables if self.sources[rank].is_environment else key.names
                 if entry.name in names:
-                    found.append((self.sources.index(source), names.index(entry.name), entry))
-        return [entry for _, _, entry in sorted(found, key=lambda one: one[:2])]
+                    found.append((rank, names.index(entry.name), entry))
+        return [entry for *_, entry in sorted(found, key=lambda one: one[:2])]
 
 
 def environment() -> Source | None:
@@ -109,11 +128,13 @@ def environment() -> Source | None:
 
 def ordinal(value: object, place: str) -> int:
     """The rank that a source gives itself."""
-    from ..exceptions import Fault, FaultToleranceDefinitionException
-
     try:
-        if isinstance(value, bool):
-            raise ValueError
-        return int(str(value))
+        return int(value) if isinstance(value, str) else _integer(value)
     except ValueError:
         raise FaultToleranceDefinitionException(Fault(ORDINAL, f"is {value!r}", value, "an integer", place)) from None
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import Enum
-from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError, create_model
@@ -18,8 +17,9 @@ from pydantic_core import PydanticCustomError
 from .._policy import ChronoUnit, Parameter, Policy, parameters
 from ..exceptions import Fault
 from .snapshot import Entry
+from .switch import flag
 
-__all__ = ["allowed", "switch", "validated"]
+__all__ = ["allowed", "validated"]
 
 _SPANS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|ms|s|m|h|d)", re.ASCII | re.IGNORECASE)
@@ -39,15 +39,6 @@ def validated(policy: type[Policy], found: Mapping[str, tuple[str, Entry]]) -> t
             faults[name] = Fault(key, problem, entry.value, allowed(policy, parameters(policy)[name]), entry.place)
         return {}, list(faults.values())
     return {name: getattr(model, name) for name in found}, []
-
-
-def switch(kind: type[bool | int], key: str, entry: Entry) -> tuple[Any, Fault | None]:
-    """The value of an ``enabled`` key or of a global switch."""
-    try:
-        return _switches()[kind].validate_python(entry.value), None
-    except ValidationError:
-        allowed = "true or false" if kind is bool else "an integer"
-        return None, Fault(key, f"is {entry.value!r}", entry.value, allowed, entry.place)
 
 
 def allowed(policy: type[Policy], parameter: Parameter) -> str:
@@ -84,14 +75,6 @@ def _model(policy: type[Policy]) -> type[BaseModel]:
     return found
 
 
-@cache
-def _switches() -> dict[type, TypeAdapter[Any]]:
-    return {
-        bool: TypeAdapter(Annotated[bool, BeforeValidator(_flag)]),
-        int: TypeAdapter(Annotated[int, BeforeValidator(_no_bool)]),
-    }
-
-
 def _within(parameter: Parameter) -> Callable[[Any], Any]:
     def within(value: Any) -> Any:
         if not parameter.kind.accepts(value):
@@ -121,7 +104,7 @@ def _parsed(policy: type[Policy], parameter: Parameter) -> Any:
         case "duration":
             return Annotated[Any, BeforeValidator(_duration)]
         case "flag":
-            return Annotated[bool, BeforeValidator(_flag)]
+            return Annotated[bool, BeforeValidator(flag)]
         case "exceptions":
             return Annotated[Any, BeforeValidator(_exceptions)]
         case "callable":
@@ -136,14 +119,6 @@ def _no_bool(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError
     return value.strip() if isinstance(value, str) else value
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true"
-    raise ValueError
 
 
 def _duration(value: Any) -> float | timedelta:

@@ -1,0 +1,167 @@
+"""What can be set, what nothing uses, and what is ambiguous, over all declarations of an application."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from .._policy import parameters
+from ..exceptions import Fault
+from .effective import Effective
+from .key import ANNOTATIONS, ENABLED, PREFIX, SWITCHES, Declared, Key, enabled_keys, folded, parameter_keys, switch_key
+from .snapshot import Entry, Snapshot, Source
+
+__all__ = ["Change", "Unused", "changes", "collisions", "keys", "unused"]
+
+
+class Unused(NamedTuple):
+    """A key that concerns nothing that is declared.
+
+    Args:
+        key: As it stands in its source.
+        source: Where it stands.
+        nearest: A key that would be used; empty if none is like it.
+    """
+
+    key: str
+    source: str
+    nearest: str = ""
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.nearest}?" if self.nearest else ""
+        return f"{self.key} is used by nothing{hint} ({self.source})"
+
+
+class Change(NamedTuple):
+    """A value that is another one than before.
+
+    Args:
+        where: The guarded function and the parameter, as in ``acme.Client.charge @Retry(max_retries)``.
+        before: The old value.
+        after: The new value.
+        source: Where the new value comes from.
+    """
+
+    where: str
+    before: Any
+    after: Any
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.before!r} -> {self.after!r} ({self.source})"
+
+
+def keys(declared: Iterable[Declared]) -> dict[str, Key]:
+    """Every key that concerns *declared*, by its preferred name."""
+    found: dict[str, Key] = {}
+    for one in declared:
+        for name in parameters(type(one.policy)):
+            found |= {key.name: key for key in parameter_keys(one, name)}
+        found |= {key.name: key for key in enabled_keys(one)}
+    return found
+
+
+def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
+    """Every key that was set in vain, with the nearest that is known.
+
+    In files and variables that others use too, only what looks like a key of this library is reported.
+    """
+    known = keys(declared)
+    used = {entry[::2] for key in (*known.values(), *map(switch_key, SWITCHES)) for entry in snapshot.find_all(key)}
+    names = _Names(known.values())
+    return [
+        Unused(entry.name, entry.place, names.nearest(entry.name, source.is_environment))
+        for source in snapshot.sources
+        for entry in source.entries
+        if entry[::2] not in used and names.is_ours(source, entry)
+    ]
+
+
+def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
+    """Every variable that the environment mapping gives to more than one key."""
+    meanings: dict[str, list[str]] = {}
+    for name, key in keys(declared).items():
+        for variable in key.variables:
+            meanings.setdefault(variable, []).append(name)
+    return [
+        Fault(
+            entry.name,
+            f"stands for {' and for '.join(meanings[entry.name])}",
+            entry.value,
+            "a variable that stands for one key; set these in a file",
+            entry.place,
+        )
+        for source in snapshot.sources
+        if source.is_environment
+        for entry in source.entries
+        if len(meanings.get(entry.name, ())) > 1
+    ]
+
+
+def changes(where: str, before: Sequence[Effective], after: Sequence[Effective]) -> list[Change]:
+    """What differs between two resolutions of the same guard."""
+    found = []
+    for old, new in zip(before, after, strict=True):
+        place = f"{where} @{new.policy.annotation}"
+        if old.enabled != new.enabled:
+            found.append(Change(f"{place}({ENABLED})", old.enabled, new.enabled, new.sources.get(ENABLED, "default")))
+        for name in parameters(type(new.policy)):
+            was, becomes = getattr(old.policy, name), getattr(new.policy, name)
+            if was != becomes:
+                found.append(Change(f"{place}({name})", was, becomes, new.sources[name]))
+    return found
+
+
+class _Names:
+    """All known spellings, arranged for guesses: the path before the annotation, and what follows."""
+
+    def __init__(self, known: Iterable[Key]) -> None:
+        self._paths: dict[str, list[str]] = {}
+        self._variables: list[str] = []
+        self._owners: set[str] = set()
+        for key in known:
+            for name in key.names:
+                path, leaf = _split(name)
+                self._paths.setdefault(leaf, []).append(path)
+                if path:
+                    self._owners |= {f"{folded(path)}{folded(annotation)}" for annotation in ANNOTATIONS}
+            self._variables.append(key.variable)
+
+    def is_ours(self, source: Source, entry: Entry) -> bool:
+        """Whether a key that nothing uses is likely meant for this library."""
+        if not source.is_shared or folded(entry.name).startswith("MPFAULTTOLERANCE"):
+            return True
+        if "/" in entry.name:
+            annotation = _split(entry.name)[1].partition("/")[0]
+            return bool(difflib.get_close_matches(annotation, ANNOTATIONS, 1, 0.8))
+        if not source.is_environment:
+            return False
+        return (
+            entry.name.startswith(PREFIX)
+            or folded(entry.name).startswith(tuple(self._owners))
+            or bool(difflib.get_close_matches(entry.name.upper(), self._variables, 1, 0.9))
+        )
+
+    def nearest(self, name: str, is_environment: bool) -> str:
+        """A key that would be used and is most like *name*."""
+        if folded(name).startswith("MP"):
+            return _closest(name, SWITCHES)
+        if is_environment and "/" not in name:
+            return _closest(name.upper(), self._variables)
+        path, leaf = _split(name)
+        leaf = leaf if leaf in self._paths else _closest(leaf, self._paths)
+        paths = self._paths.get(leaf, [])
+        if path not in paths:
+            path = _closest(path, [one for one in paths if one])
+        return "/".join(filter(None, (path, leaf))) if leaf and path in paths else ""
+
+
+def _closest(name: str, among: Iterable[str]) -> str:
+    candidates: Iterator[str] = iter(difflib.get_close_matches(name, list(among), 1))
+    return next(candidates, "")
+
+
+def _split(name: str) -> tuple[str, str]:
+    *path, annotation, leaf = ["", *name.split("/")] if "/" in name else ["", "", name]
+    return "/".join(filter(None, path)), f"{annotation}/{leaf}"
