@@ -1,0 +1,65 @@
+"""A shop under load while its backend fails: the same traffic with guards and without.
+
+    python examples/storefront [--plain]
+
+It takes about 15 seconds; the exit status is 0 only if the guarded service kept its promises (`promises.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from backend import END, Ledger, spell_at
+from figures import figures
+from promises import Outcome, promises
+from rich.console import Console
+from supervisor import Supervisor
+from traffic import Traffic
+from view import summary, view
+
+LEAD = 1.0
+"""Seconds that the backend has to come up before the first customer."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--plain", action="store_true", help="a plain log, also in a terminal")
+    plain = parser.parse_args().plain
+    console = Console()
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run(console, Path(folder) / "ledger.db", live=console.is_terminal and not plain)
+    summary(console, outcome.guarded, outcome.unguarded)
+    console.print()
+    verdicts = list(promises(outcome))
+    for promise in verdicts:
+        mark = "[green]kept  [/green]" if promise.kept else "[bold red]BROKEN[/bold red]"
+        console.print(f"{mark} {promise.text} ({promise.measured})", highlight=False, soft_wrap=True)
+    return 0 if all(promise.kept for promise in verdicts) else 1
+
+
+def run(console: Console, database: Path, *, live: bool) -> Outcome:
+    """Let customers come to both services until the timetable ends, and all are served."""
+    begin = time.monotonic() + LEAD
+    supervisor = Supervisor(database)
+    guarded, unguarded = (Traffic(supervisor.address, guarded=flag) for flag in (True, False))
+    with supervisor.running(begin):
+        for traffic in (guarded, unguarded):
+            traffic.start(begin, END)
+        with view(console, guarded, unguarded, live=live) as show:
+            while not (guarded.is_over and unguarded.is_over):
+                seconds = max(0.0, time.monotonic() - begin)
+                show(seconds, spell_at(seconds).name)
+                time.sleep(0.1)
+            show(seconds, spell_at(seconds).name)
+    ledger = Ledger(str(database))
+    return Outcome(
+        guarded, unguarded, figures(), supervisor.crashes, orders=ledger.keys("orders"), mails=ledger.keys("mails")
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""The same traffic twice, at once: through the guarded service, and through the same methods without their guards."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from service import Storefront
+
+from faulttolerance import Future
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Calls of one method of the service."""
+
+    method: str
+    per_second: float
+    argument: Callable[[int], Any]
+    """The argument of the n-th call."""
+    awaited: bool = False
+    """Whether it is a coroutine function."""
+
+
+READS = (
+    Kind("product", 20, lambda n: n % 50),
+    Kind("stock", 20, lambda n: n % 50, awaited=True),
+    Kind("recommendations", 20, lambda n: n, awaited=True),
+)
+WRITES = (
+    Kind("order", 5, lambda n: f"{n}"),
+    Kind("mail", 5, lambda n: f"{n}"),
+)
+KINDS = (*READS, *WRITES)
+
+
+@dataclass
+class Record:
+    """How the calls of one method went, seen from outside."""
+
+    seconds: list[float] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    """What was confirmed, of writes."""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def add(self, seconds: float, error: BaseException | None = None, key: str = "") -> None:
+        """Note one call. From any thread."""
+        with self._lock:
+            self.seconds.append(seconds)
+            if error is not None:
+                self.errors.append(error)
+            elif key:
+                self.keys.add(key)
+
+    @property
+    def calls(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def error_rate(self) -> float:
+        return len(self.errors) / max(1, self.calls)
+
+    def percentile(self, percent: float) -> float:
+        """Seconds within which that part of the calls was over, whether well or not."""
+        with self._lock:
+            ordered = sorted(self.seconds)
+        return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else 0.0
+
+
+def together(records: Iterator[Record]) -> Record:
+    """The sum of several records."""
+    whole = Record()
+    for one in records:
+        whole.seconds += one.seconds
+        whole.errors += one.errors
+        whole.keys |= one.keys
+    return whole
+
+
+class Traffic:
+    """Customers who come at a steady rate, whether or not those before them were served."""
+
+    def __init__(self, backend: str, *, guarded: bool) -> None:
+        self.name = "guarded" if guarded else "unguarded"
+        self.records = {kind.method: Record() for kind in KINDS}
+        self._backend = backend
+        self._guarded = guarded
+        self._thread = threading.Thread(target=self._run, name=self.name)
+        self._begin = self._end = 0.0
+
+    def start(self, begin: float, seconds: float) -> None:
+        """Let customers come from *begin* (on the monotonic clock) for *seconds*."""
+        self._begin, self._end = begin, begin + seconds
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all customers were served."""
+        return not self._thread.is_alive()
+
+    def over(self, *kinds: Kind) -> Record:
+        """How the calls of these kinds went, together."""
+        return together(self.records[kind.method] for kind in kinds)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        shop = Storefront(self._backend)
+        with ThreadPoolExecutor(max_workers=64, thread_name_prefix=self.name) as threads:
+            async with asyncio.TaskGroup() as customers:
+                for kind in KINDS:
+                    customers.create_task(self._arrive(customers, threads, shop, kind))
+        await shop.aclose()
+        shop.close()
+
+    async def _arrive(
+        self, customers: asyncio.TaskGroup, threads: ThreadPoolExecutor, shop: Storefront, kind: Kind
+    ) -> None:
+        method = getattr(Storefront, kind.method)
+        call = method if self._guarded else inspect.unwrap(method)
+        loop = asyncio.get_running_loop()
+        for number in range(int((self._end - self._begin) * kind.per_second)):
+            await asyncio.sleep(self._begin + number / kind.per_second - time.monotonic())
+            argument = kind.argument(number)
+            if isinstance(argument, str):
+                argument = f"{self.name}-{argument}"
+            if kind.awaited:
+                customers.create_task(self._await(kind, call(shop, argument)))
+            else:
+                loop.run_in_executor(threads, self._call, kind, call, shop, argument, time.monotonic())
+
+    async def _await(self, kind: Kind, call: Coroutine[Any, Any, Any]) -> None:
+        began, error = time.monotonic(), None
+        try:
+            await call
+        except Exception as failure:  # noqa: BLE001 -- whatever it is, the customer was not served
+            error = failure
+        self.records[kind.method].add(time.monotonic() - began, error)
+
+    def _call(self, kind: Kind, call: Callable[..., Any], shop: Storefront, argument: Any, began: float) -> None:
+        error: Exception | None = None
+        try:
+            result = call(shop, argument)
+            if isinstance(result, Future):
+                result.result()
+        except Exception as failure:  # noqa: BLE001 -- as above
+            error = failure
+        self.records[kind.method].add(time.monotonic() - began, error, argument if isinstance(argument, str) else "")
