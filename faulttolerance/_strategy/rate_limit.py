@@ -1,7 +1,7 @@
 """How many calls pass in a window of time; the kinds of window are SmallRye's.
 
-Other than there, a refused call leaves no trace: it neither uses up the limit nor moves the spacing. A caller that keeps
-knocking is let in as soon as one that waits.
+Other than there, a refused call leaves no trace: it neither uses up the limit nor moves the spacing. A caller that
+keeps knocking is let in as soon as one that waits.
 
 Time is counted in whole nanoseconds and never divided, so that no rounding lets a call more through than the limit.
 """
@@ -28,12 +28,14 @@ class _Window(Protocol):
 
     def due(self, now: int) -> int:
         """The moment from which the next call has room; *now* or earlier: it has room now."""
+        ...
 
     def take(self, now: int) -> None:
         """Count a call that was let through; only after ``due`` with the same *now*."""
 
     def used(self, now: int) -> int:
         """How much of the limit is used up at the moment, in calls."""
+        ...
 
     def remember(self, used: int, now: int) -> None:
         """Begin with *used* calls counted, so that a change of the kind of window forgives none."""
