@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from figures import figures
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -30,13 +29,15 @@ def view(console: Console, guarded: Traffic, unguarded: Traffic, *, live: bool) 
 
 
 def _table(seconds: float, spell: str, guarded: Traffic, unguarded: Traffic) -> Table:
-    table = Table(title=f"The backend after {seconds:4.1f} s: {spell}", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=f"The backend after {seconds:4.1f} s: {spell}", title_justify="left", box=None, pad_edge=False)
+    table.caption, table.caption_justify = "bare: how many calls of the same traffic failed without guards", "left"
+    table.padding = (0, 1, 0, 0)
     table.add_column("method", no_wrap=True)
-    for column in ("calls", "retries", "time-outs", "rejections", "fallbacks"):
+    for column in ("calls", "retries", "time-out", "rejected", "fallback"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("circuit", min_width=9, no_wrap=True)
     table.add_column("failed", justify="right")
-    table.add_column("unguarded", justify="right")
+    table.add_column("bare", justify="right")
     for method, now in figures().items():
         failed, bare = len(guarded.records[method].errors), len(unguarded.records[method].errors)
         table.add_row(
