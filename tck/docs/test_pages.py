@@ -54,7 +54,7 @@ def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_code_in_pages_runs(page: Path, module: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_in_pages_runs(page: Path, module: ModuleType) -> None:
     """Every example can be typed as it stands and prints what the page says."""
     followed = any(page.is_relative_to(part) for part in FOLLOWED)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
