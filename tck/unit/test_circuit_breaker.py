@@ -1,0 +1,719 @@
+"""The circuit's states: example by example, against a naive circuit, and under many threads."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker, Era
+from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
+from faulttolerance.exceptions import CircuitBreakerOpenException
+
+HERE = threading.get_ident()
+THERE = HERE + 1
+
+
+class Call:
+    """One attempt, driven as the drivers do it."""
+
+    def __init__(self, circuit: CircuitBreaker, now: float, ident: int = HERE) -> None:
+        self.circuit = circuit
+        era: Era = circuit.state
+        if not era.is_closed:
+            era = circuit.admit(self, ident, now)
+        self.era = era
+
+    def end(self, verdict: Verdict, now: float) -> None:
+        if verdict is SUCCESS and self.era.is_clean:
+            return
+        if verdict is NEUTRAL and self.era.is_closed:
+            return
+        self.circuit.settle(self.era, self, verdict, now)
+
+
+def make(
+    delay: float = 10.0, volume: int = 4, ratio: float = 0.5, successes: int = 1, now: float = 0.0
+) -> CircuitBreaker:
+    return CircuitBreaker("shop.Cart.pay", delay, volume, ratio, successes, now=now)
+
+
+def run(circuit: CircuitBreaker, verdicts: str, now: float = 0.0) -> str:
+    """Make calls with the given verdicts: s, f or n; give what came out: o where the circuit was open."""
+    outcome = ""
+    for letter in verdicts:
+        try:
+            call = Call(circuit, now)
+        except CircuitBreakerOpenException:
+            outcome += "o"
+        else:
+            call.end({"s": SUCCESS, "f": FAILURE, "n": NEUTRAL}[letter], now)
+            outcome += letter
+    return outcome
+
+
+def opened(**parameters: Any) -> CircuitBreaker:
+    """A circuit that opened at 0."""
+    circuit = make(**parameters)
+    run(circuit, "f" * circuit.request_volume_threshold)
+    circuit.drain()
+    return circuit
+
+
+# closed
+
+
+@pytest.mark.parametrize(
+    ("calls", "outcome"),
+    [
+        ("sfssfs", "sfssfo"),  # specification, scenario 1
+        ("sffss", "sffso"),  # specification, scenario 2: a success may be what fills the window
+        ("fffs", "fffs"),
+        ("fffss", "fffso"),
+        ("ffff" + "ss", "ffffoo"),
+    ],
+)
+def test_it_opens_when_the_full_window_reaches_the_failure_ratio(calls: str, outcome: str) -> None:
+    """Specification: the state is assessed only when the window is full; reaching the ratio is enough."""
+    assert run(make(), calls) == outcome
+
+
+def test_the_window_rolls() -> None:
+    """Old failures leave the window."""
+    circuit = make(ratio=0.75)
+
+    assert run(circuit, "ffs" + "sssss" + "ffsf" + "s") == "ffs" + "sssss" + "ffsf" + "o"
+
+
+@pytest.mark.parametrize(
+    ("volume", "ratio", "failures"), [(100, 0.07, 7), (3, 1 / 3, 1), (10, 0.7, 7), (49, 29 / 49, 29)]
+)
+def test_the_ratio_is_compared_without_rounding_errors(volume: int, ratio: float, failures: int) -> None:
+    """100 * 0.07 is more than 7 in floating point; seven failures of a hundred are 0.07 all the same."""
+    circuit = make(volume=volume, ratio=ratio)
+
+    run(circuit, "s" * (volume - failures) + "f" * (failures - 1))
+    before = circuit.state_name(0)
+    run(circuit, "f")
+
+    assert (before, circuit.state_name(0)) == (CLOSED, OPEN)
+
+
+def test_a_failure_ratio_of_0_opens_at_the_first_failure_of_a_full_window() -> None:
+    """No failure at all is no reason to open."""
+    circuit = make(ratio=0.0)
+
+    assert run(circuit, "ssssss" + "fs") == "ssssss" + "fo"
+    assert run(make(ratio=0.0), "fsss" + "s") == "fsss" + "o"
+
+
+def test_a_failure_ratio_of_1_opens_when_all_failed() -> None:
+    """One success in the window keeps the circuit closed."""
+    assert run(make(ratio=1.0), "fffs" + "ffff" + "s") == "fffs" + "ffff" + "o"
+
+
+def test_control_flow_leaves_no_trace_in_the_window() -> None:
+    """A cancelled call is neither a success nor a failure (rule R0)."""
+    assert run(make(volume=2, ratio=1.0), "f" + "nnn" + "f" + "s") == "f" + "nnn" + "f" + "o"
+    assert run(make(volume=2, ratio=0.5), "fn" + "s" + "s") == "fn" + "s" + "o"
+
+
+def test_a_healthy_circuit_needs_no_writes() -> None:
+    """Once the window is full of successes, one more changes nothing, and the era says so."""
+    circuit = make(volume=2)
+    run(circuit, "s")
+    half_full = circuit.state.is_clean
+    run(circuit, "s")
+    full = circuit.state.is_clean
+
+    assert (half_full, full) == (False, True)
+
+
+def test_the_era_is_clean_again_when_the_failures_have_left() -> None:
+    """A failure costs writes only as long as the window remembers it."""
+    circuit = make(volume=3, ratio=0.9)
+    run(circuit, "sss" + "f")
+    clean = []
+    for _ in range(3):
+        run(circuit, "s")
+        clean.append(circuit.state.is_clean)
+
+    assert clean == [False, False, True]
+
+
+# open
+
+
+def test_an_open_circuit_says_when_to_come_back() -> None:
+    """The refusal names the circuit and carries the seconds until a call may pass."""
+    circuit = opened(delay=10.0)
+
+    with pytest.raises(CircuitBreakerOpenException, match=r"^shop\.Cart\.pay: circuit breaker is open") as refusal:
+        circuit.admit(object(), HERE, 4.0)
+
+    assert refusal.value.retry_after == 6.0
+
+
+def test_a_refusal_while_open_waits_for_no_lock() -> None:
+    """However many callers an open circuit turns away, they do not hinder one another."""
+    circuit = opened(delay=10.0)
+    refused = []
+
+    def call() -> None:
+        refused.append(run(circuit, "s", 1.0))
+
+    with circuit._lock:
+        caller = threading.Thread(target=call)
+        caller.start()
+        caller.join(10)
+
+        assert refused == ["o"]
+
+
+def test_it_is_half_open_exactly_when_the_delay_is_over() -> None:
+    """Also when nobody calls; the first call after it is a probe."""
+    circuit = opened(delay=10.0)
+
+    assert [circuit.state_name(now) for now in (9.999, 10.0)] == [OPEN, HALF_OPEN]
+    assert run(circuit, "s", 9.999) == "o"
+    assert run(circuit, "s", 10.0) == "s"
+    assert circuit.state_name(10.0) == CLOSED
+
+
+def test_a_delay_of_0_lets_the_next_call_probe() -> None:
+    """delay=0 is legal: no call is ever refused but for the number of probes."""
+    circuit = opened(delay=0.0)
+
+    assert run(circuit, "fffs") == "fffs"
+    assert circuit.state_name(0) == CLOSED
+
+
+def test_a_probe_without_a_lease_keeps_its_place_however_long_it_takes() -> None:
+    """delay=0 would otherwise make every probe late."""
+    circuit = opened(delay=0.0)
+    probe = Call(circuit, 1.0)
+
+    assert run(circuit, "s", 1e6) == "o"
+    probe.end(SUCCESS, 1e6)
+    assert circuit.state_name(1e6) == CLOSED
+
+
+# half-open
+
+
+def test_one_failed_probe_opens_for_another_delay() -> None:
+    """The delay counts from the new opening."""
+    circuit = opened(delay=10.0, successes=3)
+
+    assert run(circuit, "ssf", 10.0) == "ssf"
+    assert [circuit.state_name(now) for now in (19.9, 20.0)] == [OPEN, HALF_OPEN]
+
+
+def test_success_threshold_successes_close_and_the_window_is_new() -> None:
+    """Specification: a transition resets the records."""
+    circuit = opened(delay=10.0, successes=2)
+
+    assert run(circuit, "ss" + "fff", 10.0) == "ss" + "fff"
+    assert circuit.state_name(10.0) == CLOSED
+    assert run(circuit, "fs", 10.0) == "fo"
+
+
+def test_successes_and_probes_in_flight_never_exceed_the_threshold() -> None:
+    """With three wanted and one success, two probes may run; the next call is refused (rule R4, B1)."""
+    circuit = opened(successes=3)
+    run(circuit, "s", 10.0)
+    probes = [Call(circuit, 10.0), Call(circuit, 10.0)]
+
+    with pytest.raises(CircuitBreakerOpenException) as refusal:
+        Call(circuit, 10.0)
+    for probe in probes:
+        probe.end(SUCCESS, 11.0)
+
+    assert refusal.value.retry_after == 0.0
+    assert circuit.state_name(11.0) == CLOSED
+
+
+def test_a_neutral_probe_gives_its_place_back() -> None:
+    """A cancelled probe does not leave the circuit half-open for ever (B2)."""
+    circuit = opened()
+
+    assert run(circuit, "nnn" + "s", 10.0) == "nnn" + "s"
+    assert circuit.state_name(10.0) == CLOSED
+
+
+def test_a_probe_that_never_ends_gives_its_place_up_after_the_delay() -> None:
+    """A hung probe blocks recovery for one delay only, and its late verdict no longer counts (B2)."""
+    circuit = opened(delay=10.0, successes=2)
+    hung = Call(circuit, 10.0)
+    run(circuit, "s", 10.0)
+
+    at_the_delay = run(circuit, "s", 20.0)
+    later = Call(circuit, 20.1)
+    hung.end(FAILURE, 20.2)
+    state_before = circuit.state_name(20.2)
+    later.end(SUCCESS, 20.3)
+
+    assert (at_the_delay, state_before, circuit.state_name(20.3)) == ("o", HALF_OPEN, CLOSED)
+
+
+def test_a_late_verdict_does_not_count_even_if_nobody_took_the_place() -> None:
+    """What a verdict means does not depend on whether others called meanwhile."""
+    circuit = opened(delay=10.0)
+    hung = Call(circuit, 10.0)
+
+    hung.end(FAILURE, 20.1)
+
+    assert circuit.state_name(20.1) == HALF_OPEN
+    assert run(circuit, "s", 20.1) == "s"
+
+
+def test_a_verdict_counts_once() -> None:
+    """Settling the same probe again changes nothing."""
+    circuit = opened(successes=2)
+    probe = Call(circuit, 10.0)
+
+    for _ in range(3):
+        probe.end(SUCCESS, 10.0)
+
+    assert circuit.state_name(10.0) == HALF_OPEN
+
+
+# eras
+
+
+@pytest.mark.parametrize("verdict", [SUCCESS, FAILURE])
+def test_a_call_of_the_closed_period_does_not_settle_as_a_probe(verdict: Verdict) -> None:
+    """A late success does not close, a late failure does not re-open a half-open circuit (rule R4, B4)."""
+    circuit = make(delay=10.0)
+    late = Call(circuit, 0.0)
+    run(circuit, "ffff")
+    probe = Call(circuit, 10.0)
+
+    late.end(verdict, 10.0)
+    state = circuit.state_name(10.0)
+    probe.end(SUCCESS, 10.0)
+
+    assert (state, circuit.state_name(10.0)) == (HALF_OPEN, CLOSED)
+
+
+def test_a_call_of_an_earlier_closed_period_does_not_enter_the_new_window() -> None:
+    """Each admission belongs to one era (B4)."""
+    circuit = make(volume=1, ratio=1.0, delay=10.0)
+    late = Call(circuit, 0.0)
+    run(circuit, "f")
+    run(circuit, "s", 10.0)
+
+    late.end(FAILURE, 11.0)
+
+    assert circuit.state_name(11.0) == CLOSED
+
+
+def test_a_probe_of_an_earlier_half_open_period_does_not_count() -> None:
+    """A probe that outlives the re-opening is not mistaken for one of the next round."""
+    circuit = opened(delay=10.0, successes=2)
+    late = Call(circuit, 10.0)
+    run(circuit, "f", 10.0)
+    run(circuit, "s", 20.0)
+
+    late.end(SUCCESS, 20.0)
+
+    assert circuit.state_name(20.0) == HALF_OPEN
+
+
+# operations
+
+
+def test_reset_closes_and_forgets() -> None:
+    """Nothing of the past is left, nor of the calls that were under way (B9)."""
+    circuit = make(volume=2, ratio=1.0)
+    late = Call(circuit, 0.0)
+    run(circuit, "f")
+
+    circuit.reset(0.0)
+    late.end(FAILURE, 0.0)
+
+    assert run(circuit, "fs" + "sf") == "fs" + "sf"
+
+
+def test_force_open_lasts_until_reset() -> None:
+    """No delay ends it, no configuration does, and nobody is told to come back."""
+    circuit = make(delay=10.0)
+    circuit.force_open(0.0)
+    circuit.reconfigure(0.0, 4, 0.5, 1, now=1.0)
+
+    with pytest.raises(CircuitBreakerOpenException) as refusal:
+        circuit.admit(object(), HERE, 1e9)
+    state = circuit.state_name(1e9)
+    circuit.reset(1e9)
+
+    assert (refusal.value.retry_after, state, circuit.state_name(1e9)) == (0.0, OPEN, CLOSED)
+    assert run(circuit, "s", 1e9) == "s"
+
+
+def test_a_shorter_window_keeps_the_newest_results() -> None:
+    """Configuration that changes while calls fail forgets none of the newest failures (rule C3)."""
+    circuit = make(volume=10, ratio=1.0)
+    run(circuit, "sss" + "fff")
+
+    circuit.reconfigure(10.0, 4, 1.0, 1, now=0.0)
+
+    assert circuit.state_name(0.0) == CLOSED
+    assert run(circuit, "fs") == "fo"
+
+
+def test_a_longer_window_is_not_full() -> None:
+    """A window that was full of successes has to be filled again before the state is assessed."""
+    circuit = make(volume=2, ratio=0.5)
+    run(circuit, "ss")
+
+    circuit.reconfigure(10.0, 4, 0.5, 1, now=0.0)
+
+    assert run(circuit, "ffs") == "ffo"
+
+
+def test_a_new_delay_counts_from_the_opening() -> None:
+    """Shorter or longer: measured from when the circuit opened (rule C3)."""
+    circuit = opened(delay=10.0)
+
+    circuit.reconfigure(5.0, 4, 0.5, 1, now=3.0)
+
+    assert [circuit.state_name(now) for now in (4.9, 5.0)] == [OPEN, HALF_OPEN]
+
+
+def test_a_new_delay_does_not_undo_what_time_has_done() -> None:
+    """A circuit that is half-open for want of calls does not become open again."""
+    circuit = opened(delay=10.0)
+
+    circuit.reconfigure(100.0, 4, 0.5, 1, now=11.0)
+
+    assert circuit.state_name(11.0) == HALF_OPEN
+
+
+def test_a_lower_success_threshold_that_is_reached_closes() -> None:
+    """Otherwise no place for another probe would be left, and the circuit stayed half-open for ever."""
+    circuit = opened(successes=5)
+    run(circuit, "sss", 10.0)
+
+    circuit.reconfigure(10.0, 4, 0.5, 2, now=10.0)
+
+    assert circuit.state_name(10.0) == CLOSED
+
+
+def test_probes_of_threads_that_a_fork_left_behind_give_their_places_back() -> None:
+    """In the child only the forking thread's probe is under way (rule L5)."""
+    circuit = opened(successes=2)
+    mine = Call(circuit, 10.0)
+    Call(circuit, 10.0, ident=THERE)
+    circuit._lock.acquire()  # as another thread may have had it
+
+    circuit.keep_only(HERE)
+
+    assert run(circuit, "s", 10.0) == "s"
+    mine.end(SUCCESS, 10.0)
+    assert circuit.state_name(10.0) == CLOSED
+
+
+# transitions and time
+
+
+def test_transitions_are_told_in_order() -> None:
+    """Also those that happened on the way to a refusal, and none twice."""
+    circuit = make(delay=10.0, volume=1, ratio=1.0)
+    run(circuit, "f")
+    Call(circuit, 10.0)
+    run(circuit, "s", 10.0)
+    circuit.reset(12.0)
+    circuit.reset(13.0)
+    circuit.force_open(14.0)
+
+    told = circuit.drain()
+
+    assert told == [(CLOSED, OPEN), (OPEN, HALF_OPEN), (HALF_OPEN, CLOSED), (CLOSED, OPEN)]
+    assert not circuit.drain()
+
+
+def test_an_operation_on_a_circuit_whose_delay_is_over_starts_from_half_open() -> None:
+    """Listeners hear what ``state_name`` said."""
+    circuit = opened(delay=10.0)
+
+    circuit.reset(11.0)
+
+    assert circuit.drain() == [(OPEN, HALF_OPEN), (HALF_OPEN, CLOSED)]
+
+
+def test_a_listener_may_use_the_circuit() -> None:
+    """What it causes is delivered after what it is being told, by the same delivery (rule R10)."""
+    circuit = make(volume=1, ratio=1.0)
+    heard = []
+
+    def listener(old: str, new: str) -> None:
+        heard.append((old, new))
+        if new == OPEN:
+            circuit.reset(0.0)
+            circuit.deliver(listener)
+
+    run(circuit, "f")
+    circuit.deliver(listener)
+
+    assert heard == [(CLOSED, OPEN), (OPEN, CLOSED)]
+
+
+def test_a_listener_that_raises_loses_only_what_it_was_told() -> None:
+    """The following transitions are kept for the next delivery."""
+    circuit = make(volume=1, ratio=1.0)
+    run(circuit, "f")
+    circuit.reset(0.0)
+    heard = []
+
+    with pytest.raises(ZeroDivisionError):
+        circuit.deliver(lambda old, new: 1 / 0)
+    circuit.deliver(lambda old, new: heard.append((old, new)))
+
+    assert heard == [(OPEN, CLOSED)]
+
+
+def test_opened_total_counts_openings_of_a_closed_circuit() -> None:
+    """Specification, ft.circuitbreaker.opened.total: moved from closed to open."""
+    circuit = opened(delay=10.0)
+    run(circuit, "f", 10.0)
+    run(circuit, "s", 20.0)
+    run(circuit, "ffff", 20.0)
+
+    assert circuit.opened_total == 2
+
+
+def test_every_second_is_spent_in_one_state() -> None:
+    """Half-open begins when the delay is over, whether somebody calls or not."""
+    circuit = make(delay=10.0, volume=1, ratio=1.0, now=100.0)
+    run(circuit, "f", 103.0)
+
+    def times(now: float) -> tuple[float, float, float]:
+        return circuit.time_in(CLOSED, now), circuit.time_in(OPEN, now), circuit.time_in(HALF_OPEN, now)
+
+    before, silent = times(104.0), times(115.0)
+    run(circuit, "s", 117.0)
+
+    assert (before, silent, times(120.0)) == ((3, 1, 0), (3, 10, 2), (6, 10, 4))
+
+
+def test_counting_can_start_anew() -> None:
+    """A forked child begins at 0 (rule L5)."""
+    circuit = opened(delay=10.0)
+
+    circuit.start_counting(4.0)
+
+    assert circuit.opened_total == 0
+    assert [circuit.time_in(state, 5.0) for state in (CLOSED, OPEN, HALF_OPEN)] == [0, 1, 0]
+
+
+# the naive circuit
+
+
+class NaiveCircuit:
+    """The yardstick: plain lists, every rule as a sentence of the specification or of the contract."""
+
+    def __init__(self, delay: int, volume: int, ratio: float, successes: int) -> None:
+        self.delay, self.volume, self.ratio, self.threshold = delay, volume, ratio, successes
+        self.name = CLOSED
+        self.results: list[bool] = []
+        self.probes: dict[int, int] = {}
+        self.successes = 0
+        self.since = 0
+        self.forced = False
+        self.round = 0
+
+    def move(self, name: str, now: int, forced: bool = False) -> None:
+        self.name, self.since, self.forced = name, now, forced
+        self.results, self.probes, self.successes = [], {}, 0
+        self.round += 1
+
+    def catch_up(self, now: int) -> None:
+        if self.name == OPEN and not self.forced and now >= self.since + self.delay:
+            self.move(HALF_OPEN, now)
+
+    def admit(self, number: int, now: int) -> int | None:
+        self.catch_up(now)
+        if self.name == OPEN:
+            return None
+        if self.name == HALF_OPEN:
+            if self.successes + len(self.probes) >= self.threshold:
+                self.probes = {n: at for n, at in self.probes.items() if not self.is_overdue(at, now)}
+            if self.successes + len(self.probes) >= self.threshold:
+                return None
+            self.probes[number] = now
+        return self.round
+
+    def is_overdue(self, at: int, now: int) -> bool:
+        return self.delay > 0 and now - at > self.delay
+
+    def settle(self, number: int, round_: int, verdict: Verdict, now: int) -> None:
+        if round_ != self.round:
+            return
+        if self.name == CLOSED:
+            if verdict is not NEUTRAL:
+                self.results = [*self.results, verdict is FAILURE][-self.volume :]
+                failures = sum(self.results)
+                if len(self.results) == self.volume and failures and failures / self.volume >= self.ratio:
+                    self.move(OPEN, now)
+        elif self.name == HALF_OPEN:
+            at = self.probes.pop(number, None)
+            if at is None or self.is_overdue(at, now):
+                return
+            if verdict is FAILURE:
+                self.move(OPEN, now)
+            elif verdict is SUCCESS:
+                self.successes += 1
+                if self.successes >= self.threshold:
+                    self.move(CLOSED, now)
+
+    def reconfigure(self, delay: int, volume: int, ratio: float, successes: int, now: int) -> None:
+        self.catch_up(now)
+        self.delay, self.volume, self.ratio, self.threshold = delay, volume, ratio, successes
+        self.results = self.results[-volume:]
+        if self.name == HALF_OPEN and self.successes >= successes:
+            self.move(CLOSED, now)
+
+
+values = st.tuples(st.integers(0, 6), st.integers(1, 5), st.sampled_from([0.0, 0.2, 0.5, 0.75, 1.0]), st.integers(1, 3))
+operations = st.one_of(
+    st.just(("begin",)),
+    st.just(("begin",)),
+    st.tuples(st.just("end"), st.integers(0, 4), st.sampled_from([SUCCESS, FAILURE, FAILURE, NEUTRAL])),
+    st.tuples(st.just("end"), st.integers(0, 4), st.sampled_from([SUCCESS, FAILURE, FAILURE, NEUTRAL])),
+    st.tuples(st.just("wait"), st.integers(0, 7)),
+    st.just(("reset",)),
+    st.just(("force_open",)),
+    st.tuples(st.just("reconfigure"), values),
+)
+
+
+@settings(max_examples=400)
+@given(values, st.lists(operations, max_size=80))
+def test_it_agrees_with_the_naive_circuit(first: tuple[int, int, float, int], steps: list[Any]) -> None:
+    """Whatever happens in whatever order: same state, same admissions, and never too many probes."""
+    delay, volume, ratio, successes = first
+    circuit, naive = make(delay, volume, ratio, successes), NaiveCircuit(delay, volume, ratio, successes)
+    calls: list[tuple[Call, int, int]] = []
+    now = number = 0
+    spent = dict.fromkeys((CLOSED, OPEN, HALF_OPEN), 0.0)
+
+    for step, *arguments in steps:
+        if step == "begin":
+            number += 1
+            expected = naive.admit(number, now)
+            try:
+                call = Call(circuit, now)
+            except CircuitBreakerOpenException:
+                assert expected is None
+            else:
+                assert expected is not None
+                calls.append((call, number, expected))
+        elif step == "end" and calls:
+            call, which, round_ = calls.pop(arguments[0] % len(calls))
+            call.end(arguments[1], now)
+            naive.settle(which, round_, arguments[1], now)
+        elif step == "wait":
+            now += arguments[0]
+        elif step == "reset":
+            circuit.reset(now)
+            naive.move(CLOSED, now)
+        elif step == "force_open":
+            circuit.force_open(now)
+            naive.move(OPEN, now, forced=True)
+        elif step == "reconfigure":
+            circuit.reconfigure(*arguments[0], now)
+            naive.reconfigure(*arguments[0], now)
+
+        naive.catch_up(now)
+        assert circuit.state_name(now) == naive.name
+        times = {state: circuit.time_in(state, now) for state in spent}
+        assert all(times[state] >= spent[state] for state in spent)
+        assert sum(times.values()) == now
+        spent = times
+
+    told = circuit.drain()
+    assert [old for old, _ in told] == [CLOSED, *(new for _, new in told)][: len(told)]
+
+
+# threads
+
+
+@pytest.fixture
+def _eager_switching() -> Any:
+    """Threads take turns every few steps instead of every 5 ms."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("_eager_switching")
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_a_half_open_circuit_admits_no_more_probes_under_threads(wanted: int) -> None:
+    """Eight threads that arrive at the moment the delay is over: exactly as many pass as may probe (B1)."""
+    for _ in range(50):
+        circuit = opened(delay=1.0, successes=wanted)
+        barrier = threading.Barrier(8)
+        passed: list[Call] = []
+
+        def arrive(
+            circuit: CircuitBreaker = circuit, barrier: threading.Barrier = barrier, passed: list[Call] = passed
+        ):
+            barrier.wait()
+            try:
+                passed.append(Call(circuit, 1.0, threading.get_ident()))
+            except CircuitBreakerOpenException:
+                pass
+
+        threads = [threading.Thread(target=arrive) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert len(passed) == wanted
+        for call in passed:
+            call.end(SUCCESS, 1.0)
+        assert circuit.state_name(1.0) == CLOSED
+
+
+@pytest.mark.usefixtures("_eager_switching")
+def test_nothing_is_lost_under_threads() -> None:
+    """Transitions form one chain, and are delivered in order though every thread delivers."""
+    circuit = make(delay=0.0, volume=3, ratio=0.5, successes=2)
+    heard: list[tuple[str, str]] = []
+    inside: list[int] = []
+    most: list[int] = []
+
+    def listener(old: str, new: str) -> None:
+        inside.append(1)
+        most.append(len(inside))
+        heard.append((old, new))
+        inside.pop()
+
+    def work(seed: int) -> None:
+        for turn in range(1500):
+            try:
+                call = Call(circuit, 0.0)
+            except CircuitBreakerOpenException:
+                pass
+            else:
+                call.end((SUCCESS, FAILURE, FAILURE, NEUTRAL, SUCCESS)[(turn * 7 + seed * 3) % 5], 0.0)
+            if circuit.transitions:
+                circuit.deliver(listener)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    circuit.deliver(listener)
+
+    assert len(heard) > 20
+    assert max(most) == 1
+    assert [old for old, _ in heard] == [CLOSED, *(new for _, new in heard)][: len(heard)]
+    if isinstance(probes := getattr(circuit.state, "probes", None), dict):
+        assert not probes
