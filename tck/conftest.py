@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import threading
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ import pytest
 def forget_runtime_state() -> Iterator[None]:
     """Forget circuits, counts and configuration after each test; declarations stay."""
     yield
-    if importlib.util.find_spec("faulttolerance.testing"):
+    with contextlib.suppress(ImportError):
         from faulttolerance.testing import reset
 
         reset()
