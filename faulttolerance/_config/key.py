@@ -179,7 +179,13 @@ def _keys(path: str, leaves: tuple[str, ...]) -> Iterator[Key]:
 
 
 def _also_known_as(path: str) -> tuple[str, ...]:
-    """A module run with ``python -m`` answers to its real name, too."""
-    head, dot, rest = path.partition("." if path.startswith("__main__.") else "/")
-    spec: Any = getattr(sys.modules.get("__main__"), "__spec__", None) if head == "__main__" else None
-    return (path,) if spec is None else (f"{spec.name}{dot}{rest}", path)
+    """A module run with ``python -m`` answers to its own name and to ``__main__``, a package's also with both."""
+    spec: Any = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is None:
+        return (path,)
+    names = (spec.name.removesuffix(".__main__"), "__main__", spec.name)
+    for name in sorted(names, key=len, reverse=True):
+        rest = path.removeprefix(name)
+        if rest != path and rest[:1] in ("", ".", "/"):
+            return tuple(dict.fromkeys(other + rest for other in names))
+    return (path,)

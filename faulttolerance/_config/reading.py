@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,18 +65,18 @@ def read(inputs: Inputs, named: Sequence[str]) -> list[Source]:
         try:
             found.append(load())
         except FaultToleranceDefinitionException as error:
-            faults.extend(error.faults)
+            faults.extend(fault if fault.source else fault._replace(source=source) for fault in error.faults)
         except Exception as error:  # noqa: BLE001 - each parser and each source of others has exceptions of its own
             faults.append(Fault(where, f"cannot be read ({type(error).__name__}: {error})", None, "", source))
 
     for file in inputs.files:
-        collect(lambda file=file: _file(file), file, "named by configure(files=...)")  # type: ignore[misc]
+        collect(partial(_file, file), file, "named by configure(files=...)")
     for file in named:
-        collect(lambda file=file: _file(file), file, f"named by {CONFIG_VARIABLE}")  # type: ignore[misc]
+        collect(partial(_file, file), file, f"named by {CONFIG_VARIABLE}")
     for source in inputs.sources:
-        collect(lambda source=source: _foreign(source), repr(source), "given to configure(sources=...)")  # type: ignore[misc]
+        collect(partial(_foreign, source), repr(source), "given to configure(sources=...)")
     if inputs.properties:
-        collect(lambda: _properties(inputs.properties), "properties", "given to configure(properties=...)")
+        collect(partial(_properties, inputs.properties), "properties", "given to configure(properties=...)")
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return found[::-1]
@@ -105,14 +106,23 @@ def _file(name: str) -> Source:
             data, table = _ours(path, TomlConfigSettingsSource(Keys, path)())
             return _source(words, 100, data, _toml_lines(path, table))
         case ".yaml" | ".yml":
-            return _source(words, 100, YamlConfigSettingsSource(Keys, path)(), _yaml_lines(path))
+            return _source(words, 100, _document(YamlConfigSettingsSource, path), _yaml_lines(path))
         case ".json":
-            return _source(words, 100, JsonConfigSettingsSource(Keys, path)(), _yaml_lines(path))
+            return _source(words, 100, _document(JsonConfigSettingsSource, path), _yaml_lines(path))
         case ".env":
             return _dotenv(words, path)
     raise FaultToleranceDefinitionException(
         Fault(name, "is of an unknown format", name, ".properties, .toml, .yaml, .yml, .json or .env")
     )
+
+
+def _document(load: Callable[[type[BaseSettings], Path], PydanticBaseSettingsSource], path: Path) -> Mapping[str, Any]:
+    try:
+        return load(Keys, path)()
+    except (TypeError, ValueError) as error:
+        if type(error) in (TypeError, ValueError):  # no parser raises these themselves: a list or a number was parsed
+            raise TypeError("it holds no mapping") from None
+        raise
 
 
 def _source(
@@ -145,7 +155,7 @@ def _dotenv(name: str, path: Path) -> Source:
         raise FaultToleranceDefinitionException(
             *(Fault(f"{name} line {one.original.line}", "cannot be read", one.original.string.strip()) for one in wrong)
         )
-    lines = {one.key: one.original.line for one in bindings if one.key is not None}
+    lines = {one.key: one.original.line + _blank_lines(one.original.string) for one in bindings if one.key is not None}
     source = DotEnvSettingsSource(Keys, env_file=path, env_file_encoding="utf-8", case_sensitive=True)
     entries = {key: Entry(key, value or "", _place(name, lines.get(key))) for key, value in source.env_vars.items()}
     rank = 295
@@ -153,6 +163,11 @@ def _dotenv(name: str, path: Path) -> Source:
         if entry := entries.pop(own, None):
             rank = ordinal(entry.value, entry.place)
     return Source(name, rank, tuple(entries.values()), is_environment=True, is_shared=True)
+
+
+def _blank_lines(text: str) -> int:
+    """How many stand before the statement that *text* is."""
+    return text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def _ours(path: Path, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:

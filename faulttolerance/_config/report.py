@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .._policy import parameters
@@ -148,7 +148,7 @@ class _Names:
         if folded(name).startswith("MP"):
             return _closest(name, SWITCHES)
         if is_environment and "/" not in name:
-            return _closest(name.upper(), self._variables)
+            return _closest(name.upper(), self._variables, 0.8)
         path, leaf = _split(name)
         leaf = leaf if leaf in self._paths else _closest(leaf, self._paths)
         paths = self._paths.get(leaf, [])
@@ -157,9 +157,8 @@ class _Names:
         return "/".join(filter(None, (path, leaf))) if leaf and path in paths else ""
 
 
-def _closest(name: str, among: Iterable[str]) -> str:
-    candidates: Iterator[str] = iter(difflib.get_close_matches(name, list(among), 1))
-    return next(candidates, "")
+def _closest(name: str, among: Iterable[str], likeness: float = 0.6) -> str:
+    return next(iter(difflib.get_close_matches(name, list(among), 1, likeness)), "")
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -55,7 +55,11 @@ class Settings:
             FaultToleranceDefinitionException: If a source cannot be read.
         """
         while (found := self._state.snapshot) is None:
-            self.install(self.prepare())
+            prepared = self.prepare()
+            with self._lock:
+                # Not an installation: what others are preparing builds on the same inputs and stays valid.
+                if self._state.snapshot is None and prepared.version == self._version:
+                    self._state = self._state._replace(snapshot=prepared)
         return found
 
     @property

@@ -1,0 +1,176 @@
+"""Keys that nothing uses, variables that are ambiguous, values that changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_settings")
+
+from faulttolerance._config import Declared, Settings
+from faulttolerance._config.report import changes, collisions, keys, unused
+from faulttolerance._policy import Bulkhead, Policy, Retry, Timeout
+
+CHARGE = Declared(Retry(), "method", "acme.Client", "charge")
+REFUND = Declared(Timeout(500), "class", "acme.Client", "refund", ("acme.Special", "acme.Client"))
+DECLARED = [CHARGE, REFUND]
+
+
+def configured(**inputs: Any) -> Settings:
+    settings = Settings()
+    assert settings.install(settings.prepare(**inputs))
+    return settings
+
+
+def reported(**inputs: Any) -> list[tuple[str, str]]:
+    return [(one.key, one.nearest) for one in unused(configured(**inputs).snapshot, DECLARED)]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "acme.Client/charge/Retry/maxRetries",
+        "acme.Client/charge/Retry/max_retries",
+        "Retry/delay",
+        "acme.Client/charge/Retry/enabled",
+        "acme.Client/Retry/enabled",
+        "acme.Special/refund/Timeout/enabled",
+        "acme.Client/Timeout/value",
+        "MP_Fault_Tolerance_Metrics_Enabled",
+        "mp.fault.tolerance.interceptor.priority",
+    ],
+)
+def test_a_key_that_concerns_a_declaration_is_used(key: str) -> None:
+    """Whether or not another source is stronger."""
+    assert reported(properties={key: 1}, sources=[lambda: {key: 1}]) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("acme.Client/charge/Retry/maxRetrys", "acme.Client/charge/Retry/maxRetries"),
+        ("acme.Client/charge/Retyr/maxRetries", "acme.Client/charge/Retry/maxRetries"),
+        ("acme.Client/chrge/Retry/delay", "acme.Client/charge/Retry/delay"),
+        ("acme.client/charge/Retry/delay", "acme.Client/charge/Retry/delay"),
+        ("acme.Client/Retry/delay", "acme.Client/charge/Retry/delay"),
+        ("acme.Client/refund/Timeout/value", "acme.Client/Timeout/value"),
+        ("Retry/maxDurationUnit", "Retry/maxDuration"),
+        ("Timout/value", "Timeout/value"),
+        ("Bulkhead/value", ""),
+        ("something else", ""),
+        ("MP_Fault_Tolerance_Metric_Enabled", "MP_Fault_Tolerance_Metrics_Enabled"),
+        ("mp.fault.tolerance.interceptor.prio", "mp.fault.tolerance.interceptor.priority"),
+    ],
+)
+def test_a_key_that_nothing_uses_is_named_with_the_nearest(key: str, nearest: str) -> None:
+    """The specification ignores it; here it can be seen."""
+    assert reported(properties={key: 1}) == [(key, nearest)]
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("ACME_CLIENT_CHARGE_RETRY_MAXRETRY", "ACME_CLIENT_CHARGE_RETRY_MAXRETRIES"),
+        ("ACME_CLIENT_CHARG_RETRY_MAXRETRIES", "ACME_CLIENT_CHARGE_RETRY_MAXRETRIES"),
+        ("FAULTTOLERANCE_RETRY_MAXRETRIS", "FAULTTOLERANCE_RETRY_MAXRETRIES"),
+        ("FAULTTOLERANCE_BULKHEAD_SIZE", ""),
+        ("acme.Client/charge/Retry/dely", "acme.Client/charge/Retry/delay"),
+    ],
+)
+def test_a_variable_that_nothing_uses_is_named_with_the_nearest(
+    variable: str, nearest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it looks like one of ours."""
+    monkeypatch.setenv(variable, "1")
+
+    assert reported() == [(variable, nearest)]
+
+
+@pytest.mark.parametrize("variable", ["APP_RETRY_DELAY", "TIMEOUT_VALUE", "RETRY_ENABLED", "FAULTTOLERANCE_CONFIG"])
+def test_variables_of_others_are_not_reported(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment is everybody's."""
+    monkeypatch.setenv(variable, "")
+
+    assert reported() == []
+
+
+def test_keys_of_others_in_a_shared_file_are_not_reported(tmp_path: Path) -> None:
+    """``microprofile-config.properties`` holds the settings of a whole application."""
+    file = tmp_path / "microprofile-config.properties"
+    file.write_text("db.url=x\nacme.Rest/mp-rest/url=http://x\nacme.Client/charge/Retry/dely=5\n")
+
+    assert reported(files=[file]) == [("acme.Client/charge/Retry/dely", "acme.Client/charge/Retry/delay")]
+
+
+def test_the_report_reads_as_a_sentence() -> None:
+    """With the source."""
+    found = unused(configured(properties={"Retry/dely": 1}).snapshot, DECLARED)
+
+    assert [str(one) for one in found] == [
+        "Retry/dely is used by nothing; did you mean Retry/delay? (configure(properties=...))"
+    ]
+
+
+def test_a_variable_that_stands_for_two_keys_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dots and underscores are lost in a variable; whoever set it meant one of the two."""
+    monkeypatch.setenv("A_B_C_RETRY_DELAY", "5")
+    declared = [Declared(Retry(), "method", "a.b", "c"), Declared(Retry(), "method", "a", "b_c")]
+
+    found = collisions(configured().snapshot, declared)
+
+    assert [(fault.where, fault.problem) for fault in found] == [
+        ("A_B_C_RETRY_DELAY", "stands for a.b/c/Retry/delay and for a/b_c/Retry/delay")
+    ]
+
+
+def test_a_variable_that_is_spelled_exactly_stands_for_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way out, besides a file."""
+    monkeypatch.setenv("a.b/c/Retry/delay", "5")
+    declared = [Declared(Retry(), "method", "a.b", "c"), Declared(Retry(), "method", "a", "b_c")]
+
+    assert collisions(configured().snapshot, declared) == []
+
+
+def test_one_key_of_many_guards_is_no_collision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Global keys and class keys concern several methods."""
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_DELAY", "5")
+
+    assert collisions(configured().snapshot, [CHARGE, CHARGE._replace(method="refund")]) == []
+
+
+def test_keys_lists_all_that_could_be_set() -> None:
+    """Each once, in the order of declaration."""
+    found = list(keys([REFUND, REFUND]))
+
+    assert found == [
+        "acme.Client/Timeout/value",
+        "Timeout/value",
+        "acme.Client/Timeout/unit",
+        "Timeout/unit",
+        "acme.Client/Timeout/interrupt",
+        "Timeout/interrupt",
+        "acme.Special/refund/Timeout/enabled",
+        "acme.Client/refund/Timeout/enabled",
+        "acme.Special/Timeout/enabled",
+        "acme.Client/Timeout/enabled",
+        "Timeout/enabled",
+    ]
+
+
+def test_changes_name_the_guard_the_parameter_both_values_and_the_source() -> None:
+    """What ``reload()`` returns."""
+    policies: list[Policy] = [Retry(), Bulkhead()]
+    declared = [Declared(policy, "method", "acme.Client", "charge") for policy in policies]
+    before, _ = configured(properties={"Retry/delay": 5}).resolve(declared, "x")
+    after, _ = configured(properties={"Retry/maxRetries": 5, "Bulkhead/enabled": False}).resolve(declared, "x")
+
+    found = changes("acme.Client.charge", before, after)
+
+    assert [str(one) for one in found] == [
+        "acme.Client.charge @Retry(max_retries): 3 -> 5 (Retry/maxRetries in configure(properties=...))",
+        "acme.Client.charge @Retry(delay): 5 -> 0 (default)",
+        "acme.Client.charge @Bulkhead(enabled): True -> False (Bulkhead/enabled in configure(properties=...))",
+    ]
+    assert changes("acme.Client.charge", after, after) == []

@@ -1,0 +1,270 @@
+"""The configuration in force: how it is prepared, put in force and taken back, and what it costs."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from faulttolerance._config import Declared, Effective, Settings, Switches
+from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
+from faulttolerance.exceptions import FaultToleranceDefinitionException
+
+needs_pydantic = pytest.mark.usefixtures("pydantic")
+
+
+@pytest.fixture
+def pydantic() -> Any:
+    return pytest.importorskip("pydantic_settings")
+
+
+def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list[Effective]:
+    declared = [Declared(policy, "method", "acme.Client", "charge") for policy in policies]
+    effective, faults = settings.resolve(declared, "acme.Client.charge", snapshot)
+    assert faults == []
+    return effective
+
+
+def configure(settings: Settings, **inputs: Any) -> bool:
+    return settings.install(settings.prepare(**inputs))
+
+
+# In force and not yet
+
+
+@needs_pydantic
+def test_what_is_prepared_changes_nothing_before_it_is_installed() -> None:
+    """So that every guard can be checked against it first."""
+    settings = Settings()
+    prepared = settings.prepare(properties={"Retry/maxRetries": 5})
+
+    there = resolve(settings, Retry(), snapshot=prepared)
+    in_force = resolve(settings, Retry())
+    settings.install(prepared)
+    after = resolve(settings, Retry())
+
+    assert [one[0].policy for one in (there, in_force, after)] == [Retry(max_retries=5), Retry(), Retry(max_retries=5)]
+
+
+@needs_pydantic
+def test_what_is_not_given_again_stays() -> None:
+    """``configure(files=...)`` does not forget the properties; an empty mapping does."""
+    settings = Settings()
+    configure(settings, properties={"Retry/maxRetries": 5})
+
+    configure(settings, sources=[lambda: {"Retry/delay": 7}])
+    both = resolve(settings, Retry())[0].policy
+    configure(settings, properties={})
+    one = resolve(settings, Retry())[0].policy
+
+    assert (both, one) == (Retry(max_retries=5, delay=7), Retry(delay=7))
+
+
+@needs_pydantic
+def test_of_two_that_prepare_at_once_only_the_first_installs() -> None:
+    """The second would undo the first; it prepares again."""
+    settings = Settings()
+    first, second = settings.prepare(properties={"Retry/delay": 1}), settings.prepare(properties={"Retry/delay": 2})
+
+    assert settings.install(first)
+    assert not settings.install(second)
+    assert resolve(settings, Retry())[0].policy == Retry(delay=1)
+
+
+@needs_pydantic
+def test_what_was_given_is_not_changed_from_outside() -> None:
+    """A snapshot is immutable, also through the mapping it was made from."""
+    settings, properties = Settings(), {"Retry/maxRetries": 5}
+    configure(settings, properties=properties)
+
+    properties["Retry/maxRetries"] = 6
+    configure(settings)
+
+    assert resolve(settings, Retry())[0].policy == Retry(max_retries=5)
+
+
+@needs_pydantic
+def test_a_state_can_be_restored() -> None:
+    """Tests set values for a block and leave nothing behind, neither keys nor switches."""
+    settings = Settings()
+    configure(settings, properties={"Retry/delay": 1})
+    before = settings.state
+
+    configure(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": False})
+    inside = resolve(settings, Retry())[0]
+    settings.restore(before)
+    after = resolve(settings, Retry())[0]
+    settings.restore()
+    forgotten = resolve(settings, Retry())[0]
+
+    assert (inside.enabled, after.enabled) == (False, True)
+    assert (after.policy, forgotten.policy) == (Retry(delay=1), Retry())
+
+
+@needs_pydantic
+def test_resolutions_see_one_snapshot_each_while_others_are_installed() -> None:
+    """A guard never gets one value from the old configuration and one from the new."""
+    settings = Settings()
+    configure(settings, properties={"Retry/maxRetries": 0, "Retry/delay": 0})
+    stop, torn = threading.Event(), []
+
+    def look() -> None:
+        while not stop.is_set():
+            policy = resolve(settings, Retry(jitter=0))[0].policy
+            if policy.max_retries != policy.delay:  # type: ignore[attr-defined]
+                torn.append(policy)
+
+    readers = [threading.Thread(target=look) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for number in range(200):
+        configure(settings, properties={"Retry/maxRetries": number, "Retry/delay": number})
+    stop.set()
+    for reader in readers:
+        reader.join()
+
+    assert torn == []
+
+
+# Switches
+
+
+def test_switches_have_the_defaults_of_the_specification() -> None:
+    """Everything is on; the interceptor's priority is ``PLATFORM_AFTER + 10``."""
+    assert Settings().switches == Switches(True, True, 4010)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "switches"),
+    [
+        ("MP_Fault_Tolerance_NonFallback_Enabled", "false", Switches(non_fallback_enabled=False)),
+        ("MP_FAULT_TOLERANCE_NONFALLBACK_ENABLED", "FALSE", Switches(non_fallback_enabled=False)),
+        ("MP_Fault_Tolerance_Metrics_Enabled", "false", Switches(metrics_enabled=False)),
+        ("MP_FAULT_TOLERANCE_INTERCEPTOR_PRIORITY", "1000", Switches(interceptor_priority=1000)),
+    ],
+)
+def test_switches_are_read_from_the_environment(
+    variable: str, value: str, switches: Switches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where pydantic is not installed: nothing of it is asked."""
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+
+    assert Settings().switches == switches
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("MP_FAULT_TOLERANCE_NONFALLBACK_ENABLED", "no"),
+        ("MP_FAULT_TOLERANCE_METRICS_ENABLED", ""),
+        ("MP_FAULT_TOLERANCE_INTERCEPTOR_PRIORITY", "first"),
+    ],
+)
+def test_a_wrong_switch_is_refused(key: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the first resolution, with the variable that holds it."""
+    monkeypatch.setenv(key, value)
+
+    _, faults = Settings().resolve([Declared(Retry(), "method", "a", "b")], "a.b")
+
+    assert [(fault.got, fault.source) for fault in faults] == [(value, f"environment variable {key}")]
+    with pytest.raises(FaultToleranceDefinitionException):
+        _ = Settings().switches
+
+
+def test_all_but_fallback_are_switched_off_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Specification: fallback logic can be defined by the application only."""
+    monkeypatch.setenv("MP_Fault_Tolerance_NonFallback_Enabled", "false")
+
+    effective = resolve(Settings(), Retry(), Timeout(), Bulkhead(), Asynchronous(), Fallback(fallback_method="f"))
+
+    assert [one.enabled for one in effective] == [False, False, False, False, True]
+
+
+def test_individual_keys_beat_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Specification: the switch "has the lowest priority"."""
+    monkeypatch.setenv("MP_Fault_Tolerance_NonFallback_Enabled", "false")
+    monkeypatch.setenv("Bulkhead/enabled", "true")
+    monkeypatch.setenv("ACME_CLIENT_CHARGE_FALLBACK_ENABLED", "false")
+
+    effective = resolve(Settings(), Retry(), Bulkhead(), Fallback(fallback_method="f"))
+
+    assert [one.enabled for one in effective] == [False, True, False]
+
+
+@needs_pydantic
+def test_a_switch_is_read_once_and_a_later_change_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Specification: changes are "ignored until the application restarts"."""
+    settings = Settings()
+    resolve(settings, Retry())
+
+    with caplog.at_level(logging.WARNING, "faulttolerance"):
+        configure(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": "false"})
+
+    assert resolve(settings, Retry())[0].enabled
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@needs_pydantic
+def test_a_switch_that_is_configured_before_the_first_call_counts() -> None:
+    """A configuration that was only prepared does not fix the switches."""
+    settings = Settings()
+    resolve(settings, Retry(), snapshot=settings.prepare())
+
+    configure(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": "false"})
+
+    assert not resolve(settings, Retry())[0].enabled
+
+
+# Costs
+
+
+PROGRAM = """
+import sys
+from faulttolerance._config import Declared, settings
+from faulttolerance._policy import Retry, Timeout
+effective, faults = settings.resolve([Declared(Retry(), "method", "acme.Client", "charge")], "acme.Client.charge")
+assert (effective[0].policy, faults) == (Retry(), []), (effective, faults)
+heavy = ("asyncio", "logging", "pydantic", "pydantic_settings", "tomllib")
+print([name for name in heavy if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {"APP_RETRY_DELAY": "3", "TIMEOUT_VALUE": "x", "Retry": "1"}])
+def test_without_configuration_nothing_heavy_is_imported(variables: dict[str, str]) -> None:
+    """Variables of others that look alike do not change that."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": "", **variables},
+    )
+
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_a_key_that_cannot_be_read_for_lack_of_pydantic_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what to install."""
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_DELAY", "5")
+    monkeypatch.delitem(sys.modules, "faulttolerance._config.value", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+
+    _, faults = Settings().resolve([Declared(Retry(), "method", "a", "b")], "a.b")
+
+    assert [(fault.where, fault.problem, fault.allowed) for fault in faults] == [
+        ("Retry/delay", "needs pydantic", "pip install 'faulttolerance[config]'")
+    ]
+
+
+def test_files_and_properties_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise where sources are named."""
+    monkeypatch.delitem(sys.modules, "faulttolerance._config.reading", raising=False)
+    monkeypatch.setitem(sys.modules, "pydantic_settings", None)
+
+    with pytest.raises(FaultToleranceDefinitionException, match=r"needs pydantic_settings; allowed: pip install"):
+        Settings().prepare(properties={"Retry/delay": 5})

@@ -1,0 +1,426 @@
+"""Every parameter of every annotation, from every kind of source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_settings")
+
+from faulttolerance._config import Declared, Effective, Settings
+from faulttolerance._config.key import ANNOTATIONS
+from faulttolerance._policy import (
+    BeforeRetry,
+    ChronoUnit,
+    CustomBackoff,
+    Fallback,
+    Policy,
+    RateLimitType,
+    Retry,
+    RetryWhen,
+    Timeout,
+    parameters,
+)
+from faulttolerance.exceptions import Fault
+
+
+def handler(context: object) -> str:
+    return "substitute"
+
+
+class Outer:
+    class Handler:
+        def handle(self, context: object) -> str:
+            return "substitute"
+
+    class Error(Exception):
+        pass
+
+
+HERE = __name__
+
+TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
+    # (annotation, parameter): (text of a right value, what it means, text of a wrong value)
+    ("Retry", "max_retries"): ("7", 7, "-2"),
+    ("Retry", "delay"): ("400ms", timedelta(milliseconds=400), "-1"),
+    ("Retry", "delay_unit"): ("MICROS", ChronoUnit.MICROS, "FORTNIGHTS"),
+    ("Retry", "max_duration"): ("PT1H30M", timedelta(minutes=90), "soon"),
+    ("Retry", "duration_unit"): ("hours", ChronoUnit.HOURS, "1"),
+    ("Retry", "jitter"): ("0", 0, "-0.5"),
+    ("Retry", "jitter_delay_unit"): ("NANOS", ChronoUnit.NANOS, ""),
+    ("Retry", "retry_on"): ("OSError, concurrent.futures.CancelledError", None, "int"),
+    ("Retry", "abort_on"): ("", (), "acme.NoSuchModule"),
+    ("Timeout", "value"): ("2.5", 2.5, "nan"),
+    ("Timeout", "unit"): ("SECONDS", ChronoUnit.SECONDS, "seconds!"),
+    ("Timeout", "interrupt"): ("false", False, "no"),
+    ("CircuitBreaker", "fail_on"): ("ValueError", (ValueError,), "ValueErro"),
+    ("CircuitBreaker", "skip_on"): (" KeyError , KeyError ", (KeyError,), "KeyError,,"),
+    ("CircuitBreaker", "delay"): ("2s", timedelta(seconds=2), "inf"),
+    ("CircuitBreaker", "delay_unit"): ("DAYS", ChronoUnit.DAYS, "day"),
+    ("CircuitBreaker", "request_volume_threshold"): ("4", 4, "0"),
+    ("CircuitBreaker", "failure_ratio"): ("0.75", 0.75, "1.01"),
+    ("CircuitBreaker", "success_threshold"): ("2", 2, "1.5"),
+    ("Bulkhead", "value"): ("3", 3, "0"),
+    ("Bulkhead", "waiting_task_queue"): ("12", 12, "many"),
+    ("Fallback", "value"): (f"{HERE}.handler", handler, f"{HERE}.handlr"),
+    ("Fallback", "fallback_method"): ("other", "other", "not a name"),
+    ("Fallback", "apply_on"): (f"{HERE}.Outer.Error", (Outer.Error,), f"{HERE}.Outer"),
+    ("Fallback", "skip_on"): ("OSError", (OSError,), "."),
+    ("RateLimit", "value"): ("50", 50, "0"),
+    ("RateLimit", "window"): ("1m", timedelta(minutes=1), "-1m"),
+    ("RateLimit", "window_unit"): ("MINUTES", ChronoUnit.MINUTES, "MINUTE"),
+    ("RateLimit", "min_spacing"): ("10us", timedelta(microseconds=10), "-3s"),
+    ("RateLimit", "min_spacing_unit"): ("HALF_DAYS", ChronoUnit.HALF_DAYS, "HALFDAYS"),
+    ("RateLimit", "type"): ("rolling", RateLimitType.ROLLING, "sliding"),
+    ("ExponentialBackoff", "factor"): ("3", 3, "0"),
+    ("ExponentialBackoff", "max_delay"): ("1d", timedelta(days=1), "x"),
+    ("ExponentialBackoff", "max_delay_unit"): ("SECONDS", ChronoUnit.SECONDS, "S"),
+    ("FibonacciBackoff", "max_delay"): (".5h", timedelta(minutes=30), "h"),
+    ("FibonacciBackoff", "max_delay_unit"): ("SECONDS", ChronoUnit.SECONDS, "S"),
+    ("CustomBackoff", "value"): (f"{HERE}.handler", handler, ""),
+    ("RetryWhen", "exception"): (f"{HERE}.handler", handler, "handler"),
+    ("RetryWhen", "result"): ("callable", callable, f"{HERE}.TABLE"),
+    ("BeforeRetry", "value"): (f"{HERE}:handler", handler, "not there"),
+    ("BeforeRetry", "method_name"): ("reconnect", "reconnect", "not there"),
+}
+
+BASE: dict[str, Policy] = {
+    "Fallback": Fallback(fallback_method="substitute"),
+    "CustomBackoff": CustomBackoff(lambda: lambda failure: 0.0),
+    "RetryWhen": RetryWhen(result=bool),
+    "BeforeRetry": BeforeRetry(handler),
+}
+"""What is declared where an annotation has no defaults."""
+
+OTHERS: dict[tuple[str, str], str] = {
+    ("Fallback", "value"): "fallback_method",
+    ("BeforeRetry", "method_name"): "value",
+}
+"""What must be emptied beside, since one of two is wanted."""
+
+
+def test_the_table_names_every_parameter() -> None:
+    """No parameter can be forgotten."""
+    assert set(TABLE) == {(name, one) for name, policy in ANNOTATIONS.items() for one in parameters(policy)}
+
+
+Configure = Callable[[pytest.MonkeyPatch, Path, dict[str, str]], Settings]
+
+
+def from_properties(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    return configured(properties=keys)
+
+
+def from_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    for name, value in keys.items():
+        monkeypatch.setenv("FAULTTOLERANCE_" + name.replace("/", "_").upper(), value)
+    return configured()
+
+
+def from_dotenv(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    return from_file(folder / ".env", [f"{name.replace('/', '_')}='{value}'" for name, value in keys.items()])
+
+
+def from_java_properties(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    file = folder / "microprofile-config.properties"
+    return from_file(file, [f"{name} = {value}" for name, value in keys.items()])
+
+
+def from_flat_toml(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    file = folder / "faulttolerance.toml"
+    return from_file(file, [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in keys.items()])
+
+
+def from_nested_toml(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    lines = [f"{name.replace('/', '.')} = {json.dumps(value)}" for name, value in keys.items()]
+    return from_file(folder / "pyproject.toml", ["[tool.faulttolerance]", *lines])
+
+
+def from_yaml(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    return from_file(folder / "f.yaml", [f"{name}: {json.dumps(value)}" for name, value in keys.items()])
+
+
+def from_json(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    return from_file(folder / "f.json", [json.dumps(keys)])
+
+
+def from_file(file: Path, lines: list[str]) -> Settings:
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return configured(files=[file])
+
+
+SOURCES: list[Configure] = [
+    from_properties,
+    from_environment,
+    from_dotenv,
+    from_java_properties,
+    from_flat_toml,
+    from_nested_toml,
+    from_yaml,
+    from_json,
+]
+
+
+def configured(**inputs: Any) -> Settings:
+    settings = Settings()
+    assert settings.install(settings.prepare(**inputs))
+    return settings
+
+
+def resolve(settings: Settings, policy: Policy) -> tuple[Effective, list[Fault]]:
+    effective, faults = settings.resolve([Declared(policy, "method", "acme.Client", "charge")], "acme.Client.charge")
+    return effective[0], faults
+
+
+def declared(annotation: str) -> Policy:
+    return BASE.get(annotation) or ANNOTATIONS[annotation]()
+
+
+def beside(annotation: str, name: str) -> dict[str, str]:
+    other = OTHERS.get((annotation, name))
+    return {f"{annotation}/{parameters(ANNOTATIONS[annotation])[other].key}": ""} if other else {}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(("annotation", "name"), TABLE)
+def test_a_parameter_takes_its_value_from(
+    source: Configure, annotation: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each parameter has the configured value in place of the declared one, and says where it came from."""
+    text, value, _ = TABLE[annotation, name]
+    key = f"{annotation}/{parameters(ANNOTATIONS[annotation])[name].key}"
+    settings = source(monkeypatch, tmp_path, {key: text} | beside(annotation, name))
+
+    effective, faults = resolve(settings, declared(annotation))
+
+    assert faults == []
+    assert getattr(effective.policy, name) == (value if value is not None else expected_classes())
+    assert effective.sources[name].startswith(f"{key} in ")
+
+
+def expected_classes() -> tuple[type[BaseException], ...]:
+    from concurrent.futures import CancelledError
+
+    return (OSError, CancelledError)
+
+
+@pytest.mark.parametrize(("annotation", "name"), TABLE)
+def test_a_parameter_takes_its_value_from_the_decorator(annotation: str, name: str) -> None:
+    """Without configuration the declared object itself is what holds."""
+    policy = declared(annotation)
+
+    effective, faults = resolve(configured(), policy)
+
+    assert effective.policy is policy
+    assert faults == []
+    assert effective.sources[name] in ("default", "decorator")
+
+
+@pytest.mark.parametrize(("annotation", "name"), [pair for pair in TABLE if pair != ("BeforeRetry", "method_name")])
+def test_a_wrong_value_is_refused_with_all_that_is_needed_to_correct_it(annotation: str, name: str) -> None:
+    """The message names key, value, what is allowed, and the source."""
+    wrong = TABLE[annotation, name][2]
+    key = f"{annotation}/{parameters(ANNOTATIONS[annotation])[name].key}"
+    settings = configured(properties={key: wrong} | beside(annotation, name))
+
+    effective, faults = resolve(settings, declared(annotation))
+
+    assert [(fault.where, fault.got, fault.source) for fault in faults if fault.where == key] == [
+        (key, wrong, "configure(properties=...)")
+    ]
+    assert faults[0].allowed
+    assert effective.policy == declared(annotation)
+
+
+@pytest.mark.parametrize("annotation", ANNOTATIONS)
+@pytest.mark.parametrize(("text", "on"), [("true", True), ("false", False), ("TRUE", True), (" False ", False)])
+def test_every_annotation_is_switched_by_enabled(annotation: str, text: str, on: bool) -> None:
+    """Also those that have no parameter."""
+    settings = configured(properties={f"{annotation}/enabled": text})
+
+    effective, faults = resolve(settings, declared(annotation))
+
+    assert (effective.enabled, faults) == (on, [])
+    assert effective.sources["enabled"] == f"{annotation}/enabled in configure(properties=...)"
+
+
+@pytest.mark.parametrize("value", ["whatever", "1", "yes", "", 1, None])
+def test_enabled_is_true_or_false(value: object) -> None:
+    """The specification leaves other values open; a mistake there would go unnoticed for long."""
+    _, faults = resolve(configured(properties={"Retry/enabled": value}), Retry())
+
+    assert [(fault.where, fault.allowed) for fault in faults] == [("Retry/enabled", "true or false")]
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("400", 400),
+        ("0.5", 0.5),
+        ("1e3", 1000.0),
+        (" 400 ", 400),
+        ("400ms", timedelta(milliseconds=400)),
+        ("400 MS", timedelta(milliseconds=400)),
+        ("2s", timedelta(seconds=2)),
+        ("1.5m", timedelta(seconds=90)),
+        ("PT0.4S", timedelta(milliseconds=400)),
+        ("P1DT2H", timedelta(days=1, hours=2)),
+        ("0:00:02", timedelta(seconds=2)),
+        ("0ms", timedelta()),
+    ],
+)
+def test_a_duration_is_a_number_in_its_unit_or_names_one(text: str, meaning: object) -> None:
+    """A number counts what ``unit`` says, configured or declared."""
+    effective, faults = resolve(configured(properties={"Timeout/value": text}), Timeout(1, ChronoUnit.SECONDS))
+
+    assert faults == []
+    assert effective.policy == Timeout(meaning, ChronoUnit.SECONDS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["0.1us", "PT0.0000001S"])
+def test_a_duration_that_would_vanish_is_refused(text: str) -> None:
+    """A time-out of nothing would mean none at all."""
+    _, faults = resolve(configured(properties={"Timeout/value": text}), Timeout())
+
+    assert [str(fault).split(";")[0] for fault in faults] == [f"Timeout/value is {text!r}, shorter than a microsecond"]
+
+
+@pytest.mark.parametrize("value", [True, [1], {"seconds": 1}, None, "-2s", "2 parsecs", "", timedelta(-1)])
+def test_what_is_no_duration_is_refused(value: object) -> None:
+    """Nothing is guessed."""
+    properties = {"Timeout": {"value": value}} if not isinstance(value, dict) else {"Timeout/value": [value]}
+    _, faults = resolve(configured(properties=properties), Timeout())
+
+    assert [fault.where for fault in faults] == ["Timeout/value"]
+
+
+def test_python_values_are_taken_as_they_are() -> None:
+    """Properties need not be text."""
+    settings = configured(
+        properties={
+            "Retry": {
+                "retryOn": [OSError, "ValueError"],
+                "abortOn": KeyError,
+                "delay": timedelta(seconds=1),
+                "delayUnit": ChronoUnit.DAYS,
+                "maxRetries": 4,
+            },
+        }
+    )
+
+    effective, faults = resolve(settings, Retry())
+
+    assert faults == []
+    assert effective.policy == Retry(
+        retry_on=[OSError, ValueError],
+        abort_on=KeyError,
+        delay=timedelta(seconds=1),
+        delay_unit=ChronoUnit.DAYS,
+        max_retries=4,
+    )
+
+
+def test_a_list_in_a_file_names_exception_classes(tmp_path: Path) -> None:
+    """TOML, YAML and JSON have lists of their own."""
+    settings = from_file(tmp_path / "f.toml", ["[Retry]", 'retryOn = ["OSError", "ValueError"]'])
+
+    effective, faults = resolve(settings, Retry())
+
+    assert faults == []
+    assert effective.policy == Retry(retry_on=(OSError, ValueError))
+
+
+def test_true_is_no_number() -> None:
+    """``bool`` is an ``int`` in Python, and a mistake here."""
+    settings = configured(properties={"Retry/maxRetries": True, "CircuitBreaker/failureRatio": True})
+
+    faults = resolve(settings, Retry())[1] + resolve(settings, ANNOTATIONS["CircuitBreaker"]())[1]
+
+    assert [fault.got for fault in faults] == [True, True]
+
+
+def test_python_spelling_of_a_parameter_is_understood_and_the_specification_s_goes_first() -> None:
+    """``max_retries`` as well as ``maxRetries``; within one source the specification's wins."""
+    alone, _ = resolve(configured(properties={"Retry/max_retries": 5}), Retry())
+    both, _ = resolve(configured(properties={"Retry/max_retries": 5, "Retry/maxRetries": 6}), Retry())
+
+    assert (alone.policy, both.policy) == (Retry(max_retries=5), Retry(max_retries=6))
+
+
+def test_contradictions_are_found_between_configured_and_declared_values() -> None:
+    """A value may be right alone and wrong beside the others; the fault is told of the configured key."""
+    _, faults = resolve(configured(properties={"Retry/maxDuration": "100"}), Retry(delay=200))
+
+    assert [(fault.where, fault.problem, fault.source) for fault in faults] == [
+        ("Retry/maxDuration", "is 0.1 s while delay is 0.2 s", "configure(properties=...)")
+    ]
+
+
+def test_a_contradiction_that_the_decorator_is_part_of_names_the_function() -> None:
+    """The configured delay is fine; it is the declared limit that it passes."""
+    _, faults = resolve(configured(properties={"Retry/delay": "5m"}), Retry())
+
+    assert faults[0].where == "acme.Client.charge @Retry(max_duration)"
+    assert faults[0].source == "set by the decorator"
+
+
+def test_all_wrong_values_are_reported_at_once() -> None:
+    """Who corrects one should not have to start again for the next."""
+    settings = configured(properties={"Retry/maxRetries": "x", "Retry/delay": "y", "Retry/enabled": "z"})
+
+    _, faults = resolve(settings, Retry())
+
+    assert {fault.where for fault in faults} == {"Retry/maxRetries", "Retry/delay", "Retry/enabled"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("OSErro", "names OSErro, which is no built-in; did you mean OSError?"),
+        (f"{HERE}.Outer.Eror", f"names {HERE}.Outer.Eror, which does not exist; did you mean {HERE}.Outer.Error?"),
+        ("acme.nowhere.Error", "names acme.nowhere.Error, which cannot be imported (ModuleNotFoundError"),
+    ],
+)
+def test_a_class_that_cannot_be_found_is_named_with_the_nearest(text: str, message: str) -> None:
+    """A typing mistake is corrected in one look."""
+    _, faults = resolve(configured(properties={"Retry/retryOn": text}), Retry())
+
+    assert faults[0].problem.startswith(message)
+
+
+def test_a_module_that_fails_on_import_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it raises, the message names the key."""
+    (tmp_path / "broken_for_configuration.py").write_text("raise ZeroDivisionError('at import')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    _, faults = resolve(configured(properties={"Retry/retryOn": "broken_for_configuration.Error"}), Retry())
+
+    assert "cannot be imported (ZeroDivisionError: at import)" in faults[0].problem
+
+
+def test_a_handler_class_may_be_nested() -> None:
+    """Qualified names are those that Python shows."""
+    settings = configured(properties={"Fallback/value": f"{HERE}.Outer.Handler"})
+
+    effective, faults = resolve(settings, Fallback(handler))
+
+    assert (effective.policy, faults) == (Fallback(Outer.Handler), [])
+
+
+def test_a_configured_class_without_handle_is_refused() -> None:
+    """What the decorator would refuse, configuration does not let through."""
+    _, faults = resolve(configured(properties={"Fallback/value": f"{HERE}.Outer"}), Fallback(handler))
+
+    assert [(fault.where, fault.allowed) for fault in faults] == [("Fallback/value", "a FallbackHandler class")]
+
+
+def test_an_unknown_parameter_is_ignored() -> None:
+    """The official test kit sets one; it is reported as unused, not refused."""
+    effective, faults = resolve(configured(properties={"Retry/maxDurationUnit": "SECONDS"}), Retry())
+
+    assert (effective.policy, faults) == (Retry(), [])
