@@ -1,0 +1,747 @@
+"""Who runs and who waits: examples, a naive bulkhead, every interleaving of a few calls, and many threads."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
+from faulttolerance.exceptions import BulkheadException
+
+HERE = threading.get_ident()
+THERE = HERE + 1
+
+
+@pytest.fixture(params=[True, False], ids=["with GIL", "without GIL"], name="make")
+def _make(request: pytest.FixtureRequest) -> Callable[..., Bulkhead]:
+    """Make bulkheads for drivers that may rely on single steps, and for those that may not."""
+
+    def make(limit: int = 1, queue: int = 10) -> Bulkhead:
+        return Bulkhead(limit, queue, "shop.Cart.pay", lock_free=request.param)
+
+    return make
+
+
+def arrive(bulkhead: Bulkhead, me: Any, ident: int = HERE) -> Any:
+    """Come in as a synchronous driver does."""
+    held = bulkhead.held
+    held[me] = ident
+    if len(held) > bulkhead.limit or bulkhead.waiting:
+        bulkhead.contend(me, ident)
+    return me
+
+
+def queue(bulkhead: Bulkhead, me: Any, wake: Callable[[], object] = lambda: None, ident: int = HERE) -> Waiter | None:
+    """Come in as an asynchronous driver does."""
+    held = bulkhead.held
+    held[me] = ident
+    if len(held) > bulkhead.limit or bulkhead.waiting:
+        return bulkhead.enqueue(me, ident, wake)
+    return None
+
+
+def leave(bulkhead: Bulkhead, me: Any) -> None:
+    """Go as any driver does."""
+    bulkhead.held.pop(me, None)
+    if bulkhead.waiting:
+        bulkhead.hand_over()
+
+
+def is_refused(bulkhead: Bulkhead, me: Any = "refused") -> bool:
+    """Whether a call that does not wait is turned away; leaves no trace."""
+    try:
+        arrive(bulkhead, me)
+    except BulkheadException:
+        return True
+    leave(bulkhead, me)
+    return False
+
+
+# calls that do not wait
+
+
+def test_as_many_run_as_the_limit_says(make: Callable[..., Bulkhead]) -> None:
+    """Specification, semaphore style: the call beyond the limit is refused, and leaves no trace."""
+    bulkhead = make(limit=2)
+    arrive(bulkhead, "a")
+    arrive(bulkhead, "b")
+
+    with pytest.raises(BulkheadException, match=r"^shop\.Cart\.pay: bulkhead is full$"):
+        arrive(bulkhead, "c")
+
+    assert (bulkhead.running, list(bulkhead.held)) == (2, ["a", "b"])
+
+
+def test_a_permit_that_was_given_back_is_free(make: Callable[..., Bulkhead]) -> None:
+    """Whoever of those inside leaves makes room for one."""
+    bulkhead = make(limit=2)
+    arrive(bulkhead, "a")
+    arrive(bulkhead, "b")
+
+    leave(bulkhead, "a")
+    arrive(bulkhead, "c")
+
+    assert is_refused(bulkhead)
+    assert bulkhead.running == 2
+
+
+def test_leaving_twice_frees_one_permit(make: Callable[..., Bulkhead]) -> None:
+    """A driver may give back what it is not sure to have."""
+    bulkhead = make(limit=2)
+    arrive(bulkhead, "a")
+    arrive(bulkhead, "b")
+
+    leave(bulkhead, "a")
+    leave(bulkhead, "a")
+    arrive(bulkhead, "c")
+
+    assert is_refused(bulkhead)
+
+
+# calls that wait
+
+
+def test_waiters_are_admitted_first_in_first_out(make: Callable[..., Bulkhead]) -> None:
+    """Specification, queue style: who came first starts first, and is woken once."""
+    bulkhead = make(limit=1)
+    woken: list[str] = []
+    arrive(bulkhead, "a")
+    waiters = [queue(bulkhead, name, lambda name=name: woken.append(name)) for name in "bcd"]
+
+    order = []
+    for name in "abc":
+        leave(bulkhead, name)
+        order.append([waiter.admitted for waiter in waiters if waiter])
+
+    assert woken == ["b", "c", "d"]
+    assert order == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_a_call_that_may_wait_runs_at_once_where_there_is_room(make: Callable[..., Bulkhead]) -> None:
+    """No waiter, no wake-up."""
+    bulkhead = make(limit=2)
+
+    assert queue(bulkhead, "a") is None
+    assert queue(bulkhead, "b") is None
+    assert queue(bulkhead, "c") is not None
+    assert (bulkhead.running, bulkhead.waiting_count) == (2, 1)
+
+
+def test_as_many_wait_as_the_queue_says(make: Callable[..., Bulkhead]) -> None:
+    """Specification: what cannot be added to the waiting queue is refused."""
+    bulkhead = make(limit=1, queue=2)
+    for name in "abc":
+        queue(bulkhead, name)
+
+    with pytest.raises(BulkheadException):
+        queue(bulkhead, "d")
+
+    assert (bulkhead.running, bulkhead.waiting_count, list(bulkhead.held)) == (1, 2, ["a"])
+
+
+def test_without_a_queue_nobody_waits(make: Callable[..., Bulkhead]) -> None:
+    """A queue of 0 refuses at once, and keeps nothing of the call."""
+    bulkhead = make(limit=1, queue=0)
+    queue(bulkhead, "a")
+
+    with pytest.raises(BulkheadException):
+        queue(bulkhead, "b")
+
+    assert (bulkhead.waiting_count, bulkhead._ahead) == (0, [])
+
+
+def test_calls_of_both_kinds_share_one_limit(make: Callable[..., Bulkhead]) -> None:
+    """A synchronous and an asynchronous caller count alike (B35)."""
+    bulkhead = make(limit=2)
+    arrive(bulkhead, "a")
+    queue(bulkhead, "b")
+
+    assert is_refused(bulkhead)
+    assert queue(bulkhead, "c") is not None
+
+
+def test_a_permit_is_promised_to_who_waits(make: Callable[..., Bulkhead]) -> None:
+    """Between the leaving of one call and the admission of the next waiter, an arrival does not slip in."""
+    bulkhead = make(limit=1)
+    arrive(bulkhead, "a")
+    waiter = queue(bulkhead, "b")
+    bulkhead.held.pop("a")  # it has left, but not yet looked whether somebody waits
+
+    assert is_refused(bulkhead)
+    assert waiter is not None
+    assert waiter.admitted
+
+
+def test_a_later_caller_steps_behind_those_that_wait(make: Callable[..., Bulkhead]) -> None:
+    """The same for an arrival that may wait itself."""
+    bulkhead = make(limit=1)
+    arrive(bulkhead, "a")
+    first = queue(bulkhead, "b")
+    bulkhead.held.pop("a")
+
+    second = queue(bulkhead, "c")
+
+    assert first is not None
+    assert second is not None
+    assert (first.admitted, second.admitted) == (True, False)
+
+
+def test_a_waiter_that_withdraws_never_starts(make: Callable[..., Bulkhead]) -> None:
+    """Timed out or cancelled: it leaves the queue, and the one behind it is next (B31)."""
+    bulkhead = make(limit=1)
+    arrive(bulkhead, "a")
+    first, second = queue(bulkhead, "b"), queue(bulkhead, "c")
+    assert first is not None
+    assert second is not None
+
+    was_admitted = bulkhead.withdraw(first)
+    leave(bulkhead, "a")
+
+    assert not was_admitted
+    assert (first.admitted, second.admitted, bulkhead.running) == (False, True, 1)
+
+
+def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on(make: Callable[..., Bulkhead]) -> None:
+    """Cancelled between being admitted and noticing it: the permit is not lost (B31)."""
+    bulkhead = make(limit=1)
+    arrive(bulkhead, "a")
+    first, second = queue(bulkhead, "b"), queue(bulkhead, "c")
+    assert first is not None
+    assert second is not None
+    leave(bulkhead, "a")
+
+    outcomes = [bulkhead.withdraw(first) for _ in range(3)]
+
+    assert outcomes == [True, True, True]
+    assert (second.admitted, bulkhead.running, bulkhead.waiting_count) == (True, 1, 0)
+
+
+def test_a_permit_whose_owner_cannot_be_woken_goes_to_the_next(make: Callable[..., Bulkhead]) -> None:
+    """The loop of a waiter was closed: its wake-up fails, and who left does not hear of it (B34)."""
+    bulkhead = make(limit=1)
+    woken: list[str] = []
+
+    def closed() -> None:
+        raise RuntimeError("Event loop is closed")
+
+    arrive(bulkhead, "a")
+    queue(bulkhead, "b", closed)
+    queue(bulkhead, "c", closed)
+    queue(bulkhead, "d", lambda: woken.append("d"))
+
+    leave(bulkhead, "a")
+
+    assert (woken, list(bulkhead.held)) == (["d"], ["d"])
+    leave(bulkhead, "d")
+    assert not is_refused(bulkhead)
+
+
+def test_an_interruption_while_waking_loses_no_wake_up(make: Callable[..., Bulkhead]) -> None:
+    """Ctrl-C on the thread that hands over: everybody who was admitted hears of it all the same."""
+    bulkhead = make(limit=2)
+    woken: list[str] = []
+    strikes = [KeyboardInterrupt()]
+
+    def wake() -> None:
+        if strikes:
+            raise strikes.pop()
+        woken.append("c")
+
+    arrive(bulkhead, "a")
+    arrive(bulkhead, "b")
+    queue(bulkhead, "c", wake)
+    queue(bulkhead, "d", lambda: woken.append("d"))
+    bulkhead.held.clear()
+
+    with pytest.raises(KeyboardInterrupt):
+        bulkhead.hand_over()
+
+    assert sorted(woken) == ["c", "d"]
+
+
+def test_wake_ups_are_called_without_the_lock(make: Callable[..., Bulkhead]) -> None:
+    """A wake-up may take as long as it likes, and use the bulkhead from another thread (rule R10)."""
+    bulkhead = make(limit=1)
+    counted = []
+
+    def wake() -> None:
+        other = threading.Thread(target=lambda: counted.append(is_refused(bulkhead)))
+        other.start()
+        other.join(10)
+
+    arrive(bulkhead, "a")
+    queue(bulkhead, "b", wake)
+    leave(bulkhead, "a")
+
+    assert counted == [True]
+
+
+@pytest.mark.parametrize("place", ["nothing", "permit", "queue", "admitted"])
+def test_abandon_gives_back_whatever_the_call_has(make: Callable[..., Bulkhead], place: str) -> None:
+    """For a driver that was interrupted before it got the answer (rule R11)."""
+    bulkhead = make(limit=1)
+    me = object()
+    if place == "permit":
+        arrive(bulkhead, me)
+    elif place != "nothing":
+        arrive(bulkhead, "a")
+        queue(bulkhead, me)
+        if place == "admitted":
+            leave(bulkhead, "a")
+
+    bulkhead.abandon(me)
+    leave(bulkhead, "a")
+
+    assert (bulkhead.running, bulkhead.waiting_count) == (0, 0)
+    assert not is_refused(bulkhead)
+
+
+# new values, forks
+
+
+def test_a_smaller_bulkhead_drains(make: Callable[..., Bulkhead]) -> None:
+    """Those inside go on and are counted; nobody comes in until fewer than the new limit run (rule C3)."""
+    bulkhead = make(limit=3)
+    for name in "abc":
+        arrive(bulkhead, name)
+
+    bulkhead.resize(1, 10)
+
+    assert (bulkhead.running, is_refused(bulkhead)) == (3, True)
+    leave(bulkhead, "a")
+    leave(bulkhead, "b")
+    assert (bulkhead.running, is_refused(bulkhead)) == (1, True)
+    leave(bulkhead, "c")
+    assert (bulkhead.running, is_refused(bulkhead)) == (0, False)
+
+
+def test_a_larger_bulkhead_admits_those_that_wait(make: Callable[..., Bulkhead]) -> None:
+    """As many as there is room for now, in their order."""
+    bulkhead = make(limit=1)
+    woken: list[str] = []
+    for name in "abcd":
+        queue(bulkhead, name, lambda name=name: woken.append(name))
+
+    bulkhead.resize(3, 10)
+
+    assert (woken, bulkhead.running, bulkhead.waiting_count) == (["b", "c"], 3, 1)
+
+
+def test_a_shorter_queue_sends_nobody_away(make: Callable[..., Bulkhead]) -> None:
+    """Who waits, waits; the next one is refused."""
+    bulkhead = make(limit=1, queue=3)
+    for name in "abcd":
+        queue(bulkhead, name)
+
+    bulkhead.resize(1, 1)
+
+    assert bulkhead.waiting_count == 3
+    with pytest.raises(BulkheadException):
+        queue(bulkhead, "e")
+
+
+def test_what_threads_held_that_a_fork_left_behind_is_given_back(make: Callable[..., Bulkhead]) -> None:
+    """In the child permits and places in the queue of other threads are free, the forking thread keeps its own."""
+    bulkhead = make(limit=2)
+    woken: list[str] = []
+    arrive(bulkhead, "mine")
+    arrive(bulkhead, "theirs", THERE)
+    queue(bulkhead, "their waiter", lambda: woken.append("theirs"), THERE)
+    queue(bulkhead, "my waiter", lambda: woken.append("mine"))
+    bulkhead._lock.acquire()  # as another thread may have had it
+
+    bulkhead.keep_only(HERE)
+
+    assert (list(bulkhead.held), woken, bulkhead.waiting_count) == (["mine", "my waiter"], ["mine"], 0)
+
+
+# the naive bulkhead
+
+
+class NaiveBulkhead:
+    """The yardstick: two lists, one caller at a time."""
+
+    def __init__(self, limit: int, queue: int) -> None:
+        self.limit, self.queue = limit, queue
+        self.running: list[int] = []
+        self.waiting: list[int] = []
+
+    def arrive(self, me: int, may_wait: bool) -> str:
+        if len(self.running) < self.limit and not self.waiting:
+            self.running.append(me)
+            return "runs"
+        if may_wait and len(self.waiting) < self.queue:
+            self.waiting.append(me)
+            return "waits"
+        return "refused"
+
+    def remove(self, me: int) -> None:
+        self.running = [one for one in self.running if one != me]
+        self.waiting = [one for one in self.waiting if one != me]
+        self.admit()
+
+    def admit(self) -> None:
+        while self.waiting and len(self.running) < self.limit:
+            self.running.append(self.waiting.pop(0))
+
+
+operations = st.one_of(
+    st.just(("arrive", False)),
+    st.just(("arrive", True)),
+    st.just(("arrive", True)),
+    st.tuples(st.just("leave"), st.integers(0, 9)),
+    st.tuples(st.just("leave"), st.integers(0, 9)),
+    st.tuples(st.just("withdraw"), st.integers(0, 9)),
+    st.tuples(st.just("abandon"), st.integers(0, 9)),
+    st.tuples(st.just("resize"), st.integers(1, 4), st.integers(0, 4)),
+)
+
+
+@settings(max_examples=300)
+@given(st.booleans(), st.integers(1, 4), st.integers(0, 4), st.lists(operations, max_size=60))
+def test_it_agrees_with_the_naive_bulkhead(lock_free: bool, limit: int, length: int, steps: list[Any]) -> None:
+    """Whatever calls come, go, give up, and whatever the values become: the same run and the same wait."""
+    bulkhead, naive = Bulkhead(limit, length, lock_free=lock_free), NaiveBulkhead(limit, length)
+    waiters: dict[int, Waiter] = {}
+    woken: list[int] = []
+    admitted: list[int] = []
+    me = 0
+
+    for step, *arguments in steps:
+        before = list(naive.waiting)
+        if step == "arrive":
+            me += 1
+            outcome = "runs"
+            try:
+                if arguments[0]:
+                    waiter = queue(bulkhead, me, lambda me=me: woken.append(me))
+                    if waiter is not None:
+                        waiters[me] = waiter
+                        outcome = "waits"
+                else:
+                    arrive(bulkhead, me)
+            except BulkheadException:
+                outcome = "refused"
+            assert outcome == naive.arrive(me, arguments[0])
+        elif step == "leave" and naive.running:
+            one = naive.running[arguments[0] % len(naive.running)]
+            leave(bulkhead, one)
+            naive.remove(one)
+        elif step == "withdraw" and naive.waiting:
+            one = naive.waiting[arguments[0] % len(naive.waiting)]
+            assert not bulkhead.withdraw(waiters[one])
+            naive.remove(one)
+            before.remove(one)
+        elif step == "abandon" and naive.running + naive.waiting:
+            everyone = naive.running + naive.waiting
+            one = everyone[arguments[0] % len(everyone)]
+            bulkhead.abandon(one)
+            naive.remove(one)
+            before = [other for other in before if other != one]
+        elif step == "resize":
+            bulkhead.resize(*arguments)
+            naive.limit, naive.queue = arguments
+            naive.admit()
+        admitted += [one for one in before if one in naive.running]
+
+        assert set(bulkhead.held) == set(naive.running)
+        assert [waiter.me for waiter in bulkhead.waiting] == naive.waiting
+        assert bulkhead.running == len(naive.running)
+        assert woken == admitted
+
+
+# every interleaving
+
+
+class Baton:
+    """Lets one thread run at a time, and decides by chance who is next at each step that others can see."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.turns: dict[int, threading.Semaphore] = {}
+        self.asleep: set[int] = set()
+        self.done = threading.Event()
+        self.moment = 0
+
+    def run(self, works: list[Callable[[], None]]) -> None:
+        self.turns = {number: threading.Semaphore(0) for number in range(len(works))}
+        self.local = threading.local()
+        self.errors: list[BaseException] = []
+
+        def body(number: int) -> None:
+            self.local.number = number
+            self.turns[number].acquire()
+            try:
+                works[number]()
+            except BaseException as error:
+                self.errors.append(error)
+            del self.turns[number]
+            self._next()
+
+        threads = [threading.Thread(target=body, args=(number,), daemon=True) for number in self.turns]
+        for thread in threads:
+            thread.start()
+        self._next()
+        assert self.done.wait(20), "the calls wait for one another"
+        for thread in threads:
+            if not self.asleep:
+                thread.join(10)
+
+    def step(self) -> None:
+        """A step that other threads can see: perhaps another one goes first."""
+        number = getattr(self.local, "number", None)
+        if number is None:
+            return
+        mine = self.turns[number]
+        self._next()
+        mine.acquire()
+
+    def sleep(self) -> None:
+        """Be passed over until ``wake`` is called for this thread."""
+        self.asleep.add(self.local.number)
+        self.step()
+
+    def wake(self, number: int) -> None:
+        self.asleep.discard(number)
+
+    def _next(self) -> None:
+        self.moment += 1
+        ready = sorted(set(self.turns) - self.asleep)
+        if ready:
+            self.turns[self.chance.choice(ready)].release()
+        else:
+            self.done.set()
+
+
+class StepwiseLock:
+    """A reentrant lock under which others go on, as far as they do not want it."""
+
+    def __init__(self, baton: Baton) -> None:
+        self.baton = baton
+        self.owner: int | None = None
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        me = self.baton.local.number
+        while self.owner not in (None, me):
+            self.baton.step()
+        self.owner = me
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+        if not self.depth:
+            self.owner = None
+            self.baton.step()
+
+
+class StepwiseDict(dict[Any, int]):
+    """A dictionary at each of whose steps another thread may go first."""
+
+    baton: Baton
+
+    def __setitem__(self, key: Any, value: int) -> None:
+        self.baton.step()
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self.baton.step()
+        super().__delitem__(key)
+
+    def pop(self, *arguments: Any) -> Any:
+        self.baton.step()
+        return super().pop(*arguments)
+
+    def __len__(self) -> int:
+        self.baton.step()
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[Any]:
+        self.baton.step()
+        return iter(list(super().keys()))
+
+
+class Scene:
+    """A few calls on one bulkhead, with the moment of everything that happened."""
+
+    def __init__(self, seed: int, limit: int, length: int, lock_free: bool) -> None:
+        self.baton = baton = Baton(seed)
+        self.bulkhead = Bulkhead(limit, length, lock_free=lock_free)
+        self.bulkhead._lock = StepwiseLock(baton)
+        self.bulkhead.held = held = StepwiseDict()
+        held.baton = baton
+        self.began: dict[Any, int] = {}
+        self.waiters: dict[Any, tuple[int, Waiter]] = {}  # since when
+        self.overtaken: list[tuple[Any, Any]] = []
+        self.left: dict[Any, int] = {}
+        self.refused: dict[Any, int] = {}
+        self.most = 0
+        self.inside = 0
+
+    def body(self, me: Any) -> None:
+        for other, (since, waiter) in self.waiters.items():
+            if since < self.began[me] and not waiter.admitted and other not in self.left:
+                self.overtaken.append((me, other))
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.baton.step()
+        self.inside -= 1
+        leave(self.bulkhead, me)
+        self.left[me] = self.baton.moment
+
+    def call(self, number: int, turn: int, way: str) -> None:
+        me = (number, turn)
+        self.began[me] = self.baton.moment
+        try:
+            if way == "arrive":
+                arrive(self.bulkhead, me)
+            else:
+                waiter = queue(self.bulkhead, me, lambda: self.baton.wake(number))
+                if waiter is not None:
+                    self.waiters[me] = (self.baton.moment, waiter)
+                    if way == "queue":
+                        if not waiter.admitted:
+                            self.baton.sleep()
+                        assert waiter.admitted
+                    else:
+                        self.baton.step()
+                        self.left[me] = self.baton.moment  # from now on others may pass
+                        self.bulkhead.withdraw(waiter)
+                        return
+        except BulkheadException:
+            self.refused[me] = self.baton.moment
+        else:
+            self.body(me)
+
+    def play(self, ways: list[list[str]]) -> None:
+        def work(number: int) -> Callable[[], None]:
+            return lambda: [self.call(number, turn, way) for turn, way in enumerate(ways[number])] and None
+
+        self.baton.run([work(number) for number in range(len(ways))])
+        if self.baton.errors:
+            raise self.baton.errors[0]
+
+
+WAYS = [
+    [["arrive", "arrive"]] * 3,
+    [["arrive", "queue"], ["queue", "arrive"], ["arrive", "arrive"], ["queue"]],
+    [["queue", "queue"]] * 3,
+    [["queue"], ["give up", "give up"], ["arrive", "queue"], ["queue"]],
+]
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=lambda ways: " ".join("/".join(one) for one in ways))
+@pytest.mark.parametrize(("limit", "length"), [(1, 1), (1, 3), (2, 2)])
+def test_every_interleaving_keeps_the_promises(
+    make: Callable[..., Bulkhead], ways: list[list[str]], limit: int, length: int
+) -> None:
+    """Steps of several calls in any order: never too many inside, nothing lost, no refusal while there is room, fair.
+
+    Would catch: a look at ``waiting`` before the key is stored, a hand-over that trusts a count, a waiter that does not
+    look again, a refusal because of a call that is refused itself.
+    """
+    lock_free = not make().waiting
+    for seed in range(60):
+        scene = Scene(seed, limit, length, lock_free)
+        scene.play(ways)
+
+        assert scene.most <= limit
+        assert not scene.baton.asleep, f"seed {seed}: a waiter was never woken"
+        assert not dict.__len__(scene.bulkhead.held)
+        assert not len(scene.bulkhead.waiting)
+        for me, moment in scene.refused.items():
+            busy = max(
+                sum(
+                    began <= now and scene.left.get(other, now + 1) >= now
+                    for other, began in scene.began.items()
+                    if other != me and other not in scene.refused
+                )
+                for now in range(scene.began[me], moment + 1)
+            )
+            assert busy >= limit, f"seed {seed}: {me} was refused while there was room"
+        assert not scene.overtaken, f"seed {seed}"
+
+
+# threads
+
+
+@pytest.fixture
+def _eager_switching() -> Iterator[None]:
+    """Threads take turns every few steps instead of every 5 ms."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("_eager_switching")
+@pytest.mark.parametrize("limit", [1, 3])
+def test_threads_never_exceed_the_limit_and_lose_nothing(make: Callable[..., Bulkhead], limit: int) -> None:
+    """Eight threads that come, wait, give up and change the limit; at the end everything is as at the beginning."""
+    bulkhead = make(limit=limit, queue=4)
+    inside: dict[object, None] = {}
+    most: list[int] = []
+    lost: list[object] = []
+    ran: list[int] = []
+
+    def body(me: object) -> None:
+        inside[me] = None
+        most.append(len(inside))
+        del inside[me]
+        ran.append(1)
+        leave(bulkhead, me)
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(700):
+            me = object()
+            way = chance.random()
+            try:
+                if way < 0.4:
+                    arrive(bulkhead, me, seed)
+                    body(me)
+                    continue
+                woken = threading.Event()
+                waiter = queue(bulkhead, me, woken.set, seed)
+                if waiter is None:
+                    body(me)
+                elif way < 0.6:
+                    bulkhead.withdraw(waiter)
+                elif woken.wait(10):
+                    body(me)
+                else:
+                    lost.append(me)
+            except BulkheadException:
+                pass
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not lost
+    assert max(most) <= limit
+    assert (bulkhead.running, bulkhead.waiting_count, bulkhead.held) == (0, 0, {})
+    assert len(ran) > 1000
+
+
+def test_ten_thousand_waiters_come_and_go_in_any_order(make: Callable[..., Bulkhead]) -> None:
+    """Neither admission nor withdrawal looks at all the others (B33)."""
+    bulkhead = make(limit=100, queue=20_000)
+    waiters = [queue(bulkhead, number) for number in range(10_000)]
+
+    for waiter in reversed(waiters):
+        if waiter is not None and waiter.me % 2:
+            bulkhead.withdraw(waiter)
+    for number in range(10_000):
+        leave(bulkhead, number)
+
+    assert all(waiter is None or waiter.admitted == (waiter.me % 2 == 0) for waiter in waiters)
+    assert (bulkhead.running, bulkhead.waiting_count) == (0, 0)
