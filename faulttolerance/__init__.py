@@ -1,0 +1,132 @@
+"""MicroProfile Fault Tolerance 4.1 for Python: policies around calls, declared by decorators.
+
+>>> from faulttolerance import retry, timeout
+>>> @retry(max_retries=2)
+... @timeout(500)
+... def fetch() -> str:
+...     return "fetched"
+>>> fetch()
+'fetched'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._guard.control import configure, explain, guards, reload, unguarded, validate
+from ._guard.execution_context import ExecutionContext
+from ._guard.guard import Guard, apply_guard
+from ._guard.registry import circuit_breakers
+from ._policy import (
+    Bulkhead,
+    ChronoUnit,
+    CircuitBreaker,
+    Fallback,
+    RateLimit,
+    RateLimitType,
+    Retry,
+    Timeout,
+)
+from ._runtime.interruption import Interrupted, remaining, sleep, uninterruptible
+from .decorators import (
+    asynchronous,
+    asynchronous_non_blocking,
+    before_retry,
+    bulkhead,
+    circuit_breaker,
+    circuit_breaker_name,
+    custom_backoff,
+    exponential_backoff,
+    fallback,
+    fibonacci_backoff,
+    rate_limit,
+    retry,
+    retry_when,
+    timeout,
+)
+from .exceptions import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
+    FaultToleranceException,
+    RateLimitException,
+    TimeoutException,
+)
+from .typing import FallbackHandler
+
+if TYPE_CHECKING:
+    from ._guard.interceptor import around_invoke
+    from ._runtime.future import Future, completed_future
+    from ._runtime.offload import shutdown
+
+__all__ = [
+    "Bulkhead",
+    "BulkheadException",
+    "ChronoUnit",
+    "CircuitBreaker",
+    "CircuitBreakerOpenException",
+    "ExecutionContext",
+    "Fallback",
+    "FallbackHandler",
+    "FaultToleranceDefinitionException",
+    "FaultToleranceException",
+    "Future",
+    "Guard",
+    "Interrupted",
+    "RateLimit",
+    "RateLimitException",
+    "RateLimitType",
+    "Retry",
+    "Timeout",
+    "TimeoutException",
+    "apply_guard",
+    "around_invoke",
+    "asynchronous",
+    "asynchronous_non_blocking",
+    "before_retry",
+    "bulkhead",
+    "circuit_breaker",
+    "circuit_breaker_name",
+    "circuit_breakers",
+    "completed_future",
+    "configure",
+    "custom_backoff",
+    "explain",
+    "exponential_backoff",
+    "fallback",
+    "fibonacci_backoff",
+    "guards",
+    "rate_limit",
+    "reload",
+    "remaining",
+    "retry",
+    "retry_when",
+    "shutdown",
+    "sleep",
+    "timeout",
+    "unguarded",
+    "uninterruptible",
+    "validate",
+]
+
+_LATER = {
+    "Future": "._runtime.future",
+    "around_invoke": "._guard.interceptor",
+    "completed_future": "._runtime.future",
+    "shutdown": "._runtime.offload",
+}
+"""What is imported when first asked for: it brings in concurrent.futures, asyncio or wrapt."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LATER[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_LATER]

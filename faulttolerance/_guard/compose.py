@@ -20,6 +20,7 @@ from .._event import Series, Tally
 from .._runtime.clock import clock
 from .._runtime.interruption import remaining
 from .._runtime.ticket import Ticket
+from .._strategy.back_off import Delays
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.circuit_breaker import CircuitBreaker
 from .._strategy.exception_set import matches
@@ -39,11 +40,12 @@ _NOTE = "faulttolerance: "
 class Progress:
     """How far a call has come that was not over after its first attempt."""
 
-    __slots__ = ("attempts", "began", "refused", "stop")
+    __slots__ = ("attempts", "began", "delays", "refused", "stop")
 
     def __init__(self, began: float) -> None:
         self.began = began
         self.attempts = 1
+        self.delays: Delays | None = None
         self.stop: Stop | None = None
         """Why no further attempt is made."""
         self.refused = False
@@ -97,7 +99,7 @@ class Course:
         self.tally = tally
         self.on_transition = on_transition
         self.late = f"{name}: timed out after {seconds:g} s"
-        self.refuses = retry.refuses if retry is not None else None
+        self.refuses = retry.result_predicate if retry is not None else None
 
     def progress(self, ticket: Ticket) -> Progress:
         """The account of a call that is not over after its first attempt, *ticket*."""
@@ -188,9 +190,10 @@ class Course:
             progress.stop = Stop.NOT_RETRYABLE
             return None
         elapsed = clock.monotonic() - progress.began
-        decision = retry.after_failure(
-            failure, progress.attempts, elapsed, remaining(), clock.random(), refused=progress.refused
-        )
+        if progress.delays is None:
+            progress.delays = retry.begin()
+        decide = retry.after_refusal if progress.refused else retry.after_failure
+        decision = decide(failure, progress.attempts, elapsed, remaining(), clock.random(), progress.delays)
         if isinstance(decision, Stop):
             progress.stop = decision
             if progress.attempts > 1 or decision is Stop.DEADLINE:

@@ -98,22 +98,17 @@ class Retry:
             return Stop.NOT_RETRYABLE
         return self._next(error, attempt, elapsed, remaining, random, delays)
 
-    def after_result(
+    def after_refusal(
         self,
-        value: object,
+        error: BaseException,
         attempt: int,
         elapsed: float,
         remaining: float | None,
         random: float,
         delays: Delays | None = None,
-    ) -> float | Stop | None:
-        """As ``after_failure``, for an attempt that returned *value*; None: that is the call's result.
-
-        With a ``Stop`` *value* is the result all the same: there is no better one to come.
-        """
-        if self.result_predicate is None or not self.result_predicate(value):
-            return None
-        return self._next(None, attempt, elapsed, remaining, random, delays)
+    ) -> float | Stop:
+        """As ``after_failure``, where *error* stands for a result that ``result_predicate`` refused: limits only."""
+        return self._next(error, attempt, elapsed, remaining, random, delays)
 
     def is_retryable(self, error: BaseException) -> bool:
         """Whether *error* is one to retry, limits aside."""
@@ -123,7 +118,7 @@ class Retry:
 
     def _next(
         self,
-        error: BaseException | None,
+        error: BaseException,
         attempt: int,
         elapsed: float,
         remaining: float | None,

@@ -1,0 +1,306 @@
+"""Putting policies on functions, methods and classes; one guard per function, however many decorators it has."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from functools import WRAPPER_ASSIGNMENTS, update_wrapper
+from types import CodeType
+from typing import Any
+
+from .._policy import Policy, check, parameters
+from .._runtime.kinds import is_generator_function, mark_coroutine_function
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from . import resolve
+from .declaration import (
+    CLASS,
+    CLASS_LEVEL,
+    FUNCTION,
+    INSTANCE,
+    Declaration,
+    class_level,
+    class_name,
+    declaration_of,
+    exempted,
+    first_of_name,
+    unbound,
+    user_frames,
+)
+
+__all__ = ["Decorator", "attach", "decorate"]
+
+_HOOK = "__faulttolerance_hook__"
+
+
+class Decorator:
+    """A policy that waits for what it is to guard."""
+
+    __slots__ = ("_kind", "_values")
+
+    def __init__(self, kind: type[Policy], values: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._values = values
+        if check(kind, values, ""):
+            _announce(self)
+
+    def __call__(self, *targets: Any, **unexpected: Any) -> Any:
+        if len(targets) != 1 or unexpected or not _can_be_guarded(targets[0]):
+            raise FaultToleranceDefinitionException(self._misplaced("was called as if it were a guarded function"))
+        return attach(targets[0], self._kind, self._values)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise FaultToleranceDefinitionException(self._misplaced(f"became the attribute {class_name(owner)}.{name}"))
+
+    def faults(self, where: str) -> list[Fault]:
+        """What is wrong with the parameters, told of the function they were to guard."""
+        return check(self._kind, self._values, f"{where} @{self._kind.annotation}")
+
+    def _misplaced(self, problem: str) -> Fault:
+        name = self._kind.annotation
+        return Fault(f"@{name}", f"{problem}: it decorates no function", None, f"@{name.lower()}(...) above a function")
+
+
+def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) -> Any:
+    """The decorator for *values*, or, where *target* is given (``@retry`` without parentheses), the guard of it."""
+    given = {name: _materialised(values.get(name, one.default)) for name, one in parameters(kind).items()}
+    decorator = Decorator(kind, given)
+    return decorator if target is None else decorator(target)
+
+
+def attach(target: Any, kind: type[Policy], values: Mapping[str, Any]) -> Any:
+    """Guard *target* by one more policy: a new guard for a function, the class itself for a class."""
+    if isinstance(target, type):
+        return _attach_to_class(target, kind, values)
+    if isinstance(target, (staticmethod, classmethod)):
+        binding = FUNCTION if isinstance(target, staticmethod) else CLASS
+        return type(target)(_attach_to_function(target.__func__, kind, values, binding))
+    return _attach_to_function(target, kind, values, None)
+
+
+# On functions
+
+
+def _attach_to_function(target: Any, kind: type[Policy], values: Mapping[str, Any], binding: str | None) -> Any:
+    known = declaration_of(target)
+    namespace = _class_body(target)
+    where = known.where if known else Declaration(target, {}, FUNCTION).where
+    faults = _announced(where, kind, values)
+    if is_generator_function(target):
+        faults.append(
+            Fault(f"{where} @{kind.annotation}", "is on a generator function", target,
+                  "a function that returns: guard the body of the loop instead, a stream cannot be run again")
+        )  # fmt: skip
+    if known is not None and kind in known.policies:
+        faults.append(Fault(f"{where} @{kind.annotation}", "is there twice", None, "one of each kind per function"))
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+    policies = {**(known.policies if known else {}), kind: kind(**values)}
+    if binding is None:
+        binding = known.binding if known else INSTANCE if namespace is not None else _binding_by_name(target)
+    declaration = Declaration(known.function if known else target, policies, binding)
+    if problems := resolve.contradictions(declaration):
+        raise FaultToleranceDefinitionException(*problems)
+    guard = make_guard(declaration)
+    if namespace is not None:
+        namespace.setdefault(_HOOK, _ClassCreated())
+    return guard
+
+
+def make_guard(declaration: Declaration) -> Callable[..., Any]:
+    """The function that stands where the guarded one stood: same name, same signature, same place when pickled."""
+    resolver = resolve.Resolver(declaration)
+    if declaration.binding == FUNCTION:
+
+        def guard(*args: Any, **kwargs: Any) -> Any:
+            return resolver.call(args, kwargs)
+
+    elif declaration.binding == INSTANCE:
+        calls = resolver.calls
+
+        def guard(*args: Any, **kwargs: Any) -> Any:
+            try:
+                call = calls[id(type(args[0]))]
+            except (KeyError, IndexError):
+                call = resolver.for_call(args, kwargs)
+            return call(args, kwargs)
+
+    else:
+        calls = resolver.calls
+
+        def guard(*args: Any, **kwargs: Any) -> Any:
+            try:
+                call = calls[id(args[0])]
+            except (KeyError, IndexError):
+                call = resolver.for_call(args, kwargs)
+            return call(args, kwargs)
+
+    template = declaration.template
+    update_wrapper(guard, template, [name for name in WRAPPER_ASSIGNMENTS if hasattr(template, name)])
+    if not hasattr(template, "__name__"):
+        guard.__name__ = declaration.name
+        guard.__qualname__ = declaration.name
+        guard.__module__ = type(template).__module__
+    if declaration.is_coroutine:
+        mark_coroutine_function(guard)
+    declaration.mark(guard)
+    return guard
+
+
+class _ClassCreated:
+    """Learns of the class in whose body a guard was made, and vanishes from it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        delattr(owner, name)
+        adopt(owner)
+
+
+def adopt(owner: type) -> None:
+    """Tell the guards in a new class where they live, and check what can be checked now."""
+    faults: list[Fault] = []
+    for name, value in list(vars(owner).items()):
+        declaration = declaration_of(value)
+        if declaration is None or declaration.owner is not None:
+            continue
+        binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else None
+        binding = binding or (FUNCTION if name == "__new__" else INSTANCE)
+        if binding != declaration.binding:
+            declaration.binding = binding
+            guard = make_guard(declaration)
+            setattr(owner, name, type(value)(guard) if isinstance(value, (staticmethod, classmethod)) else guard)
+        declaration.owner = owner
+        faults += resolve.contradictions(declaration)
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+
+
+def _class_body(function: Any) -> dict[str, Any] | None:
+    """The namespace of the class whose body is being run and defines *function*."""
+    scope = getattr(unbound(function), "__qualname__", "").rpartition(".")[0]
+    for frame in user_frames():
+        names = frame.f_locals
+        if names.get("__qualname__") == scope and "__module__" in names and names is not frame.f_globals:
+            return names
+    return None
+
+
+def _binding_by_name(function: Any) -> str:
+    """Methods that are decorated outside a class body are known by their qualified name."""
+    scope = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return INSTANCE if scope and not scope.endswith("<locals>") and inspect.isfunction(function) else FUNCTION
+
+
+def _can_be_guarded(target: Any) -> bool:
+    if isinstance(target, property):
+        raise FaultToleranceDefinitionException(
+            Fault("a property", "cannot be guarded", target, "a function, a method, a class; guard the getter below @property")
+        )
+    return callable(target) or isinstance(target, (staticmethod, classmethod))
+
+
+# On classes
+
+
+def _attach_to_class(cls: type, kind: type[Policy], values: Mapping[str, Any]) -> type:
+    where = class_name(cls)
+    faults = _announced(where, kind, values)
+    declared = dict(vars(cls).get(CLASS_LEVEL, {}))
+    if kind in declared:
+        faults.append(Fault(f"{where} @{kind.annotation}", "is there twice", None, "one of each kind per class"))
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+    is_first = CLASS_LEVEL not in vars(cls)
+    declared[kind] = kind(**values)
+    setattr(cls, CLASS_LEVEL, declared)
+    try:
+        cover(cls)
+    except FaultToleranceDefinitionException:
+        del declared[kind]
+        raise
+    if is_first:
+        _cover_subclasses_of(cls)
+    return cls
+
+
+def cover(cls: type) -> None:
+    """Guard every public method that *cls* defines or inherits by the class-level policies that hold for it."""
+    kinds = class_level(cls)
+    package = cls.__module__.partition(".")[0]
+    faults: list[Fault] = []
+    for name in dict.fromkeys(name for base in cls.__mro__ for name in vars(base)):
+        if name.startswith("_"):
+            continue
+        base, value = first_of_name(cls, name)  # type: ignore[misc]
+        if base.__module__.partition(".")[0] != package or exempted(value):
+            continue
+        function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
+        if not inspect.isfunction(function) or is_generator_function(function):
+            continue
+        declaration = declaration_of(function)
+        if declaration is None:
+            binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else INSTANCE
+            own = function if base is cls else None
+            declaration = Declaration(own, {}, binding, template=function)
+            declaration.owner = cls
+            declaration.name = name
+            guard = make_guard(declaration)
+            setattr(cls, name, type(value)(guard) if isinstance(value, (staticmethod, classmethod)) else guard)
+        faults += resolve.class_level_contradictions(declaration, cls, kinds)
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+
+
+def _cover_subclasses_of(cls: type) -> None:
+    """Let every subclass of *cls* be covered when it is created, whatever ``__init_subclass__`` there is already."""
+    own = vars(cls).get("__init_subclass__")
+
+    def __init_subclass__(subclass: type, **kwargs: Any) -> None:
+        if own is not None:
+            own.__func__(subclass, **kwargs)
+        else:
+            # Found by identity: a copy of the class, as dataclass(slots=True) makes, brings this function along.
+            position = next(
+                base for base in subclass.__mro__ if unbound(vars(base).get("__init_subclass__")) is __init_subclass__
+            )
+            super(position, subclass).__init_subclass__(**kwargs)
+        cover(subclass)
+
+    if own is not None:
+        update_wrapper(__init_subclass__, own.__func__)
+    setattr(cls, "__init_subclass__", classmethod(__init_subclass__))
+
+
+# Faults of decorators that stand above one another are reported together
+
+
+class _Announced(threading.local):
+    def __init__(self) -> None:
+        self.decorators: list[tuple[int, CodeType, Decorator]] = []
+
+
+_pending = _Announced()
+
+
+def _announce(decorator: Decorator) -> None:
+    """Remember a decorator with faults: those below it on the same function are applied first, and report it too."""
+    frame = next(user_frames(), None)
+    if frame is not None:
+        _pending.decorators.append((id(frame), frame.f_code, decorator))
+
+
+def _announced(where: str, kind: type[Policy], values: Mapping[str, Any]) -> list[Fault]:
+    """The faults of this decorator, and of those that wait above it on the same function."""
+    faults = check(kind, values, f"{where} @{kind.annotation}")
+    waiting, _pending.decorators = _pending.decorators, []
+    frame = next(user_frames(), None)
+    if frame is not None:
+        for ident, code, decorator in waiting:
+            if ident == id(frame) and code is frame.f_code:
+                faults += [fault for fault in decorator.faults(where) if fault not in faults]
+    return faults
+
+
+def _materialised(value: Any) -> Any:
+    """A set of exceptions may be any iterable; one that can be read only once is read here."""
+    is_iterator = hasattr(value, "__next__") and hasattr(value, "__iter__")
+    return tuple(value) if is_iterator else value

@@ -1,0 +1,299 @@
+"""Running it: configuration, inspection, exemption."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from .._config import Snapshot, settings
+from .._config.report import Change, Unused, changes, collisions, unused
+from .._event import Series
+from .._policy import Policy, parameters
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from . import registry
+from .declaration import class_name, declaration_of, exempt, unbound
+from .guard import Guard
+from .resolve import ORDER, Plan
+
+__all__ = [
+    "GuardedMethod",
+    "configure",
+    "configured",
+    "explain",
+    "guards",
+    "reload",
+    "reset",
+    "unguarded",
+    "validate",
+]
+
+F = TypeVar("F")
+
+
+class GuardedMethod:
+    """One guarded method of one concrete class, or one ``Guard``: what ``guards`` lists."""
+
+    __slots__ = ("_resolver", "_cls", "_plan")
+
+    def __init__(self, resolver: Any, cls: type | None, plan: Plan) -> None:
+        self._resolver = resolver
+        self._cls = cls
+        self._plan = plan
+
+    @property
+    def name(self) -> str:
+        """``module.Class.method``, or the guard's name."""
+        return self._plan.name
+
+    @property
+    def method(self) -> Callable[..., Any]:
+        """The guarded function, as the application sees it; the ``Guard`` itself where there is none."""
+        if isinstance(self._resolver, Guard):
+            return self._resolver
+        return self._resolver.declaration.guard  # type: ignore[no-any-return]
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The effective policies that are in force, in the order in which they nest, outermost first."""
+        return tuple(self._plan.policies.values())
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """The annotations that are declared and switched off."""
+        return tuple(one.policy.annotation for one in self._plan.effective if not one.enabled)
+
+    @property
+    def values(self) -> Mapping[str, tuple[Any, str]]:
+        """Each effective value and its source: ``{"Retry/maxRetries": (5, "decorator"), ...}``."""
+        return {
+            f"{one.policy.annotation}/{parameter.key}": (getattr(one.policy, name), one.sources[name])
+            for one in self._plan.effective
+            if one.enabled
+            for name, parameter in parameters(type(one.policy)).items()
+        }
+
+    @property
+    def counts(self) -> Mapping[Series, int]:
+        """The value of each series of the method now: ``{("ft.retry.retries.total", ()): 3, ...}``."""
+        state = self._resolver.state(self._cls)
+        return state.counts() if state is not None else {}
+
+    def __repr__(self) -> str:
+        return f"GuardedMethod({self.name!r}, {', '.join(map(repr, self.policies))})"
+
+
+def guards() -> Iterator[GuardedMethod]:
+    """Every guarded method that lives: of its declaring class, and of each other class that it was called for."""
+    for resolver in list(registry.resolvers()):
+        for cls in _classes_of(resolver):
+            plan, _ = resolver.plan(cls)
+            if plan.declared:
+                yield GuardedMethod(resolver, cls, plan)
+
+
+def configure(
+    *,
+    properties: Mapping[str, Any] | None = None,
+    files: Iterable[str | os.PathLike[str]] | None = None,
+    max_threads: int | None = None,
+    uninterruptible_modules: Iterable[str] = (),
+    interrupt_signal: int | None = None,
+) -> list[Change]:
+    """Set what holds for the whole process; what is not given stays as it is.
+
+    Everything is read and checked before anything changes: an error leaves all as it was. Calls in flight finish under
+    the values with which they began; breakers, permits and rate windows keep their state.
+
+    Args:
+        properties: Configuration keys and values; they win over every other source.
+        files: Configuration files to read, by suffix: ``.properties``, ``.toml``, ``.yaml``, ``.json``, ``.env``.
+        max_threads: The most threads that offloaded calls may use at once; no limit unless given.
+        uninterruptible_modules: Further modules in whose code no time-out interrupts (contract R2a).
+        interrupt_signal: The signal that interrupts blocking calls of the main thread instead of ``SIGURG``.
+
+    Returns:
+        What changed, value by value, for the guards that were in use.
+
+    Raises:
+        FaultToleranceDefinitionException: With everything that is wrong.
+    """
+    given: dict[str, Any] = {}
+    if properties is not None:
+        given["properties"] = properties
+    if files is not None:
+        given["files"] = files
+    changes = _exchange(given)
+    if max_threads is not None:
+        from .._runtime import pool
+
+        pool.configure(max_threads=max_threads)
+    if uninterruptible_modules:
+        from .._runtime import interruption
+
+        interruption.add_uninterruptible_modules(uninterruptible_modules)
+    if interrupt_signal is not None:
+        from .._runtime import interruption
+
+        interruption.set_interrupt_signal(interrupt_signal)
+    return changes
+
+
+def reload() -> list[Change]:
+    """Read every source again and apply what it says, all or nothing.
+
+    Returns:
+        What changed, value by value, for the guards that were in use.
+
+    Raises:
+        FaultToleranceDefinitionException: With everything that is wrong; then nothing has changed.
+    """
+    return _exchange({})
+
+
+def validate() -> list[Unused]:
+    """Resolve every guard, and report everything that is wrong at once.
+
+    Returns:
+        What is not wrong but useless: configuration keys that nothing uses, each with the nearest known key.
+
+    Raises:
+        FaultToleranceDefinitionException: With every fault of every guard and every key.
+    """
+    faults: list[Fault] = []
+    declared = []
+    for resolver in list(registry.resolvers()):
+        for cls in _classes_of(resolver):
+            plan, wrong = resolver.plan(cls)
+            declared += plan.declared
+            faults += [fault for fault in wrong if fault not in faults]
+    faults += collisions(settings.snapshot, declared)
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+    return unused(settings.snapshot, declared)
+
+
+def explain(target: Any, name: str = "") -> str:
+    """Say which policies hold for a guarded function, each value and where it came from.
+
+    Args:
+        target: A guarded function, a bound method (then of its object's class), a class together with *name*, or a
+            ``Guard``.
+        name: The method's name where *target* is a class.
+
+    Raises:
+        ValueError: If *target* is not guarded.
+    """
+    cls: type | None = None
+    if isinstance(target, type):
+        cls, target = target, getattr(target, name)
+    elif getattr(target, "__self__", None) is not None:
+        owner = target.__self__
+        cls = owner if isinstance(owner, type) else type(owner)
+    if isinstance(target, Guard):
+        return _explained(target.plan()[0])
+    declaration = declaration_of(unbound(target))
+    if declaration is None:
+        raise ValueError(f"{target!r} is not guarded")
+    if declaration.binding == "function":
+        cls = declaration.owner
+    plan, faults = declaration.resolver.plan(cls or declaration.owner)
+    text = _explained(plan)
+    return "\n".join([text, *(f"  wrong: {fault}" for fault in faults)])
+
+
+def unguarded(function: F) -> F:
+    """Exempt a method from what class-level decorators cover.
+
+    >>> @unguarded
+    ... def close(self): ...
+    """
+    exempt(function)
+    return function
+
+
+def reset() -> None:
+    """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
+    from .._runtime import runtime
+
+    with registry.resolving:
+        registry.forget()
+        settings.restore()
+    runtime.reset()
+
+
+@contextmanager
+def configured(properties: Mapping[str, Any]) -> Iterator[None]:
+    """Apply *properties* within the block, the global switches included."""
+    with registry.resolving:
+        before = settings.state
+        settings.restore(before._replace(switches=None))
+        try:
+            _exchange({"properties": {**before.inputs.properties, **properties}})
+        except BaseException:
+            settings.restore(before)
+            raise
+    try:
+        yield
+    finally:
+        with registry.resolving:
+            settings.restore(before)
+            _install(settings.snapshot)
+
+
+def _exchange(given: Mapping[str, Any]) -> list[Change]:
+    with registry.resolving:
+        snapshot = settings.prepare(**given)
+        return _install(snapshot)
+
+
+def _install(snapshot: Snapshot) -> list[Change]:
+    """Let *snapshot* be in force, for all guards or for none. Called under ``registry.resolving``."""
+    prepared, faults, found = [], list[Fault](), list[Change]()
+    for resolver in list(registry.resolvers()):
+        plans, wrong = resolver.replan(snapshot)
+        prepared.append((resolver, plans))
+        faults += wrong
+        for cls, plan in plans:
+            found += changes(plan.name, resolver.plans[id(cls)].effective, plan.effective)
+    if faults:
+        raise FaultToleranceDefinitionException(*dict.fromkeys(faults))
+    if snapshot is not settings.state.snapshot:
+        settings.install(snapshot)
+    for resolver, plans in prepared:
+        resolver.install(plans)
+    return found
+
+
+def _classes_of(resolver: Any) -> list[type | None]:
+    resolved = resolver.resolved()
+    if isinstance(resolver, Guard):
+        return [None]
+    owner = resolver.declaration.owner
+    return [*dict.fromkeys([owner, *resolved])]
+
+
+def _explained(plan: Plan) -> str:
+    lines = [plan.name]
+    if not plan.declared:
+        return f"{plan.name}\n  runs plainly: no policy holds for it"
+    for one, declared in sorted(
+        zip(plan.effective, plan.declared, strict=True), key=lambda pair: ORDER.index(type(pair[0].policy))
+    ):
+        level = f"declared on {declared.owner}" if declared.level == "class" else "declared on the method"
+        state = "" if one.enabled else f", switched off by {one.sources.get('enabled', 'configuration')}"
+        lines.append(f"  {one.policy.annotation} ({level}{state})")
+        for name, parameter in parameters(type(one.policy)).items():
+            lines.append(f"    {parameter.key} = {_shown(getattr(one.policy, name))}  [{one.sources[name]}]")
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value)) or "none"
+    if isinstance(value, type):
+        return class_name(value).removeprefix("builtins.")
+    if callable(value):
+        return getattr(value, "__qualname__", repr(value))
+    return str(getattr(value, "name", value))

@@ -1,0 +1,174 @@
+"""What is declared: which policies a function or a class asks for, before any configuration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any
+from weakref import WeakSet
+
+from .._policy import Policy
+from .._runtime.kinds import is_coroutine_function
+
+__all__ = [
+    "BINDINGS",
+    "CLASS_LEVEL",
+    "Declaration",
+    "Policies",
+    "class_level",
+    "class_name",
+    "declaration_of",
+    "exempt",
+    "exempted",
+    "first_of_name",
+    "unbound",
+    "user_frames",
+]
+
+Policies = Mapping[type[Policy], Policy]
+
+CLASS_LEVEL = "__faulttolerance__"
+"""The attribute of a class that holds the policies declared on it; ``dataclass(slots=True)`` copies it with the rest."""
+
+_GUARD = "__faulttolerance_declaration__"
+_exempt: WeakSet[Any] = WeakSet()
+
+FUNCTION, INSTANCE, CLASS = "function", "instance", "class"
+BINDINGS = (FUNCTION, INSTANCE, CLASS)
+"""Whose state a call uses: the function's own (static methods too), that of ``type(self)``, that of ``cls``."""
+
+
+class Declaration:
+    """One guarded function: what runs, and the policies written on it.
+
+    Args:
+        function: What runs in the end. ``None`` for a method that a class-level decorator covers but a base class
+            defines: what runs is then whatever follows in the method resolution order.
+        policies: The method-level ones.
+        binding: See ``BINDINGS``.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "binding",
+        "function",
+        "guard",
+        "is_coroutine",
+        "name",
+        "owner",
+        "policies",
+        "resolver",
+        "template",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | None,
+        policies: Policies,
+        binding: str,
+        *,
+        template: Callable[..., Any] | None = None,
+    ) -> None:
+        self.function = function
+        self.template: Callable[..., Any] = function or template  # type: ignore[assignment]
+        """The function whose signature and name the guard shows."""
+        self.policies = dict(policies)
+        self.binding = binding
+        self.guard: Callable[..., Any] | None = None
+        self.resolver: Any = None
+        """What finds the call path; set by it."""
+        self.owner: type | None = None
+        """The class in whose namespace the guard was found when the class was created."""
+        self.name = getattr(self.template, "__name__", type(self.template).__name__)
+        self.is_coroutine = is_coroutine_function(self.template)
+
+    @property
+    def where(self) -> str:
+        """The guarded function's qualified name, as in messages."""
+        if self.owner is not None:
+            return f"{class_name(self.owner)}.{self.name}"
+        module = getattr(self.template, "__module__", "") or ""
+        return f"{module}.{getattr(self.template, '__qualname__', self.name)}".lstrip(".")
+
+    def mark(self, guard: Callable[..., Any]) -> None:
+        """Let *guard* be known as the guard of this declaration."""
+        self.guard = guard
+        setattr(guard, _GUARD, self)
+
+
+def declaration_of(candidate: object) -> Declaration | None:
+    """The declaration behind a guard, or behind the static or class method that holds one.
+
+    A guard knows itself by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards.
+    """
+    candidate = unbound(candidate)
+    found = getattr(candidate, _GUARD, None)
+    return found if isinstance(found, Declaration) and found.guard is candidate else None
+
+
+def unbound(candidate: object) -> Any:
+    """The function in a static method, a class method or a bound method; else *candidate*."""
+    if isinstance(candidate, (staticmethod, classmethod)):
+        return candidate.__func__
+    return getattr(candidate, "__func__", candidate)
+
+
+def class_name(cls: type) -> str:
+    """A class as messages, metrics and configuration keys name it; a program run with ``-m`` by its real module."""
+    return f"{module_name(cls.__module__)}.{cls.__qualname__}"
+
+
+def module_name(name: str) -> str:
+    """*name*, or what ``__main__`` is called when it is imported."""
+    if name == "__main__":
+        spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+        if spec is not None and spec.name:
+            return str(spec.name).removesuffix(".__main__")
+    return name
+
+
+def class_level(cls: type) -> dict[type[Policy], tuple[Policy, type]]:
+    """The class-level policies that hold for *cls*: of each kind the nearest in the method resolution order."""
+    found: dict[type[Policy], tuple[Policy, type]] = {}
+    for base in cls.__mro__:
+        for kind, policy in vars(base).get(CLASS_LEVEL, {}).items():
+            found.setdefault(kind, (policy, base))
+    return found
+
+
+def first_of_name(cls: type, name: str, *, after: object = None) -> tuple[type, Any] | None:
+    """The class that defines *name* first in the method resolution order of *cls*, and what it defines.
+
+    With *after*, the first one behind the class that defines exactly that object.
+    """
+    passed = after is None
+    for base in cls.__mro__:
+        if name in vars(base):
+            value = vars(base)[name]
+            if passed:
+                return base, value
+            passed = unbound(value) is after
+    return None
+
+
+def exempt(function: Any) -> None:
+    """Take *function* out of what class-level decorators cover."""
+    _exempt.add(unbound(function))
+
+
+def exempted(function: Any) -> bool:
+    """Whether *function* was taken out of what class-level decorators cover."""
+    try:
+        return unbound(function) in _exempt
+    except TypeError:
+        return False
+
+
+def user_frames() -> Iterator[FrameType]:
+    """The frames of the application that led here, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "faulttolerance":
+            yield frame
+        frame = frame.f_back

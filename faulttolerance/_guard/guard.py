@@ -1,0 +1,223 @@
+"""Guards as values: policies with one state, for code that is no method."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import WRAPPER_ASSIGNMENTS, update_wrapper
+from typing import Any, ParamSpec, TypeVar
+
+from .._config import Declared, settings
+from .._config.snapshot import Snapshot
+from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
+from .._runtime import blocking
+from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from . import fallback as fallbacks
+from . import registry
+from .declaration import FUNCTION, Declaration
+from .resolve import Plan, course_for
+from .state import State
+
+__all__ = ["Guard", "apply_guard"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_named: dict[str, Guard] = {}
+
+
+class Guard:
+    """A set of policies with one state, for calls of any function.
+
+    Synchronous and asynchronous calls share the breaker, the permits and the rate window.
+
+    Args:
+        retry: See ``Retry``.
+        timeout: See ``Timeout``.
+        circuit_breaker: See ``CircuitBreaker``.
+        bulkhead: See ``Bulkhead``.
+        rate_limit: See ``RateLimit``.
+        fallback: See ``Fallback``; with a handler, not with a method's name.
+        name: What ``apply_guard``, ``circuit_breakers`` and configuration keys such as ``payments/Retry/maxRetries`` call
+            it; held until ``close``.
+
+    Raises:
+        FaultToleranceDefinitionException: If another guard has the name, or the fallback names a method.
+
+    >>> guard = Guard(retry=Retry(max_retries=2, jitter=0))
+    >>> guard.call(int, "7")
+    7
+    """
+
+    def __init__(
+        self,
+        *,
+        retry: Retry | None = None,
+        timeout: Timeout | None = None,
+        circuit_breaker: CircuitBreaker | None = None,
+        bulkhead: Bulkhead | None = None,
+        rate_limit: RateLimit | None = None,
+        fallback: Fallback | None = None,
+        name: str = "",
+    ) -> None:
+        given = (fallback, retry, circuit_breaker, rate_limit, timeout, bulkhead)
+        self._declared = [Declared(policy, "class", name, "") for policy in given if policy is not None]
+        self.name = name or f"guard-{id(self):x}"
+        if fallback is not None and fallback.fallback_method:
+            raise FaultToleranceDefinitionException(
+                Fault(f"Guard {self.name} @Fallback(fallback_method)", f"is {fallback.fallback_method!r}",
+                      fallback.fallback_method, "a handler: a guard belongs to no class")
+            )  # fmt: skip
+        if name and _named.setdefault(name, self) is not self:
+            raise FaultToleranceDefinitionException(
+                Fault(f"Guard(name={name!r})", "has the name of another guard", name, "a name that no other guard has")
+            )
+        self._state: State | None = None
+        self.plans: dict[int, Plan] = {}
+        self._paths: dict[tuple[Callable[..., Any], bool], blocking.GuardedCall] = {}
+        registry.add(self)
+
+    def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call *function* on this thread under the policies."""
+        return self._path(_invoke, False)((function, *args), kwargs)  # type: ignore[no-any-return]
+
+    async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call *function* and await what it returns, under the policies."""
+        return await self._path(_invoke, True)((function, *args), kwargs)  # type: ignore[no-any-return]
+
+    def __call__(self, function: F) -> F:
+        """Decorate *function*; all that one guard decorates shares its state."""
+        return _decorated(function, lambda: self)
+
+    def close(self) -> None:
+        """Give the name back."""
+        if _named.get(self.name) is self:
+            del _named[self.name]
+
+    def __repr__(self) -> str:
+        return f"Guard({', '.join(repr(one.policy) for one in self._declared)}, name={self.name!r})"
+
+    # What the registry asks of every guard
+
+    def plan(self, cls: type | None = None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
+        """What holds under the configuration *snapshot*, and what is wrong with it."""
+        effective, faults = settings.resolve(self._declared, self.name, snapshot)
+        return Plan(self.name, _invoke, tuple(self._declared), tuple(effective)), faults
+
+    def replan(self, snapshot: Snapshot) -> tuple[list[tuple[type | None, Plan]], list[Fault]]:
+        """Resolve anew if it was resolved before."""
+        if not self.plans:
+            return [], []
+        plan, faults = self.plan(None, snapshot)
+        return [(None, plan)], faults
+
+    def install(self, plans: list[tuple[type | None, Plan]]) -> None:
+        """Let the next call follow its new plan."""
+        for _, plan in plans:
+            self.plans[id(None)] = plan
+            self._paths = {}
+
+    def forget(self) -> None:
+        """Go back to how it was before the first call."""
+        self._state = None
+        self.plans = {}
+        self._paths = {}
+
+    def resolved(self) -> list[type | None]:
+        """Whether it was ever called, in the form of ``Resolver.resolved``."""
+        return [None] if self.plans else []
+
+    def state(self, cls: type | None = None) -> State | None:
+        """What it remembers, if it was ever called."""
+        return self._state
+
+    def resolve_breaker(self) -> None:
+        """Make the breaker known, if there is one."""
+        if any(isinstance(one.policy, CircuitBreaker) for one in self._declared):
+            self._path(_invoke, False)
+
+    def _path(self, function: Callable[..., Any], asynchronous: bool) -> blocking.GuardedCall:
+        found = self._paths.get((function, asynchronous))
+        return found if found is not None else self._resolve(function, asynchronous)
+
+    def _resolve(self, function: Callable[..., Any], asynchronous: bool) -> blocking.GuardedCall:
+        with registry.resolving:
+            if not self.plans:
+                plan, faults = self.plan()
+                if faults:
+                    raise FaultToleranceDefinitionException(*faults)
+                self.plans[id(None)] = plan
+            policies = self.plans[id(None)].policies
+            if self._state is None:
+                self._state = registry.new_state(self.name, policies)
+            course = course_for(self.name, policies, self._state, asynchronous=asynchronous, apart=False)
+            path = _path(function, course, _aside(policies, function, asynchronous), asynchronous)
+            self._paths[function, asynchronous] = path
+            return path
+
+
+def apply_guard(name: str) -> Callable[[F], F]:
+    """Guard a function by the ``Guard`` called *name*, which may be made later; looked up at each call.
+
+    Raises:
+        KeyError: At a call, if no guard has the name.
+    """
+
+    def find() -> Guard:
+        try:
+            return _named[name]
+        except KeyError:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, _named, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise KeyError(f"no guard is named {name!r}{hint}") from None
+
+    return lambda function: _decorated(function, find)
+
+
+def _decorated(function: F, find: Callable[[], Guard]) -> F:
+    if is_generator_function(function):
+        raise FaultToleranceDefinitionException(
+            Fault(f"{getattr(function, '__qualname__', function)} under a Guard", "is a generator function", function,
+                  "a function that returns: guard the body of the loop instead, a stream cannot be run again")
+        )  # fmt: skip
+    asynchronous = is_coroutine_function(function)
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        return find()._path(function, asynchronous)(args, kwargs)
+
+    update_wrapper(guarded, function, [name for name in WRAPPER_ASSIGNMENTS if hasattr(function, name)])
+    return (mark_coroutine_function(guarded) if asynchronous else guarded)  # type: ignore[return-value]
+
+
+def _invoke(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    return function(*args, **kwargs)
+
+
+def _path(
+    function: Callable[..., Any], course: Any, aside: blocking.Aside | None, asynchronous: bool
+) -> blocking.GuardedCall:
+    if not asynchronous:
+        return blocking.guard(function, course, aside)
+    from .._runtime import aio
+    from .._runtime.tasks import TaskEnvironment
+
+    return aio.guard(function, course, TaskEnvironment(), aside)
+
+
+def _aside(
+    policies: Mapping[type[Policy], Policy], function: Callable[..., Any], asynchronous: bool
+) -> blocking.Aside | None:
+    policy = policies.get(Fallback)
+    if not isinstance(policy, Fallback):
+        return None
+    if function is not _invoke:
+        return fallbacks.aside(policy, Declaration(function, {}, FUNCTION), asynchronous)
+
+    def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        called = Declaration(args[0], {}, FUNCTION)
+        return fallbacks.aside(policy, called, asynchronous)(args[1:], kwargs, failure, attempts)
+
+    return aside

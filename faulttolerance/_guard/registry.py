@@ -1,0 +1,209 @@
+"""Everything that is guarded, by name: what lives, what is left of what lived, and who listens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakSet, WeakValueDictionary
+
+from .._event import Series
+from .._policy import CircuitBreaker, CircuitBreakerName, Policy
+from .._runtime.clock import clock
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from .state import State
+
+if TYPE_CHECKING:
+    from .._strategy.circuit_breaker import CircuitBreaker as Breaker
+    from .resolve import Resolver
+
+__all__ = [
+    "CircuitBreakers",
+    "add",
+    "circuit_breakers",
+    "deliver_transitions_of",
+    "new_state",
+    "resolvers",
+    "resolving",
+    "retire",
+]
+
+Listener: TypeAlias = Callable[[str, str, str], object]
+
+resolving = threading.RLock()
+"""Held while call paths are found or exchanged: at first calls, and when the configuration changes."""
+
+_serial = count()
+_resolvers: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_retired: dict[str, dict[Series, int]] = {}
+_names: WeakValueDictionary[str, State] = WeakValueDictionary()
+_listeners: dict[str, list[Listener]] = {}
+_states: WeakSet[State] = WeakSet()
+
+
+def add(resolver: Any) -> None:
+    """Remember a guard as long as it lives."""
+    _resolvers[next(_serial)] = resolver
+
+
+def resolvers() -> Iterator[Resolver]:
+    """All guards that live, in the order in which they were made."""
+    for key in sorted(_resolvers.keys()):
+        resolver = _resolvers.get(key)
+        if resolver is not None:
+            yield resolver
+
+
+def new_state(name: str, policies: Mapping[type[Policy], Policy]) -> State:
+    """What the method *name* remembers, known to ``circuit_breakers`` under its names."""
+    state = State(name)
+    given = policies.get(CircuitBreakerName)
+    if isinstance(given, CircuitBreakerName):
+        other = _names.get(given.value)
+        if other is not None and other.name != name:
+            raise FaultToleranceDefinitionException(
+                Fault(
+                    f"{name} @CircuitBreakerName(value)",
+                    f"is {given.value!r}, the name of the breaker of {other.name}",
+                    given.value,
+                    "a name that no other breaker has",
+                )
+            )
+        _names[given.value] = state
+    if CircuitBreaker in policies:
+        _names[name] = state
+    _states.add(state)
+    return state
+
+
+def retire(state: State) -> None:
+    """Keep the final counts of a method that no longer exists under its name."""
+    kept = _retired.setdefault(state.name, {})
+    for series, value in state.counts().items():
+        kept[series] = kept.get(series, 0) + value
+
+
+def counts() -> dict[str, dict[Series, int]]:
+    """The value of every series by the name of its method; equal names add up."""
+    total = {name: dict(values) for name, values in _retired.items()}
+    for state in list(_states):
+        mine = total.setdefault(state.name, {})
+        for series, value in state.counts().items():
+            mine[series] = mine.get(series, 0) + value
+    return total
+
+
+def forget() -> None:
+    """Forget every state, name, listener and count."""
+    with resolving:
+        for resolver in resolvers():
+            resolver.forget()
+        _states.clear()
+        _names.clear()
+        _retired.clear()
+        _listeners.clear()
+
+
+def deliver_transitions_of(state: State) -> Callable[[Breaker], None]:
+    """What a driver calls after it asked a breaker: tells the listeners, outside every lock."""
+
+    def deliver(breaker: Breaker) -> None:
+        if breaker.transitions:
+            breaker.deliver(tell)
+
+    def tell(old: str, new: str) -> None:
+        for name in _names_of(state):
+            for listener in list(_listeners.get(name, ())):
+                try:
+                    listener(name, old, new)
+                except Exception:
+                    import logging
+
+                    logging.getLogger("faulttolerance").exception("a listener of the circuit breaker %s failed", name)
+
+    return deliver
+
+
+def _names_of(state: State) -> list[str]:
+    return [name for name, named in list(_names.items()) if named is state]
+
+
+class CircuitBreakers:
+    """The circuit breakers of the application, by name.
+
+    A breaker is known by what ``@circuit_breaker_name`` gave it, by the name of its ``Guard``, and as
+    ``module.Class.method``.
+    """
+
+    def names(self) -> list[str]:
+        """Every name, sorted."""
+        _resolve_breakers()
+        return sorted(_names.keys())
+
+    def state(self, name: str) -> str:
+        """``closed``, ``open`` or ``half-open``; the last one as soon as the delay is over, also when nobody calls.
+
+        Raises:
+            KeyError: No breaker has this name.
+        """
+        return self._breaker(name)[1].state_name(clock.monotonic())
+
+    def reset(self, name: str) -> None:
+        """Close the breaker *name* and forget its results.
+
+        Raises:
+            KeyError: No breaker has this name.
+        """
+        state, breaker = self._breaker(name)
+        breaker.reset(clock.monotonic())
+        deliver_transitions_of(state)(breaker)
+
+    def reset_all(self) -> None:
+        """Close every breaker."""
+        for state in list(_states):
+            if state.circuit_breaker is not None:
+                state.circuit_breaker.reset(clock.monotonic())
+                deliver_transitions_of(state)(state.circuit_breaker)
+
+    def force_open(self, name: str) -> None:
+        """Open the breaker *name* until it is reset.
+
+        Raises:
+            KeyError: No breaker has this name.
+        """
+        state, breaker = self._breaker(name)
+        breaker.force_open(clock.monotonic())
+        deliver_transitions_of(state)(breaker)
+
+    def on_state_change(self, name: str, callback: Listener) -> None:
+        """Call ``callback(name, old, new)`` at each change of state; the breaker may come into being later.
+
+        The callback runs on the thread whose call made the change, outside every lock. One that raises is logged.
+        """
+        _listeners.setdefault(name, []).append(callback)
+
+    def _breaker(self, name: str) -> tuple[State, Breaker]:
+        if name not in _names:
+            _resolve_breakers()
+        state = _names.get(name)
+        if state is None or state.circuit_breaker is None:
+            near = get_close_matches(name, list(_names.keys()), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise KeyError(f"no circuit breaker is named {name!r}{hint}")
+        return state, state.circuit_breaker
+
+
+circuit_breakers = CircuitBreakers()
+
+
+def _resolve_breakers() -> None:
+    """Let breakers be known whose methods were not called yet."""
+    for resolver in list(resolvers()):
+        resolver.resolve_breaker()
+
+
+def every_state() -> Iterable[State]:
+    """What every guarded method that was called remembers."""
+    return list(_states)
