@@ -1,0 +1,18 @@
+"""Virtual time, a clean slate and passing configuration: for the tests of applications, and for our own.
+
+    with virtual_time(seed=7) as clock:
+        client.charge()  # the delays between the attempts pass at once
+        clock.run(main())  # and so they do in coroutines
+        clock.advance(5.0)  # the circuit breaker's delay is over
+
+``reset()`` forgets what earlier tests left behind, ``configured({...})`` sets configuration keys for a block. The
+pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset`` and ``ft_configured``.
+"""
+
+from __future__ import annotations
+
+from .._guard.control import configured, reset
+from .virtual_clock import VirtualClock, virtual_time
+from .waiter import VirtualTimeStalled
+
+__all__ = ["VirtualClock", "VirtualTimeStalled", "configured", "reset", "virtual_time"]

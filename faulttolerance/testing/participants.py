@@ -1,0 +1,161 @@
+"""Whose turn it is before time may move: what every thread of the process is doing, read from its stack.
+
+Nothing on the way of a guarded call announces itself here; it stays as cheap as it is. So a thread is known by its
+frames: it is inside a guard while the library's code is on its stack, and it waits while it stands in a wait that
+nobody has ended, or has not moved from one place for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from concurrent.futures import Future
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+__all__ = ["STARTING", "Look", "Onlooker", "place_of"]
+
+STARTING = 0
+"""Stands for the threads that are just being started, and have no frame to look at yet."""
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OURS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("_runtime", "_guard"))
+_OUR_MODULES = ("faulttolerance._runtime.", "faulttolerance._guard.")
+_WATCHDOG = tuple(os.path.join(_PACKAGE, "_runtime", name) for name in ("watchdog.py", "interruption.py"))
+
+_STANDARD_LIBRARY = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
+_WAITS = tuple(_STANDARD_LIBRARY + name for name in ("threading.py", "queue.py", "concurrent" + os.sep))
+"""Where a thread stands that waits for another one; who waits is who called that."""
+_CONDITION_WAIT = threading.Condition.wait.__code__
+_THREAD_JOIN = threading.Thread.join.__code__
+_JOIN_LOCK: CodeType | None = getattr(getattr(threading.Thread, "_wait_for_tstate_lock", None), "__code__", None)
+"""Where ``Thread.join`` waits, up to Python 3.12."""
+_FUTURE_WAITS = (Future.result.__code__, Future.exception.__code__)
+
+_STILL = 5
+"""So many looks in a row at one place, a millisecond apart, and the thread waits there."""
+
+
+class Look(NamedTuple):
+    """What all threads are doing, at one moment."""
+
+    participants: dict[int, FrameType]
+    """Threads that hold time: they work for the clock or are inside a guard, and do not sleep in the library."""
+    running: set[int]
+    """Threads, participants or not, that do something before they next wait."""
+
+
+class Onlooker:
+    """Tells threads that run from threads that wait, by looking at their frames again and again."""
+
+    def __init__(self) -> None:
+        self._enrolled: dict[int, int] = {}
+        self._standing: dict[int, tuple[int, int, int]] = {}
+        """Where each thread was last seen (frame, instruction), and for how many looks it has been there."""
+
+    def enrol(self, ident: int) -> None:
+        """Let the thread be a participant wherever it is; more than once if need be."""
+        self._enrolled[ident] = self._enrolled.get(ident, 0) + 1
+
+    def release(self, ident: int) -> None:
+        """Take one ``enrol`` back."""
+        self._enrolled[ident] -= 1
+        if not self._enrolled[ident]:
+            del self._enrolled[ident]
+
+    def look(self, asleep: Collection[int | None], tick: bool) -> Look:
+        """Look at every thread but those *asleep*; *tick* tells that the last look was a millisecond ago."""
+        look = Look({}, set())
+        standing: dict[int, tuple[int, int, int]] = {}
+        parked = _parked()
+        for ident, frame in sys._current_frames().items():
+            if ident in asleep or ident in parked:
+                continue
+            frame_id, instruction, looks = self._standing.get(ident, (0, 0, 0))
+            is_there_still = frame_id == id(frame) and instruction == frame.f_lasti
+            standing[ident] = (id(frame), frame.f_lasti, looks + tick if is_there_still else 0)
+            waits = _waits(frame)
+            if waits is None:
+                waits = standing[ident][2] >= _STILL
+            trace = _Trace(frame)
+            if trace.is_watchdog:
+                continue
+            if not waits:
+                look.running.add(ident)
+            if (trace.is_guarded or ident in self._enrolled) and not (waits and trace.waits_for_us):
+                look.participants[ident] = frame
+        self._standing = standing
+        if any(thread.ident is None for thread in threading.enumerate()):
+            look.running.add(STARTING)
+        return look
+
+
+class _Trace:
+    """What a thread's stack tells about it."""
+
+    __slots__ = ("is_guarded", "is_watchdog", "waits_for_us")
+
+    def __init__(self, innermost: FrameType) -> None:
+        self.is_guarded = False
+        self.waits_for_us = False
+        """If it waits at all: for a call of this library, whose own threads hold time as long as they have to."""
+        caller: FrameType | None = None
+        outermost = ""
+        for frame in _outwards(innermost):
+            file = frame.f_code.co_filename
+            is_ours = file.startswith(_OURS) or frame.f_globals.get("__name__", "").startswith(_OUR_MODULES)
+            if is_ours:
+                self.is_guarded = True
+            if caller is None:
+                if frame.f_code in _FUTURE_WAITS:
+                    self.waits_for_us = type(frame.f_locals.get("self")).__module__.startswith("faulttolerance.")
+                if not file.startswith(_WAITS):
+                    caller = frame
+                    self.waits_for_us = self.waits_for_us or is_ours
+            if file != _WAITS[0]:
+                outermost = file
+        self.is_watchdog = outermost in _WATCHDOG
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _waits(innermost: FrameType) -> bool | None:
+    """Whether the thread waits for another one; ``None`` where only time can tell.
+
+    A thread whose wait is over already is about to run, however long it takes to get there.
+    """
+    code = innermost.f_code
+    if code is _CONDITION_WAIT:
+        waiter = innermost.f_locals.get("waiter")
+        return waiter is not None and waiter.locked()
+    if code is _JOIN_LOCK:
+        lock = innermost.f_locals.get("lock")
+        return lock is not None and lock.locked()
+    if code is _THREAD_JOIN and _JOIN_LOCK is None:
+        joined = innermost.f_locals.get("self")
+        return isinstance(joined, threading.Thread) and joined.is_alive()
+    return None
+
+
+def _parked() -> frozenset[int | None]:
+    """The pool's threads that have nothing to do."""
+    module = sys.modules.get("faulttolerance._runtime.pool")
+    return frozenset() if module is None else frozenset(worker.thread.ident for worker in module.pool._parked.copy())
+
+
+def place_of(ident: int, innermost: FrameType) -> str:
+    """The name of a thread, and the line of the application at which it is."""
+    name = next((thread.name for thread in threading.enumerate() if thread.ident == ident), str(ident))
+    shown = innermost
+    for frame in _outwards(innermost):
+        file = frame.f_code.co_filename
+        if not file.startswith((_STANDARD_LIBRARY, "<frozen")) or "site-packages" in file:
+            shown = frame
+            break
+    return f"thread {name!r} at {shown.f_code.co_filename}:{shown.f_lineno}"

@@ -1,0 +1,400 @@
+"""A clock whose time passes once everybody waits for it to pass (contract, section 7)."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+
+from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
+from .._runtime.slot import slots
+from .participants import STARTING, Look, Onlooker, place_of
+from .patience import POLL_SECONDS, Patience
+from .waiter import Sleeper, Waiter
+
+if TYPE_CHECKING:
+    from .virtual_loop import VirtualLoop
+
+__all__ = ["VirtualClock", "virtual_time"]
+
+Seed: TypeAlias = float | str | bytes | None
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TICKS = 2**30
+"""Virtual time moves in steps of about a nanosecond, so that no sum of durations depends on when the test began."""
+_JOIN_SECONDS = 1.0
+"""Real seconds in which the threads of a clock have to end once its block has."""
+
+_log = logging.getLogger("faulttolerance")
+
+
+class _Timer:
+    """A callback that is due at a moment."""
+
+    def __init__(self, clock: VirtualClock, when: float, order: int, callback: Callable[[], object]) -> None:
+        self.when = when
+        self.order = order
+        self.callback = callback
+        self._clock = clock
+
+    def cancel(self) -> None:
+        """Forget the callback if it has not begun."""
+        self._clock._forget(self)
+
+
+class VirtualClock:
+    """Time and chance under the control of a test; made by ``virtual_time``.
+
+    Time begins at the next full second of the real monotonic clock, so that a circuit that was opened before does not
+    see it go back. It moves by itself to what is due next as soon as every thread waits: those inside a guard, of the
+    pool or of this clock have to sleep in the library for that, others may wait for anything. What is due at one moment
+    happens one after the other, in the order in which it was asked for, each when all wait again.
+    """
+
+    def __init__(self, seed: Seed = 0) -> None:
+        self._random = random.Random(seed)
+        self._advancing = threading.Lock()
+        self._changed = threading.Condition()  # over an RLock: a signal handler may wake a loop at any place
+        # All that follows is guarded by _changed.
+        self._now = float(math.ceil(shared_clock.monotonic()))
+        self._asked = 0
+        self._waiting: dict[int, Waiter] = {}
+        self._timers: dict[_Timer, None] = {}
+        self._errands: dict[Hashable, Callable[[], bool]] = {}
+        self._target: float | None = None
+        self._is_calling = False
+        self._onlooker = Onlooker()
+        self._ignored: set[int] = set()
+        self._patience = Patience()
+        self._keeper: threading.Thread | None = None
+        self._started: list[threading.Thread] = []
+        self._ended_at: float | None = None
+
+    # What the library asks of a clock
+
+    def monotonic(self) -> float:
+        """Seconds on this clock; they go on with real time once the block has ended."""
+        return self._now if self._ended_at is None else self._now + shared_clock.monotonic() - self._ended_at
+
+    def random(self) -> float:
+        """The next number of the seeded generator, in [0, 1)."""
+        return self._random.random()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until the clock has moved on by *seconds*, or to a deadline of the calling thread.
+
+        Raises:
+            Interrupted: At the deadline.
+            VirtualTimeStalled: Time cannot pass, or the ``virtual_time()`` block ended meanwhile.
+        """
+        slot = slots.slot
+        sleeper = Sleeper()
+
+        def go_on() -> None:
+            self.wake(sleeper)
+            sleeper.wake()
+
+        end = self._now + _in_ticks(seconds)
+        slot.gate = go_on
+        try:
+            while True:
+                raise_if_expired(self._now)
+                if self._now >= end:
+                    return
+                with self._changed:
+                    self._wait(sleeper, min(end, next_deadline()))
+                sleeper.sleep()
+                sleeper.conclude()
+        finally:
+            slot.gate = None
+            self.wake(sleeper)
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> _Timer:
+        """Run a short callback, on a thread of this clock, once the time has come."""
+        with self._changed:
+            timer = _Timer(self, when, self._next_order(), callback)
+            self._timers[timer] = None
+            self._tell_keeper()
+        return timer
+
+    # What a test asks of it
+
+    def advance(self, seconds: float) -> None:
+        """Move time on by *seconds*, whoever holds it; what becomes due on the way happens in order.
+
+        Before each step and at the end, whatever was set going runs until it waits again, for a second of real time at
+        most. Called inside a guarded body it stands for work that takes so long: no deadline interrupts it, the call
+        ends late.
+        """
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"time advances by a finite number of seconds >= 0, not by {seconds!r}")
+        with self._advancing, self._changed:
+            self._refuse_if_ended()
+            self._target = self._now + _in_ticks(seconds)
+            self._patience = Patience()
+            self._tell_keeper()
+            try:
+                while self._target is not None:
+                    self._changed.wait()
+            finally:
+                self._target = None
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine as ``asyncio.run`` does, on a loop that follows this clock, and return its result.
+
+        ``asyncio.sleep`` and ``asyncio.timeout`` follow it too. Loops may run in several threads at once.
+        """
+        import asyncio
+
+        with asyncio.Runner(loop_factory=self.loop_factory) as runner:
+            return runner.run(main)
+
+    def loop_factory(self) -> VirtualLoop:
+        """Make an event loop that follows this clock, for ``asyncio.Runner`` and what test frameworks have."""
+        from .virtual_loop import VirtualLoop
+
+        return VirtualLoop(self)
+
+    def start(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call *function* on a thread of its own, for which time waits until it is over; the future of its result."""
+        future: Future[T] = Future()
+        context = copy_context()
+
+        def work() -> None:
+            with self.working():
+                try:
+                    result = context.run(function, *args, **kwargs)
+                except BaseException as error:  # noqa: BLE001  # it is the future's to raise
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+
+        name = getattr(function, "__qualname__", repr(function))
+        thread = threading.Thread(target=work, name=f"virtual-time {name}", daemon=True)
+        with self._changed:
+            self._refuse_if_ended()
+            self._started.append(thread)
+        thread.start()
+        return future
+
+    # What the threads and loops of this clock tell it
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Let the calling thread hold time inside guards and outside, unless it sleeps in the library."""
+        ident = threading.get_ident()
+        with self._changed:
+            self._onlooker.enrol(ident)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._onlooker.release(ident)
+
+    def wait_for_input(self, waiter: Waiter, seconds: float) -> bool:
+        """Let a loop wait, *seconds* at most; whether they are over already. False: it waits until it is woken."""
+        with self._changed:
+            return self._wait(waiter, self._now + seconds)
+
+    def wake(self, waiter: Waiter) -> None:
+        """Note that a thread goes on although its time has not come."""
+        with self._changed:
+            if self._waiting.get(waiter.ident) is waiter:
+                del self._waiting[waiter.ident]
+
+    def send(self, errand: Hashable, can_begin: Callable[[], bool]) -> None:
+        """Hold time for work that another thread was asked to do, while it could begin, until it does."""
+        with self._changed:
+            self._errands[errand] = can_begin
+
+    def begin(self, errand: Hashable) -> None:
+        """Note that the work has begun, or never will."""
+        with self._changed:
+            self._errands.pop(errand, None)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the ``virtual_time()`` block is over, and the real clock is in use again."""
+        return self._ended_at is not None
+
+    # Waiting: under the lock
+
+    def _refuse_if_ended(self) -> None:
+        if self._ended_at is not None:
+            raise RuntimeError("the virtual_time() block of this clock has ended")
+
+    def _next_order(self) -> int:
+        self._refuse_if_ended()
+        self._asked += 1
+        return self._asked
+
+    def _wait(self, waiter: Waiter, when: float) -> bool:
+        """Register a thread that waits; true if all the others wait already and it is the next: time has moved then."""
+        waiter.when, waiter.order = when, self._next_order()
+        self._waiting[waiter.ident] = waiter
+        may_move_here = self._target is None and not self._is_calling and self._next_due() is waiter
+        if may_move_here and self._may_move(tick=False):
+            self._move()
+            return True
+        if when < math.inf:
+            self._tell_keeper()
+        return False
+
+    def _forget(self, timer: _Timer) -> None:
+        with self._changed:
+            self._timers.pop(timer, None)
+
+    # Moving: under the lock
+
+    def _tell_keeper(self) -> None:
+        if self._keeper is None:
+            self._keeper = threading.Thread(target=self._keep, name="virtual-time", daemon=True)
+            self._keeper.start()
+        self._changed.notify_all()
+
+    def _keep(self) -> None:
+        with self._changed:
+            tick = False
+            while self._ended_at is None:
+                if self._target is None and self._next_due() is None:
+                    self._changed.wait()
+                    tick = False
+                elif self._may_move(tick):
+                    self._move()
+                    tick = False
+                else:
+                    tick = not self._changed.wait(POLL_SECONDS)
+
+    def _may_move(self, tick: bool) -> bool:
+        patience = self._patience
+        if tick:
+            patience.count()
+        keeper = self._keeper.ident if self._keeper is not None else None
+        look = self._onlooker.look({keeper, *self._waiting}, tick)
+        running = look.running
+        if any(waiter.is_awake() for waiter in self._waiting.values()) or any(may() for may in self._errands.values()):
+            running.add(STARTING)
+        running -= self._ignored
+        if running and patience.has_waited_long and running.isdisjoint(look.participants):
+            self._ignored |= running  # they are no business of the clock, and do not seem to end
+            running.clear()
+        if self._target is not None:
+            return not running or patience.has_waited_long
+        if look.participants:
+            if patience.is_over:
+                self._stall(look)
+            return False
+        return not running
+
+    def _next_due(self) -> Waiter | _Timer | None:
+        candidates: list[Waiter | _Timer] = [*self._waiting.values(), *self._timers]
+        due = min(candidates, key=lambda one: (one.when, one.order), default=None)
+        return due if due is not None and due.when < math.inf else None
+
+    def _move(self) -> None:
+        """Move time to what is due next, and let it happen."""
+        self._patience = Patience()
+        due = self._next_due()
+        if due is None or (self._target is not None and due.when > self._target):
+            if self._target is not None:
+                self._now, self._target = self._target, None
+                self._changed.notify_all()
+            return
+        self._now = max(self._now, math.ceil(due.when * _TICKS) / _TICKS)
+        if isinstance(due, Waiter):
+            del self._waiting[due.ident]
+            due.wake()
+            return
+        del self._timers[due]
+        self._is_calling = True
+        self._changed.release()
+        try:
+            due.callback()
+        except Exception:  # noqa: BLE001  # it is logged
+            _log.exception("a callback of the clock failed")
+        finally:
+            self._changed.acquire()
+            self._is_calling = False
+
+    def _stall(self, look: Look) -> None:
+        holders = ", ".join(place_of(ident, frame) for ident, frame in sorted(look.participants.items()))
+        reason = f"virtual time is held by {holders}; what blocks outside the library needs clock.advance()"
+        if not self._end_waits(reason) and not self._patience.has_complained:
+            _log.warning("%s", reason)
+        self._patience = Patience()
+        self._patience.has_complained = True
+
+    def _end_waits(self, reason: str) -> bool:
+        """Raise ``VirtualTimeStalled`` wherever a moment is waited for; false if that is nowhere."""
+        waiters = [waiter for waiter in self._waiting.values() if waiter.when < math.inf]
+        for waiter in waiters:
+            del self._waiting[waiter.ident]
+            waiter.failure = reason
+            waiter.wake()
+        return bool(waiters)
+
+    # Beginning and ending
+
+    def _end(self) -> None:
+        """Stop; the real clock is in use again. Calls that wait for a timer go on in real time."""
+        with self._changed:
+            now = shared_clock.monotonic()
+            self._ended_at = now
+            self._end_waits("the virtual_time() block ended while this thread slept")
+            self._target = None
+            self._changed.notify_all()
+            timers = sorted(self._timers, key=lambda timer: (timer.when, timer.order))
+            self._timers.clear()
+        for timer in timers:
+            shared_clock.call_at(now + max(0.0, timer.when - self._now), timer.callback)
+        for thread in (*self._started, *([self._keeper] if self._keeper else [])):
+            thread.join(_JOIN_SECONDS)
+
+
+def _in_ticks(seconds: float) -> float:
+    return math.ceil(seconds * _TICKS) / _TICKS if 0.0 < seconds < _TICKS else max(0.0, seconds)
+
+
+_active = threading.Lock()
+"""Held while a virtual clock is in use."""
+
+
+@contextmanager
+def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
+    """Let delays, deadlines and windows pass at once and in order, for threads and for coroutines.
+
+    The whole process is on this clock for the length of the block. Nothing of Python is patched: ``time.sleep``, locks
+    and real input keep taking real time, and hold virtual time where they do so inside a guard.
+
+    Args:
+        seed: Where jitter comes from; the same seed gives the same answers.
+
+    Raises:
+        RuntimeError: Another ``virtual_time()`` block is active.
+
+    >>> import faulttolerance
+    >>> with virtual_time() as clock:
+    ...     began = clock.monotonic()
+    ...     faulttolerance.sleep(60)
+    ...     clock.monotonic() - began
+    60.0
+    """
+    if not _active.acquire(blocking=False):
+        raise RuntimeError("virtual_time() is active already; one clock serves the whole process")
+    try:
+        clock = VirtualClock(seed)
+        shared_clock.use(clock)
+        try:
+            yield clock
+        finally:
+            shared_clock.use_system()
+            clock._end()
+    finally:
+        _active.release()

@@ -1,0 +1,139 @@
+"""An event loop whose time is the virtual clock's: where others would wait for a timer, it lets time move."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from .waiter import Waiter
+
+if TYPE_CHECKING:
+    from .virtual_clock import VirtualClock
+
+__all__ = ["VirtualLoop"]
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop that takes part in a virtual clock from each ``run_...`` until it returns.
+
+    What runs in its executors holds time as well. Once the ``virtual_time()`` block is over, it goes on in real time.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._virtual_clock = clock
+        self._waits: _LoopWait | None = None
+        self._errands: dict[_Errand, None] = {}
+        """What threads of executors are doing for this loop."""
+        super().__init__(_Selector(self, clock))
+
+    def time(self) -> float:
+        """Seconds on the virtual clock."""
+        return self._virtual_clock.monotonic()
+
+    def run_forever(self) -> None:
+        """Run until ``stop`` is called; the thread holds time whenever it does not wait for events."""
+        with self._virtual_clock.working():
+            super().run_forever()
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Arrange for a callback, from any thread; time does not move any more before it has run."""
+        waits = self._waits
+        if waits is not None:
+            self._virtual_clock.wake(waits)
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run a function in an executor; threads hold time from when they could begin with it until it is over."""
+        if executor is not None and not isinstance(executor, ThreadPoolExecutor):
+            return super().run_in_executor(executor, func, *args)
+        errand = _Errand(self._virtual_clock, self._errands, func)
+        future = super().run_in_executor(executor, errand, *args)
+        errand.executor = executor or getattr(self, "_default_executor", None)
+        self._virtual_clock.send(errand, errand.can_begin)
+        future.add_done_callback(errand.drop)
+        return future
+
+
+class _Errand:
+    """A function that a thread of an executor is to call."""
+
+    def __init__(self, clock: VirtualClock, begun: dict[_Errand, None], function: Callable[..., Any]) -> None:
+        self.executor: object = None
+        self._clock = clock
+        self._begun = begun
+        self._function = function
+
+    def can_begin(self) -> bool:
+        """Whether it waits although there is a thread that could call it."""
+        begun = self._begun.copy()
+        at_work = sum(errand.executor is self.executor for errand in begun)
+        return self not in begun and at_work < getattr(self.executor, "_max_workers", math.inf)
+
+    def drop(self, _: object) -> None:
+        """Note that the function is over, or was cancelled before it began."""
+        self._clock.begin(self)
+
+    def __call__(self, *args: Any) -> Any:
+        with self._clock.working():
+            self._begun[self] = None
+            self._clock.begin(self)
+            try:
+                return self._function(*args)
+            finally:
+                del self._begun[self]
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits for input as any other one does, but for time on the virtual clock."""
+
+    def __init__(self, loop: VirtualLoop, clock: VirtualClock) -> None:
+        super().__init__()
+        self._loop = loop
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Give the descriptors that are ready; none once the time is over."""
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        if self._clock.has_ended:
+            return super().select(timeout)
+        wait = self._loop._waits = _LoopWait(self._loop, self)
+        try:
+            if not self._clock.wait_for_input(wait, math.inf if timeout is None else timeout):
+                ready = super().select()
+        finally:
+            self._loop._waits = None
+            self._clock.wake(wait)
+        wait.conclude()
+        return ready
+
+
+class _LoopWait(Waiter):
+    """A loop that waits for input or for its next timer."""
+
+    def __init__(self, loop: VirtualLoop, selector: selectors.BaseSelector) -> None:
+        super().__init__()
+        self._loop = loop
+        self._selector = selector
+
+    def wake(self) -> None:
+        """Let the thread go on."""
+        asyncio.SelectorEventLoop.call_soon_threadsafe(self._loop, _nothing)
+
+    def is_awake(self) -> bool:
+        """Whether there is input."""
+        return bool(self._selector.select(0))
+
+
+def _nothing() -> None:
+    pass

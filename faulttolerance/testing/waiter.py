@@ -1,0 +1,62 @@
+"""Threads that wait for the virtual clock."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+
+__all__ = ["Sleeper", "VirtualTimeStalled", "Waiter"]
+
+
+class VirtualTimeStalled(BaseException):
+    """Time cannot pass: a thread inside a guard waits for something that is no business of the clock.
+
+    Raised where the library sleeps; the message names who holds time, and where. It is no ``Exception``, so that no
+    retry, fallback or handler of the code under test takes it for a failure of the call.
+    """
+
+
+class Waiter(ABC):
+    """A thread that waits for the clock. The fields are guarded by the clock's lock."""
+
+    def __init__(self) -> None:
+        self.ident = threading.get_ident()
+        self.when = 0.0
+        """The moment at which it is due; infinite where only another thread can wake it."""
+        self.order = 0
+        """Its place among what is due at the same moment: the order in which it was asked for."""
+        self.failure: str | None = None
+        """Why the moment does not come."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let the thread go on; called under the clock's lock."""
+
+    def is_awake(self) -> bool:
+        """Whether the thread is about to go on without having been woken by the clock."""
+        return False
+
+    def conclude(self) -> None:
+        """Raise ``VirtualTimeStalled`` if that is how the waiting ended."""
+        if self.failure is not None:
+            raise VirtualTimeStalled(self.failure)
+
+
+class Sleeper(Waiter):
+    """A thread that sleeps in the library."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def sleep(self) -> None:
+        """Block until woken."""
+        self._gate.acquire()
+
+    def wake(self) -> None:
+        """Let the thread go on, or not block at all where it is about to."""
+        try:
+            self._gate.release()
+        except RuntimeError:
+            pass  # two wake it at once
