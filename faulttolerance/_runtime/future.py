@@ -1,0 +1,147 @@
+"""What an offloaded call returns: a ``concurrent.futures.Future`` that any event loop can await (contract R7b)."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Generator
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
+from typing import TYPE_CHECKING, Any, TypeVar
+
+__all__ = ["Future", "completed_future"]
+
+T = TypeVar("T")
+
+
+class Future(concurrent.futures.Future[T]):
+    """The outcome of a call that runs elsewhere.
+
+    Works wherever a ``concurrent.futures.Future`` does; every event loop can await it, also several at once. Cancelling
+    the task that awaits it cancels it, as for a future of asyncio; ``asyncio.shield`` prevents that.
+    """
+
+    if TYPE_CHECKING:  # what a subclass has to use, and stubs do not tell
+        _done_callbacks: list[Callable[[concurrent.futures.Future[T]], Any]]
+
+        def _invoke_callbacks(self) -> None: ...
+
+    _stop: Callable[[bool], object] | None = None
+    """Stops what works on the outcome; called at most a few times, and no more once there is one."""
+
+    def cancel(self, may_interrupt: bool = True) -> bool:
+        """Give the call up: it is cancelled and done at once, whether or not its body has begun.
+
+        As in Java, and unlike for other futures of Python, a call that runs can be cancelled. It is not retried, has no
+        fallback, and what its body returns or raises later is dropped. A body that has not begun never begins.
+
+        Args:
+            may_interrupt: Whether a body that runs is interrupted; else it runs to its end, and keeps its permit until
+                then.
+
+        Returns:
+            Whether the future is cancelled; false where it had its outcome already.
+        """
+        stop = self._stop
+        if stop is not None and not self.done():
+            stop(may_interrupt)
+        return self._become_cancelled()
+
+    def _become_cancelled(self) -> bool:
+        with self._condition:
+            if self._state == FINISHED:
+                return False
+            if self._state in (CANCELLED, CANCELLED_AND_NOTIFIED):
+                return True
+            self._state = CANCELLED_AND_NOTIFIED
+            for waiter in self._waiters:
+                waiter.add_cancelled(self)
+            self._condition.notify_all()
+        self._stop = None
+        self._invoke_callbacks()
+        return True
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Mark the future as running; false where it is cancelled. For executors."""
+        with self._condition:
+            return self._state != CANCELLED_AND_NOTIFIED and super().set_running_or_notify_cancel()
+
+    def complete(self, result: T) -> None:
+        """Set the result, unless the future is done."""
+        try:
+            self.set_result(result)
+        except concurrent.futures.InvalidStateError:
+            return
+        self._stop = None
+
+    def fail(self, error: BaseException) -> None:
+        """Set the failure, unless the future is done."""
+        try:
+            self.set_exception(error)
+        except concurrent.futures.InvalidStateError:
+            return
+        finally:
+            del error  # its traceback may hold this frame
+        self._stop = None
+
+    def follow(self, other: concurrent.futures.Future[T]) -> None:
+        """Become what *other* becomes; cancelling this one cancels *other*."""
+
+        def stop(may_interrupt: bool) -> None:
+            if isinstance(other, Future):
+                other.cancel(may_interrupt)
+            else:
+                other.cancel()
+
+        self._stop = stop
+        if self.cancelled():
+            stop(True)
+        other.add_done_callback(self._copy)
+
+    def _copy(self, other: concurrent.futures.Future[T]) -> None:
+        if other.cancelled():
+            self._become_cancelled()
+        elif (error := other.exception()) is not None:
+            try:
+                self.fail(error)
+            finally:
+                del error
+        else:
+            self.complete(other.result())
+
+    def __await__(self) -> Generator[object, None, T]:
+        """Wait for the outcome without holding up the running loop."""
+        import asyncio
+
+        if not self.done():
+            loop = asyncio.get_running_loop()
+            turn = loop.create_future()
+
+            def tell(_: object) -> None:
+                try:
+                    loop.call_soon_threadsafe(wake)
+                except RuntimeError:
+                    pass  # the loop was closed; nobody waits there any more
+
+            def wake() -> None:
+                if not turn.done():
+                    turn.set_result(None)
+
+            self.add_done_callback(tell)
+            try:
+                yield from turn
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        if self.cancelled():
+            raise asyncio.CancelledError
+        return self.result()
+
+
+def completed_future(value: T) -> Future[T]:
+    """Make a future that has its result already.
+
+    >>> completed_future("ready").result()
+    'ready'
+    """
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future

@@ -1,0 +1,443 @@
+"""Threads that offloaded calls share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from faulttolerance._runtime import pool as pool_module
+from faulttolerance._runtime.pool import Pool
+
+PATIENCE = 20.0
+"""Seconds after which something that must happen did not."""
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Pool]]:
+    made: list[Pool] = []
+
+    def make_pool(max_threads: int | None = None) -> Pool:
+        made.append(Pool(max_threads))
+        return made[-1]
+
+    yield make_pool
+    for pool in made:
+        assert pool.shutdown(PATIENCE)
+
+
+class Gate:
+    """A job that tells when it has begun, and ends when it may."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.open = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def __call__(self) -> None:
+        self.thread = threading.current_thread()
+        self.begun.set()
+        assert self.open.wait(PATIENCE)
+
+
+def run(pool: Pool) -> threading.Thread:
+    """Let a job run to its end, and its thread be parked again; give the thread."""
+    gate = Gate()
+    pool.submit(gate)
+    assert gate.begun.wait(PATIENCE)
+    gate.open.set()
+    wait_until(lambda: not pool.busy)
+    assert gate.thread is not None
+    return gate.thread
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Let other threads run until *condition* holds."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE * 1000)):
+        if condition():
+            return
+        pause.wait(0.001)
+    raise AssertionError("it never came to that")
+
+
+def python(program: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of its own; a hang fails the test."""
+    return subprocess.run(
+        [sys.executable, *options, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+def test_threads_are_named_daemons(make: Callable[..., Pool]) -> None:
+    """A thread of the pool is recognised in a dump, and never holds the interpreter's exit."""
+    thread = run(make())
+
+    assert thread.name.startswith("faulttolerance-")
+    assert thread.daemon
+
+
+def test_a_parked_thread_is_used_again(make: Callable[..., Pool]) -> None:
+    """Work that comes one after the other needs one thread."""
+    pool = make()
+
+    assert run(pool) is run(pool)
+
+
+def test_the_last_thread_parked_is_used_first(make: Callable[..., Pool]) -> None:
+    """Threads that are not needed any more come to their end, because the others are preferred."""
+    pool = make()
+    first, second = Gate(), Gate()
+    for gate in (first, second):
+        pool.submit(gate)
+        assert gate.begun.wait(PATIENCE)
+    first.open.set()
+    wait_until(lambda: pool.busy == 1)
+    second.open.set()
+    wait_until(lambda: not pool.busy)
+
+    assert run(pool) is second.thread
+
+
+def test_every_job_gets_a_thread_without_a_limit(make: Callable[..., Pool]) -> None:
+    """Jobs that wait for each other all run."""
+    pool = make()
+    together = threading.Barrier(21)
+
+    for _ in range(20):
+        pool.submit(lambda: together.wait(PATIENCE))
+
+    together.wait(PATIENCE)
+
+
+def test_jobs_beyond_the_limit_wait_first_in_first_out(make: Callable[..., Pool]) -> None:
+    """With a limit, work runs in the order in which it came."""
+    pool = make(1)
+    gate, ran, done = Gate(), list[int](), threading.Event()
+    pool.submit(gate)
+
+    for number in range(10):
+        pool.submit(partial(ran.append, number))
+    pool.submit(done.set)
+
+    assert gate.begun.wait(PATIENCE)
+    assert not ran
+    gate.open.set()
+    assert done.wait(PATIENCE)
+    assert ran == list(range(10))
+    assert pool.threads == 1
+
+
+def test_an_urgent_job_does_not_wait_for_a_thread(make: Callable[..., Pool]) -> None:
+    """What frees a caller at its deadline must not stand behind the body that is late."""
+    pool = make(1)
+    gate, freed = Gate(), threading.Event()
+    pool.submit(gate)
+
+    pool.submit(freed.set, urgent=True)
+
+    assert freed.wait(PATIENCE)
+    gate.open.set()
+    wait_until(lambda: pool.threads <= 1 and not pool.busy)
+
+
+def test_a_raised_limit_starts_what_waits(make: Callable[..., Pool]) -> None:
+    """A new limit holds at once."""
+    pool = make(1)
+    first, second, third = Gate(), Gate(), Gate()
+    for gate in (first, second, third):
+        pool.submit(gate)
+    assert first.begun.wait(PATIENCE)
+
+    pool.resize(3)
+
+    assert second.begun.wait(PATIENCE)
+    assert third.begun.wait(PATIENCE)
+    for gate in (first, second, third):
+        gate.open.set()
+
+
+def test_a_lowered_limit_ends_threads(make: Callable[..., Pool]) -> None:
+    """Threads beyond a new limit end when they have nothing to do."""
+    pool = make()
+    gates = [Gate() for _ in range(4)]
+    for gate in gates:
+        pool.submit(gate)
+        assert gate.begun.wait(PATIENCE)
+    gates[0].open.set()
+    wait_until(lambda: pool.busy == 3)
+
+    pool.resize(1)
+
+    for gate in gates:
+        gate.open.set()
+    wait_until(lambda: pool.threads <= 1)
+
+
+def test_a_thread_ends_after_having_nothing_to_do(make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool shrinks by itself."""
+    monkeypatch.setattr(pool_module, "_IDLE_SECONDS", 0.01)
+    pool = make()
+
+    thread = run(pool)
+
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert not pool.threads
+
+
+def test_a_job_that_raises_is_reported_and_costs_no_thread(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in one piece of work does not reach the next."""
+    pool = make()
+    reported: list[type[BaseException]] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
+    thread = run(pool)
+
+    pool.submit(lambda: 1 // 0)
+
+    wait_until(lambda: not pool.busy)
+    assert reported == [ZeroDivisionError]
+    assert run(pool) is thread
+
+
+def test_work_waits_for_other_threads_where_none_can_be_started(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system refuses another thread, those that are there do the work."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = make()
+    gate, done = Gate(), threading.Event()
+    pool.submit(gate)
+    assert gate.begun.wait(PATIENCE)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    pool.submit(done.set)
+
+    assert not done.is_set()
+    gate.open.set()
+    assert done.wait(PATIENCE)
+
+
+def test_submitting_fails_where_no_thread_can_be_started_at_all(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would ever do the work; whoever submits it hears of that."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = make()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        pool.submit(print)
+
+    assert not pool.threads
+
+
+def test_shutdown_waits_for_work_and_ends_the_threads(make: Callable[..., Pool]) -> None:
+    """Whether everything has ended is said in time, and again when it has."""
+    pool = make()
+    gate = Gate()
+    idle = run(pool)
+    pool.submit(gate)
+    assert gate.begun.wait(PATIENCE)
+
+    in_time = pool.shutdown(0.01)
+
+    gate.open.set()
+    assert not in_time
+    assert pool.shutdown(PATIENCE)
+    assert not idle.is_alive()
+    assert not pool.threads
+
+
+def test_shutdown_waits_for_calls_that_hold_no_thread(make: Callable[..., Pool]) -> None:
+    """A call between two attempts is under way; the work that it still has is done."""
+    pool = make()
+    ran = threading.Event()
+    assert pool.enter("call")
+
+    assert not pool.shutdown(0.01)
+    pool.submit(ran.set)
+    assert ran.wait(PATIENCE)
+    pool.leave("call")
+
+    assert pool.shutdown(PATIENCE)
+
+
+def test_a_pool_that_is_shut_down_refuses_calls_until_it_is_opened_again(make: Callable[..., Pool]) -> None:
+    """No call is taken that shutdown would not wait for."""
+    pool = make()
+    assert pool.shutdown(PATIENCE)
+
+    refused = pool.enter("call")
+    pool.reopen()
+
+    assert not refused
+    assert pool.enter("call")
+    pool.leave("call")
+
+
+def test_shutdown_refuses_to_wait_for_its_own_thread(make: Callable[..., Pool]) -> None:
+    """It would wait for ever."""
+    pool = make()
+    raised: list[str] = []
+    done = threading.Event()
+
+    def shut_down() -> None:
+        try:
+            pool.shutdown()
+        except RuntimeError as error:
+            raised.append(str(error))
+        done.set()
+
+    pool.submit(shut_down)
+
+    assert done.wait(PATIENCE)
+    assert raised == ["faulttolerance.shutdown() was called by one of the threads for which it waits"]
+
+
+def test_a_hung_job_does_not_hold_the_interpreter() -> None:
+    """A program ends when its main thread does."""
+    ended = python(
+        """
+import threading
+from faulttolerance._runtime.pool import pool
+
+begun = threading.Event()
+pool.submit(lambda: (begun.set(), threading.Event().wait()))
+begun.wait()
+print("last line")
+"""
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "last line\n", "")
+
+
+def test_work_at_exit_runs_or_is_refused() -> None:
+    """While the interpreter ends, work is either done by a thread that is there, or refused, never lost."""
+    ended = python(
+        """
+import atexit, threading
+from faulttolerance._runtime.pool import pool
+
+def at_exit():
+    done = threading.Event()
+    try:
+        pool.submit(done.set)
+    except RuntimeError:
+        print("refused")
+    else:
+        print("done" if done.wait(10) else "lost")
+
+atexit.register(at_exit)
+"""
+    )
+
+    assert ended.stdout.strip() in ("done", "refused"), ended.stderr
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform does not fork")
+def test_a_fork_finds_no_idle_thread_and_the_child_begins_anew() -> None:
+    """No warning about threads, and a child in which work is done as anywhere."""
+    ended = python(
+        """
+import os, threading, time
+from faulttolerance._runtime.pool import pool
+
+def work():
+    done = threading.Event()
+    pool.submit(done.set)
+    assert done.wait(10)
+
+work()
+while pool.busy:
+    time.sleep(0.001)
+child = os.fork()
+if not child:
+    try:
+        assert not pool.threads
+        work()
+        os._exit(0)
+    finally:
+        os._exit(1)
+_, status = os.waitpid(child, 0)
+assert not status, status
+work()
+""",
+        "-W",
+        "error",
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform does not fork")
+def test_a_child_forked_by_a_job_keeps_that_thread_and_no_queue() -> None:
+    """What waited for threads of the parent is not done twice."""
+    ended = python(
+        """
+import os, threading, warnings
+from faulttolerance._runtime.pool import pool
+
+warnings.simplefilter("ignore")
+pool.resize(1)
+ran, statuses, done = [], [], threading.Event()
+
+def fork():
+    pool.submit(lambda: (ran.append(os.getpid()), done.set()))
+    child = os.fork()
+    if not child:
+        os._exit(0 if (pool.threads, pool.busy) == (1, 1) else 1)
+    statuses.append(os.waitpid(child, 0)[1])
+
+pool.submit(fork)
+assert done.wait(10)
+assert (ran, statuses) == ([os.getpid()], [0]), (ran, statuses)
+"""
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("limit", [1, 3, None])
+def test_no_job_is_lost_or_done_twice(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    """Many submit while threads park, end for want of work, and start.
+
+    Without the second look at the queue, a job that comes while the only thread ends would wait for ever.
+    """
+    monkeypatch.setattr(pool_module, "_IDLE_SECONDS", 0.0001)
+    pool = make(limit)
+    each, ran, go = 400, list[tuple[int, int]](), threading.Barrier(4)
+
+    def submit(who: int) -> None:
+        go.wait(PATIENCE)
+        for number in range(each):
+            pool.submit(partial(ran.append, (who, number)))
+            if number % 7 == 0:
+                done = threading.Event()
+                pool.submit(done.set)
+                assert done.wait(PATIENCE)
+
+    threads = [threading.Thread(target=submit, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    wait_until(lambda: len(ran) >= 4 * each)
+    assert sorted(ran) == [(who, number) for who in range(4) for number in range(each)]
+    assert limit is None or pool.threads <= limit
