@@ -48,7 +48,7 @@ __all__ = [
     "timeout",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
+F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any]")
 Decorator = Callable[[F], F]
 
 

@@ -143,7 +143,7 @@ def make_guard(declaration: Declaration) -> Callable[..., Any]:
         guard.__module__ = type(template).__module__
     if declaration.is_coroutine:
         mark_coroutine_function(guard)
-    declaration.mark(guard)
+    declaration.mark(guard, resolver)
     return guard
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from .._policy import Policy
 from .._runtime.kinds import is_coroutine_function
@@ -51,14 +51,14 @@ class Declaration:
 
     __slots__ = (
         "__weakref__",
+        "_guard",
+        "_resolver",
         "binding",
         "function",
-        "guard",
         "is_coroutine",
         "name",
         "owner",
         "policies",
-        "resolver",
         "template",
     )
 
@@ -75,9 +75,9 @@ class Declaration:
         """The function whose signature and name the guard shows."""
         self.policies = dict(policies)
         self.binding = binding
-        self.guard: Callable[..., Any] | None = None
-        self.resolver: Any = None
-        """What finds the call path; set by it."""
+        # Weak, both: a guard that another decorator superseded goes at once, not when garbage is collected.
+        self._guard: ref[Any] | None = None
+        self._resolver: ref[Any] | None = None
         self.owner: type | None = None
         """The class in whose namespace the guard was found when the class was created."""
         self.name = getattr(self.template, "__name__", type(self.template).__name__)
@@ -91,9 +91,20 @@ class Declaration:
         module = getattr(self.template, "__module__", "") or ""
         return f"{module}.{getattr(self.template, '__qualname__', self.name)}".lstrip(".")
 
-    def mark(self, guard: Callable[..., Any]) -> None:
-        """Let *guard* be known as the guard of this declaration."""
-        self.guard = guard
+    @property
+    def guard(self) -> Any:
+        """The function that stands where the guarded one stood."""
+        return self._guard() if self._guard is not None else None
+
+    @property
+    def resolver(self) -> Any:
+        """What finds the call path."""
+        return self._resolver() if self._resolver is not None else None
+
+    def mark(self, guard: Callable[..., Any], resolver: object) -> None:
+        """Let *guard*, which keeps *resolver*, be known as the guard of this declaration."""
+        self._guard = ref(guard)
+        self._resolver = ref(resolver)
         setattr(guard, _GUARD, self)
 
 

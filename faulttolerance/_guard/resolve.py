@@ -102,18 +102,14 @@ class Resolver:
         self.declaration = declaration
         self.calls: dict[int, blocking.GuardedCall] = {}
         """Call paths by the id of the concrete class; the entry goes when the class does."""
-        self.call: blocking.GuardedCall = self._first_call
+        self.call: blocking.GuardedCall = _first_call(ref(self))
         """The call path of a guard that is its own key."""
         self.plans: dict[int, Plan] = {}
         self._classes: dict[int, ref[type]] = {}
         self._states: dict[int, State] = {}
-        declaration.resolver = self
         registry.add(self)
 
     # Calls that come for the first time
-
-    def _first_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        return self.for_class(self.declaration.owner)(args, kwargs)
 
     def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> blocking.GuardedCall:
         """The call path for these arguments of a method, whose first one is its object or class."""
@@ -167,7 +163,7 @@ class Resolver:
             self.plans.clear()
             self._states.clear()
             self._classes.clear()
-            self.call = self._first_call
+            self.call = _first_call(ref(self))
 
     def resolved(self) -> list[type | None]:
         """The classes for which a call path was found, ``None`` for the guard's own."""
@@ -277,6 +273,16 @@ class Resolver:
 
     def _is_asynchronous(self, plan: Plan) -> bool:
         return is_asynchronous(self.declaration, plan.policies)
+
+
+def _first_call(resolver: ref[Resolver]) -> blocking.GuardedCall:
+    # The guard keeps its resolver, so it is there; a strong reference would be a cycle.
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        found = resolver()
+        assert found is not None
+        return found.for_class(found.declaration.owner)(args, kwargs)
+
+    return call
 
 
 def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], Policy]) -> bool:
