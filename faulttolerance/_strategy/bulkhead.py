@@ -20,7 +20,7 @@ Why no permit is lost: who leaves removes its key, then looks whether somebody w
 ``waiting`` first, then looks whether there is room. One of the two sees the other.
 
 Why nobody overtakes: an arrival looks at ``waiting`` after it stored its key. If somebody waits it asks under the lock,
-and steps behind unless its key was admitted when the first of them began to wait.
+and steps behind, unless its key was there before the first of them began to wait.
 
 Without the GIL two threads may each miss what the other stored a moment ago, so there ``waiting`` counts as true even
 when it is empty: every arrival and every leaver then asks under the lock.
@@ -91,7 +91,7 @@ class Bulkhead:
             _Queue() if (_has_gil() if lock_free is None else lock_free) else _QueueThatCountsAsFilled()
         )
         """Who waits; true if a driver has to ask. Changed under the lock only."""
-        self._ahead: list[Hashable] = []  # guarded by _lock: who was admitted when the first waiter began to wait
+        self._ahead: list[Hashable] = []  # guarded by _lock: who was there before the first waiter
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
         self._message = f"{name}: bulkhead is full" if name else "bulkhead is full"
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
@@ -145,7 +145,7 @@ class Bulkhead:
                 self.held.pop(me, None)
                 waiter = Waiter(me, ident, wake)
                 if not len(self.waiting):
-                    self._ahead = list(self.held)[: self.limit]
+                    self._ahead = list(self.held)
                 self.waiting[waiter] = None
                 self._hand_over_locked(woken)
                 if waiter.admitted:

@@ -192,6 +192,36 @@ def test_a_later_caller_steps_behind_those_that_wait(make: Callable[..., Bulkhea
     assert (first.admitted, second.admitted) == (True, False)
 
 
+def test_an_arrival_passes_with_the_last_waiter_where_there_is_room_for_both(make: Callable[..., Bulkhead]) -> None:
+    """Stepping behind those that wait is no reason to be refused."""
+    bulkhead = make(limit=2)
+    arrive(bulkhead, "a")
+    arrive(bulkhead, "b")
+    waiter = queue(bulkhead, "c")
+    bulkhead.held.clear()  # both have left, but not yet looked whether somebody waits
+
+    arrive(bulkhead, "d")
+
+    assert waiter is not None
+    assert waiter.admitted
+    assert list(bulkhead.held) == ["c", "d"]
+
+
+def test_a_waiter_does_not_take_the_permit_of_who_came_before_it(make: Callable[..., Bulkhead]) -> None:
+    """A call that was refused because of a slower one was refused with reason: the slower one does run."""
+    bulkhead = make(limit=1)
+    bulkhead.held["slow"] = HERE  # it has found room, but not yet looked
+    refused = is_refused(bulkhead)
+    waiter = queue(bulkhead, "b")
+
+    bulkhead.contend("slow", HERE)
+
+    assert waiter is not None
+    assert (refused, waiter.admitted) == (True, False)
+    leave(bulkhead, "slow")
+    assert waiter.admitted
+
+
 def test_a_waiter_that_withdraws_never_starts(make: Callable[..., Bulkhead]) -> None:
     """Timed out or cancelled: it leaves the queue, and the one behind it is next (B31)."""
     bulkhead = make(limit=1)
@@ -354,7 +384,9 @@ def test_what_threads_held_that_a_fork_left_behind_is_given_back(make: Callable[
     arrive(bulkhead, "theirs", THERE)
     queue(bulkhead, "their waiter", lambda: woken.append("theirs"), THERE)
     queue(bulkhead, "my waiter", lambda: woken.append("mine"))
-    bulkhead._lock.acquire()  # as another thread may have had it
+    holder = threading.Thread(target=bulkhead._lock.acquire)  # another thread that was in the middle of something
+    holder.start()
+    holder.join()
 
     bulkhead.keep_only(HERE)
 

@@ -407,7 +407,9 @@ def test_probes_of_threads_that_a_fork_left_behind_give_their_places_back() -> N
     circuit = opened(successes=2)
     mine = Call(circuit, 10.0)
     Call(circuit, 10.0, ident=THERE)
-    circuit._lock.acquire()  # as another thread may have had it
+    holder = threading.Thread(target=circuit._lock.acquire)  # another thread that was in the middle of something
+    holder.start()
+    holder.join()
 
     circuit.keep_only(HERE)
 

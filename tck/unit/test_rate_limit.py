@@ -214,7 +214,9 @@ def test_a_lock_that_a_fork_left_behind_is_replaced() -> None:
     """In the child the limit goes on, with what was let through before (rule L5)."""
     limit = make(limit=2)
     passes(limit, 0.0)
-    limit._lock.acquire()  # as another thread may have had it
+    holder = threading.Thread(target=limit._lock.acquire)  # another thread that was in the middle of something
+    holder.start()
+    holder.join()
 
     limit.keep_only(threading.get_ident())
 
