@@ -254,12 +254,12 @@ def _cover_subclasses_of(cls: type) -> None:
     """Let every subclass of *cls* be covered when it is created, whatever ``__init_subclass__`` there is already."""
     own = vars(cls).get("__init_subclass__")
 
-    def __init_subclass__(subclass: type, **kwargs: Any) -> None:
+    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:
         if own is not None:
             own.__func__(subclass, **kwargs)
         else:
             # Found by identity: a copy of the class, as dataclass(slots=True) makes, brings this function along.
-            position = next(
+            position: Any = next(
                 base for base in subclass.__mro__ if unbound(vars(base).get("__init_subclass__")) is __init_subclass__
             )
             super(position, subclass).__init_subclass__(**kwargs)

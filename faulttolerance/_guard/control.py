@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from .._config import Snapshot, settings
+from .._config import Declared, Snapshot, settings
 from .._config.report import Change, Unused, changes, collisions, unused
 from .._event import Series
 from .._policy import Policy, parameters
@@ -128,11 +128,11 @@ def configure(
     if max_threads is not None:
         from .._runtime import pool
 
-        pool.configure(max_threads=max_threads)
+        pool.pool.configure(max_threads=max_threads)
     if uninterruptible_modules:
         from .._runtime import interruption
 
-        interruption.add_uninterruptible_modules(uninterruptible_modules)
+        interruption.add_uninterruptible_modules(*uninterruptible_modules)
     if interrupt_signal is not None:
         from .._runtime import interruption
 
@@ -162,7 +162,7 @@ def validate() -> list[Unused]:
         FaultToleranceDefinitionException: With every fault of every guard and every key.
     """
     faults: list[Fault] = []
-    declared = []
+    declared: list[Declared] = []
     for resolver in list(registry.resolvers()):
         for cls in _classes_of(resolver):
             plan, wrong = resolver.plan(cls)

@@ -32,7 +32,8 @@ from .._runtime import blocking
 from .._strategy import back_off
 from .._strategy import retry as retry_strategy
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import annotations, before_retry, fallback, registry
+from . import annotations as hints
+from . import before_retry, fallback, registry
 from .annotations import Outcome
 from .compose import Course
 from .declaration import (
@@ -314,7 +315,7 @@ def contradictions(declaration: Declaration) -> list[Fault]:
     asynchronous = is_asynchronous(declaration, policies)
     faults: list[Fault] = []
     if Asynchronous in policies or AsynchronousNonBlocking in policies:
-        faults += annotations.asynchronous_faults(declaration.template, where, declaration.owner)
+        faults += hints.asynchronous_faults(declaration.template, where, declaration.owner)
     if Asynchronous in policies and AsynchronousNonBlocking in policies:
         faults.append(Fault(f"{where} @Asynchronous", "stands beside @AsynchronousNonBlocking", None, "one of them"))
     several = [kind for kind in _BACK_OFFS if kind in policies]
@@ -337,7 +338,7 @@ def class_level_contradictions(
     where = f"{class_name(cls)}.{declaration.name}"
     faults: list[Fault] = []
     if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
-        faults += annotations.asynchronous_faults(declaration.template, where, cls, class_level=True)
+        faults += hints.asynchronous_faults(declaration.template, where, cls, class_level=True)
     if Fallback in kinds and Fallback not in declaration.policies:
         policy = kinds[Fallback][0]
         asynchronous = is_asynchronous(declaration, kinds)  # type: ignore[arg-type]
@@ -373,7 +374,7 @@ def _guarded(declaration: Declaration, plan: Plan, state: State) -> blocking.Gua
 
     from .._runtime import aio
 
-    awaits = declaration.is_coroutine or annotations.outcome(declaration.template, declaration.owner) is not Outcome.FUTURE
+    awaits = declaration.is_coroutine or hints.outcome(declaration.template, declaration.owner) is not Outcome.FUTURE
     if is_apart and not declaration.is_coroutine and AsynchronousNonBlocking not in policies:
         from .._runtime import offload
 

@@ -59,16 +59,13 @@ class State:
 
     def rate_limit_for(self, policy: RateLimit) -> rate_limit.RateLimit:
         """The rate window, with the values of *policy*."""
-        values = (
-            policy.value,
-            seconds(policy.window, policy.window_unit),
-            seconds(policy.min_spacing, policy.min_spacing_unit),
-            policy.type.value,
-        )
+        window = seconds(policy.window, policy.window_unit)
+        spacing = seconds(policy.min_spacing, policy.min_spacing_unit)
+        kind: rate_limit.WindowKind = policy.type.value
         if self.rate_limit is None:
-            self.rate_limit = rate_limit.RateLimit(self.name, *values)
+            self.rate_limit = rate_limit.RateLimit(self.name, policy.value, window, spacing, kind)
         else:
-            self.rate_limit.reconfigure(*values, clock.monotonic())
+            self.rate_limit.reconfigure(policy.value, window, spacing, kind, clock.monotonic())
         return self.rate_limit
 
     def tally_for(self, policies: Policies, queue: bool) -> Tally | None:

@@ -33,6 +33,7 @@ __all__ = [
     "next_deadline",
     "raise_if_expired",
     "remaining",
+    "reset",
     "set_interrupt_signal",
     "settle",
     "sleep",
@@ -187,6 +188,12 @@ def set_interrupt_signal(signum: int | None) -> None:
     global _may_install
     watchdog.signum = signum
     _may_install = True
+
+
+def reset() -> None:
+    """Go back to the default signal, and interrupt again the modules that the application exempted."""
+    safe_point.forget_added_modules()
+    set_interrupt_signal(getattr(signal, "SIGURG", None))
 
 
 def _install() -> None:

@@ -54,6 +54,6 @@ def mark_coroutine_function(function: F) -> F:
     """
     if sys.version_info >= (3, 12):
         return inspect.markcoroutinefunction(function)
-    code = function.__code__  # type: ignore[attr-defined]
-    function.__code__ = code.replace(co_flags=code.co_flags | inspect.CO_COROUTINE)  # type: ignore[attr-defined]
+    code = function.__code__
+    function.__code__ = code.replace(co_flags=code.co_flags | inspect.CO_COROUTINE)
     return function

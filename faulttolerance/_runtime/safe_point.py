@@ -21,6 +21,12 @@ def add_modules(*names: str) -> None:
     _added = tuple(dict.fromkeys((*_added, *names)))
 
 
+def forget_added_modules() -> None:
+    """Interrupt the code of the added modules again."""
+    global _added
+    _added = ()
+
+
 def place(frame: FrameType) -> tuple[int, int]:
     """What tells whether a thread has moved."""
     return id(frame), frame.f_lasti

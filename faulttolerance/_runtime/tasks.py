@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..exceptions import TimeoutException
 from .clock import clock
@@ -192,13 +192,13 @@ class AsyncCall(Coroutine[Any, Any, T], Generic[T]):
     def send(self, value: Any) -> Any:
         """Drive the call as a coroutine is driven."""
         if self._steps is None:
-            self._steps = cast("Generator[Any, None, T]", self.__await__())
+            self._steps = self.__await__()
         return self._steps.send(value)
 
     def throw(self, *error: Any) -> Any:
         """Raise an exception where the call is awaited, as for a coroutine."""
         if self._steps is None:
-            self._steps = cast("Generator[Any, None, T]", self.__await__())
+            self._steps = self.__await__()
         return self._steps.throw(*error)
 
     def close(self) -> None:
