@@ -1,0 +1,70 @@
+"""What a fallback handler is told about the call that failed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["ExecutionContext"]
+
+
+class ExecutionContext:
+    """One guarded call, as fallbacks and ``before_retry`` see it (specification, ``ExecutionContext``).
+
+    Attributes:
+        method: The guarded function.
+        target: The instance on which a method was called, the class for a class method, ``None`` for a function.
+        args: The positional arguments as they were passed, without *target*.
+        kwargs: The keyword arguments as they were passed.
+        failure: What the call failed with.
+        attempt: The number of the attempt, the first being 1: for a fallback the last one that was made, before a retry
+            the one that is about to begin.
+    """
+
+    __slots__ = ("_parameters", "args", "attempt", "failure", "kwargs", "method", "target")
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        target: Any = None,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        failure: BaseException | None = None,
+        attempt: int = 1,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.args = args
+        self.kwargs: Mapping[str, Any] = {} if kwargs is None else kwargs
+        self.failure = failure
+        self.attempt = attempt
+        self._parameters: tuple[Any, ...] | None = None
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """One value per parameter in the order of the signature, without *target*; the default where none was passed.
+
+        The value for ``*args`` is a tuple, that for ``**kwargs`` a dictionary. Raises ``TypeError`` where the call's
+        arguments do not fit the signature.
+        """
+        if self._parameters is None:
+            self._parameters = self._bound()
+        return self._parameters
+
+    def _bound(self) -> tuple[Any, ...]:
+        signature = inspect.signature(self.method)
+        if self.target is None:
+            bound = signature.bind(*self.args, **self.kwargs)
+            bound.apply_defaults()
+            return tuple(bound.arguments.values())
+        bound = signature.bind(self.target, *self.args, **self.kwargs)
+        bound.apply_defaults()
+        first, *rest = bound.arguments.values()
+        if next(iter(signature.parameters.values())).kind is inspect.Parameter.VAR_POSITIONAL:
+            return (first[1:], *rest)  # a method that takes itself as one of *args
+        return tuple(rest)
+
+    def __repr__(self) -> str:
+        name = getattr(self.method, "__qualname__", repr(self.method))
+        return f"<ExecutionContext of {name}: attempt {self.attempt}, failure {self.failure!r}>"
