@@ -220,9 +220,9 @@ class Bulkhead:
         return not len(self.waiting) or me in self._ahead
 
     def _is_among_first_locked(self, me: Hashable) -> bool:
-        keys = list(self.held)  # one step: other threads store and remove keys meanwhile
-        beyond = len(keys) - self.limit
-        return beyond <= 0 or me not in keys[-beyond:]
+        if len(self.held) <= self.limit:
+            return True
+        return me not in list(self.held)[self.limit :]  # one step each: other threads store and remove keys meanwhile
 
     def _hand_over_locked(self, woken: list[Waiter]) -> None:
         held, waiting = self.held, self.waiting

@@ -191,8 +191,16 @@ class CircuitBreaker:
             if era is not self.state:
                 return
             if isinstance(era, Closed):
-                if verdict is not NEUTRAL:
-                    self._record_locked(era, verdict is FAILURE, now)
+                if verdict is NEUTRAL:
+                    return
+                window = era.window
+                window.record(verdict is FAILURE)
+                if not window.is_full:  # specification: the state is only assessed when the rolling window is full
+                    return
+                if window.failures >= self._failures_to_open:
+                    self._move_locked(Open(now, now + self.delay), now)
+                else:
+                    era.is_clean = not window.failures
             elif isinstance(era, HalfOpen):
                 probe = era.probes.pop(me, None)
                 if probe is None or verdict is NEUTRAL or self._is_overdue(probe, now):
@@ -304,16 +312,6 @@ class CircuitBreaker:
                     listener(*self.transitions.popleft())
             finally:
                 self._delivering.release()
-
-    def _record_locked(self, era: Closed, failed: bool, now: float) -> None:
-        window = era.window
-        window.record(failed)
-        if not window.is_full:  # specification: the state is only assessed when the rolling window is full
-            return
-        if window.failures >= self._failures_to_open:
-            self._move_locked(Open(now, now + self.delay), now)
-        else:
-            era.is_clean = not window.failures
 
     def _has_place_locked(self, era: HalfOpen, now: float) -> bool:
         if era.successes + len(era.probes) < self.success_threshold:

@@ -33,4 +33,6 @@ def contains(classes: Classes, error: BaseException) -> bool:
 
 def matches(error: BaseException, include: Classes, exclude: Classes = ()) -> bool:
     """Whether *include* contains *error* and *exclude* does not."""
+    if isinstance(error, Exception):
+        return isinstance(error, include) and not isinstance(error, exclude)
     return contains(include, error) and not contains(exclude, error)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from .back_off import BackOff, CustomBackOff, Delays, varied
 from .exception_set import Classes, matches
 
 __all__ = ["Retry", "Stop"]
+
+
+_FOR_EVER: Final = math.inf
 
 
 class Stop(Enum):
@@ -60,8 +63,8 @@ class Retry:
         exception_predicate: Callable[[BaseException], bool] | None = None,
         result_predicate: Callable[[Any], bool] | None = None,
     ) -> None:
-        self.max_retries: float = math.inf if max_retries == -1 else max_retries
-        self.max_duration = max_duration or math.inf
+        self.max_retries: float = _FOR_EVER if max_retries == -1 else max_retries
+        self.max_duration = max_duration or _FOR_EVER
         self.back_off = back_off
         self.jitter = jitter if back_off.has_jitter else 0.0
         self.retry_on = retry_on
@@ -96,7 +99,7 @@ class Retry:
         """
         if not self.is_retryable(error):
             return Stop.NOT_RETRYABLE
-        return self._next(error, attempt, elapsed, remaining, random, delays)
+        return self.after_refusal(error, attempt, elapsed, remaining, random, delays)
 
     def after_refusal(
         self,
@@ -108,33 +111,23 @@ class Retry:
         delays: Delays | None = None,
     ) -> float | Stop:
         """As ``after_failure``, where *error* stands for a result that ``result_predicate`` refused: limits only."""
-        return self._next(error, attempt, elapsed, remaining, random, delays)
+        if attempt > self.max_retries:
+            return Stop.MAX_RETRIES_REACHED
+        if elapsed >= self.max_duration:
+            return Stop.MAX_DURATION_REACHED
+        delay = (delays or self.back_off.begin())(attempt, error)
+        if not 0 <= delay < _FOR_EVER:
+            return Stop.NOT_RETRYABLE
+        if self.jitter:
+            delay = varied(delay, self.jitter, random, self.back_off.maximum)
+        if elapsed + delay >= self.max_duration:
+            return Stop.MAX_DURATION_REACHED
+        if remaining is not None and delay >= remaining:
+            return Stop.DEADLINE
+        return delay
 
     def is_retryable(self, error: BaseException) -> bool:
         """Whether *error* is one to retry, limits aside."""
         if self.exception_predicate is not None:
             return isinstance(error, Exception) and bool(self.exception_predicate(error))
         return matches(error, self.retry_on, self.abort_on)
-
-    def _next(
-        self,
-        error: BaseException,
-        attempt: int,
-        elapsed: float,
-        remaining: float | None,
-        random: float,
-        delays: Delays | None,
-    ) -> float | Stop:
-        if attempt > self.max_retries:
-            return Stop.MAX_RETRIES_REACHED
-        if elapsed >= self.max_duration:
-            return Stop.MAX_DURATION_REACHED
-        delay = (delays or self.back_off.begin())(attempt, error)
-        if not 0 <= delay < math.inf:
-            return Stop.NOT_RETRYABLE
-        delay = varied(delay, self.jitter, random, self.back_off.maximum)
-        if elapsed + delay >= self.max_duration:
-            return Stop.MAX_DURATION_REACHED
-        if remaining is not None and delay >= remaining:
-            return Stop.DEADLINE
-        return delay

@@ -11,30 +11,28 @@ class RollingWindow:
     Not safe under threads: the circuit breaker's lock covers it.
     """
 
-    __slots__ = ("_next", "_results", "failures", "size")
+    __slots__ = ("_next", "_results", "failures", "is_full", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.failures = 0
+        self.is_full = False
+        """Whether *size* results were recorded; before that the circuit's state is not assessed."""
         self._results = bytearray()  # 1 is a failure; grows up to the size, then a ring
         self._next = 0  # where the next result goes once the ring is full: on the oldest one
-
-    @property
-    def is_full(self) -> bool:
-        """Whether *size* results were recorded; before that the circuit's state is not assessed."""
-        return len(self._results) == self.size
 
     def record(self, failed: bool) -> None:
         """Add a result; the oldest one leaves when the window is full."""
         results = self._results
-        if len(results) < self.size:
+        if self.is_full:
+            at = self._next
+            self.failures += failed - results[at]
+            results[at] = failed
+            self._next = at + 1 if at + 1 < self.size else 0
+        else:
             results.append(failed)
             self.failures += failed
-            return
-        at = self._next
-        self.failures += failed - results[at]
-        results[at] = failed
-        self._next = at + 1 if at + 1 < self.size else 0
+            self.is_full = len(results) == self.size
 
     def resize(self, size: int) -> None:
         """Change the length; the newest results stay."""
@@ -45,5 +43,6 @@ class RollingWindow:
         self.recount()
 
     def recount(self) -> None:
-        """Count the failures again, after a fork may have caught another thread between two steps of ``record``."""
+        """Count again, after a fork may have caught another thread between two steps of ``record``."""
         self.failures = self._results.count(1)
+        self.is_full = len(self._results) == self.size

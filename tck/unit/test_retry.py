@@ -200,16 +200,14 @@ def test_a_predicate_replaces_both_sets() -> None:
     assert after(asked, ValueError(8)) is Stop.NOT_RETRYABLE
 
 
-def test_a_result_is_retried_like_a_failure() -> None:
-    """retry_when(result=): the limits hold for refused results too; at the limit the last one is the result."""
-    impatient = retry(max_retries=1, delay=0.5, result_predicate=lambda value: value is None)
+def test_a_refused_result_is_retried_like_a_failure() -> None:
+    """retry_when(result=): every limit holds for it too, but no set is asked about the error that stands for it."""
+    impatient = retry(max_retries=1, max_duration=1.0, delay=0.5, retry_on=(), abort_on=(Exception,))
+    refusal = RuntimeError("refused")
 
-    assert impatient.after_result("good", 1, 0.0, None, 0.5) is None
-    assert impatient.after_result(None, 1, 0.0, None, 0.5) == 0.5
-    assert impatient.after_result(None, 2, 0.0, None, 0.5) is Stop.MAX_RETRIES_REACHED
-    assert impatient.after_result(None, 1, 0.0, 0.4, 0.5) is Stop.DEADLINE
+    decisions = [
+        impatient.after_refusal(refusal, attempt, elapsed, remaining, 0.5)
+        for attempt, elapsed, remaining in [(1, 0.0, None), (2, 0.0, None), (1, 0.5, None), (1, 0.0, 0.4)]
+    ]
 
-
-def test_without_a_predicate_every_result_is_good() -> None:
-    """A plain retry looks at failures only."""
-    assert retry().after_result(None, 1, 0.0, None, 0.5) is None
+    assert decisions == [0.5, Stop.MAX_RETRIES_REACHED, Stop.MAX_DURATION_REACHED, Stop.DEADLINE]
