@@ -8,6 +8,7 @@ It takes about 15 seconds; the exit status is 0 only if the guarded service kept
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -30,8 +31,12 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="a plain log, also in a terminal")
     plain = parser.parse_args().plain
     console = Console()
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = run(console, Path(folder) / "ledger.db", live=console.is_terminal and not plain)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = run(console, Path(folder) / "ledger.db", live=console.is_terminal and not plain)
+    except KeyboardInterrupt:
+        console.print("stopped")
+        os._exit(130)  # customers are still being served, on threads that a plain exit would wait for
     summary(console, outcome.guarded, outcome.unguarded)
     console.print()
     verdicts = list(promises(outcome))

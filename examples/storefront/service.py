@@ -85,7 +85,7 @@ class Storefront:
 
     @fallback(BestSellers)
     @timeout(600)
-    @bulkhead(4, waiting_task_queue=4)
+    @bulkhead(3, waiting_task_queue=3)
     async def recommendations(self, customer: int) -> tuple[int, ...]:
         """What else to look at. It is dear to compute: few at once, some wait, the rest see best-sellers."""
         found = content(await self._async_http.get(f"/recommendations/{customer}"))
