@@ -15,6 +15,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import resolve
 from .declaration import (
     CLASS,
+    CLASS_INTERCEPTORS,
     CLASS_LEVEL,
     FUNCTION,
     INSTANCE,
@@ -28,7 +29,7 @@ from .declaration import (
     user_frames,
 )
 
-__all__ = ["Decorator", "attach", "decorate"]
+__all__ = ["Decorator", "attach", "decorate", "intercept"]
 
 _HOOK = "__faulttolerance_hook__"
 
@@ -78,12 +79,28 @@ def attach(target: Any, kind: type[Policy], values: Mapping[str, Any]) -> Any:
     return _attach_to_function(target, kind, values, None)
 
 
+def intercept(target: Any, interceptor: Any) -> Any:
+    """Let *interceptor* stand around *target*: a new guard for a function, the class itself for a class."""
+    if isinstance(target, type):
+        is_first = CLASS_LEVEL not in vars(target)
+        setattr(target, CLASS_INTERCEPTORS, (interceptor, *vars(target).get(CLASS_INTERCEPTORS, ())))
+        if is_first:
+            setattr(target, CLASS_LEVEL, {})
+        cover(target)
+        if is_first:
+            _cover_subclasses_of(target)
+        return target
+    if isinstance(target, (staticmethod, classmethod)):
+        binding = FUNCTION if isinstance(target, staticmethod) else CLASS
+        return type(target)(_guarded(target.__func__, {}, (interceptor,), binding))
+    return _guarded(target, {}, (interceptor,), None)
+
+
 # On functions
 
 
 def _attach_to_function(target: Any, kind: type[Policy], values: Mapping[str, Any], binding: str | None) -> Any:
     known = declaration_of(target)
-    namespace = _class_body(target)
     where = known.where if known else Declaration(target, {}, FUNCTION).where
     faults = _announced(where, kind, values)
     if is_generator_function(target):
@@ -95,10 +112,23 @@ def _attach_to_function(target: Any, kind: type[Policy], values: Mapping[str, An
         faults.append(Fault(f"{where} @{kind.annotation}", "is there twice", None, "one of each kind per function"))
     if faults:
         raise FaultToleranceDefinitionException(*faults)
-    policies = {**(known.policies if known else {}), kind: kind(**values)}
+    return _guarded(target, {kind: kind(**values)}, (), binding)
+
+
+def _guarded(
+    target: Any, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], binding: str | None
+) -> Any:
+    """A new guard of *target* with what is given, and with what it has if it is a guard."""
+    known = declaration_of(target)
+    namespace = _class_body(target)
     if binding is None:
         binding = known.binding if known else INSTANCE if namespace is not None else _binding_by_name(target)
-    declaration = Declaration(known.function if known else target, policies, binding)
+    declaration = Declaration(
+        known.function if known else target,
+        {**(known.policies if known else {}), **policies},
+        binding,
+        interceptors=(*interceptors, *(known.interceptors if known else ())),
+    )
     if problems := resolve.contradictions(declaration):
         raise FaultToleranceDefinitionException(*problems)
     guard = make_guard(declaration)

@@ -13,10 +13,12 @@ from .._runtime.kinds import is_coroutine_function
 
 __all__ = [
     "BINDINGS",
+    "CLASS_INTERCEPTORS",
     "CLASS_LEVEL",
     "Declaration",
     "Policies",
     "class_level",
+    "class_level_interceptors",
     "class_name",
     "declaration_of",
     "exempt",
@@ -30,6 +32,9 @@ Policies = Mapping[type[Policy], Policy]
 
 CLASS_LEVEL = "__faulttolerance__"
 """The attribute of a class that holds the policies declared on it; ``dataclass(slots=True)`` copies it with the rest."""
+
+CLASS_INTERCEPTORS = "__faulttolerance_interceptors__"
+"""Likewise for the interceptors."""
 
 _GUARD = "__faulttolerance_declaration__"
 _exempt: WeakSet[Any] = WeakSet()
@@ -55,6 +60,7 @@ class Declaration:
         "_resolver",
         "binding",
         "function",
+        "interceptors",
         "is_coroutine",
         "name",
         "owner",
@@ -68,12 +74,15 @@ class Declaration:
         policies: Policies,
         binding: str,
         *,
+        interceptors: tuple[Any, ...] = (),
         template: Callable[..., Any] | None = None,
     ) -> None:
         self.function = function
         self.template: Callable[..., Any] = function or template  # type: ignore[assignment]
         """The function whose signature and name the guard shows."""
         self.policies = dict(policies)
+        self.interceptors = interceptors
+        """Those written on the function, the uppermost first."""
         self.binding = binding
         # Weak, both: a guard that another decorator superseded goes at once, not when garbage is collected.
         self._guard: ref[Any] | None = None
@@ -123,6 +132,11 @@ def unbound(candidate: object) -> Any:
     if isinstance(candidate, (staticmethod, classmethod)):
         return candidate.__func__
     return getattr(candidate, "__func__", candidate)
+
+
+def class_level_interceptors(cls: type) -> tuple[Any, ...]:
+    """The interceptors written on *cls* and on the classes that it inherits from."""
+    return tuple(dict.fromkeys(one for base in cls.__mro__ for one in vars(base).get(CLASS_INTERCEPTORS, ())))
 
 
 def class_name(cls: type) -> str:

@@ -41,6 +41,7 @@ from .declaration import (
     FUNCTION,
     Declaration,
     class_level,
+    class_level_interceptors,
     class_name,
     declaration_of,
     first_of_name,
@@ -87,6 +88,7 @@ class Plan:
     function: Callable[..., Any]
     declared: tuple[Declared, ...] = ()
     effective: tuple[Effective, ...] = ()
+    interceptors: tuple[Any, ...] = ()
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
@@ -134,10 +136,11 @@ class Resolver:
     def plan(self, cls: type | None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
         """What holds for *cls* under the configuration *snapshot*, and what is wrong with it."""
         name, function, policies = self._declared(cls)
+        interceptors = self._interceptors(cls)
         if not policies:
-            return Plan(name, function), []
+            return Plan(name, function, interceptors=interceptors), []
         effective, faults = settings.resolve(policies, name, snapshot)
-        plan = Plan(name, function, tuple(policies), tuple(effective))
+        plan = Plan(name, function, tuple(policies), tuple(effective), interceptors)
         if not faults:
             faults = self._faults(plan)
         return plan, faults
@@ -191,13 +194,20 @@ class Resolver:
         key = id(cls)
         if cls is not None and key not in self._classes:
             self._classes[key] = ref(cls, _Departure(self, key))
+        base = settings.switches.interceptor_priority if plan.interceptors else 0
+        inner = [one for one in plan.interceptors if one.priority >= base]
+        function = _intercepted(plan.function, inner, self.declaration)
         if plan.policies:
             state = self._states.get(key)
             if state is None:
                 state = self._states[key] = registry.new_state(plan.name, plan.policies)
-            call = _guarded(self.declaration, plan, state)
+            call = _guarded(self.declaration, plan, function, state)
         else:
-            call = _plainly(plan.function)
+            call = _plainly(function)
+        if len(inner) < len(plan.interceptors):
+            from .interceptor import around
+
+            call = around(call, [one for one in plan.interceptors if one.priority < base], self.declaration)
         self.plans[key] = plan
         self.calls[key] = call
         if self.declaration.binding == FUNCTION:
@@ -237,6 +247,13 @@ class Resolver:
                 at = tuple(dict.fromkeys((*owners, class_name(base))))
                 declared.append(Declared(policy, "class", class_name(base), declaration.name, at))
         return name, function, _in_order(declared)
+
+    def _interceptors(self, cls: type | None) -> tuple[Any, ...]:
+        if cls is None:
+            return self.declaration.interceptors
+        if not self._is_first(cls):
+            return ()
+        return (*class_level_interceptors(cls), *self.declaration.interceptors)
 
     def _is_first(self, cls: type) -> bool:
         found = first_of_name(cls, self.declaration.name)
@@ -357,9 +374,21 @@ def _plainly(function: Callable[..., Any]) -> blocking.GuardedCall:
     return call
 
 
-def _guarded(declaration: Declaration, plan: Plan, state: State) -> blocking.GuardedCall:
+def _intercepted(
+    function: Callable[..., Any], interceptors: Sequence[Any], declaration: Declaration
+) -> Callable[..., Any]:
+    if not interceptors:
+        return function
+    from .interceptor import around
+
+    call = around(_plainly(function), interceptors, declaration)
+    return lambda *args, **kwargs: call(args, kwargs)
+
+
+def _guarded(
+    declaration: Declaration, plan: Plan, function: Callable[..., Any], state: State
+) -> blocking.GuardedCall:
     policies = plan.policies
-    function = plan.function
     asynchronous = is_asynchronous(declaration, policies)
     is_apart = Asynchronous in policies or AsynchronousNonBlocking in policies
     course = course_for(plan.name, policies, state, asynchronous=asynchronous, apart=is_apart)
@@ -380,7 +409,7 @@ def _guarded(declaration: Declaration, plan: Plan, state: State) -> blocking.Gua
 
         environment = offload.ThreadEnvironment()
         offloaded = _named(aio.guard(function, course, environment, aside, before_aside, awaits=awaits), declaration)
-        bind_offloaded = _binder(function)
+        bind_offloaded = _binder(plan.function)
 
         def offload_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             bind_offloaded(*args, **kwargs)
@@ -393,7 +422,7 @@ def _guarded(declaration: Declaration, plan: Plan, state: State) -> blocking.Gua
     driver = _named(aio.guard(function, course, TaskEnvironment(), aside, before_aside, awaits=awaits), declaration)
     if not is_apart:
         return driver
-    bind = _binder(function)
+    bind = _binder(plan.function)
 
     def start(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         bind(*args, **kwargs)
