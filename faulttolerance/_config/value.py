@@ -8,21 +8,23 @@ import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from enum import Enum
-from typing import Annotated, Any, get_type_hints
+from decimal import Decimal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
-from .._policy import ChronoUnit, Parameter, Policy, parameters
+from .._policy import Parameter, Policy, parameters
 from ..exceptions import Fault
 from .snapshot import Entry
+from .sort import allowed, sort_of
 from .switch import flag
+from .text import SPANS
 
-__all__ = ["allowed", "validated"]
+__all__ = ["validated"]
 
-_SPANS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|ms|s|m|h|d)", re.ASCII | re.IGNORECASE)
+_SPAN = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)\s*({'|'.join(SPANS)})", re.ASCII | re.IGNORECASE)
+_PROBLEM = "faulttolerance"
 _TIMEDELTA = TypeAdapter(timedelta)
 
 
@@ -39,26 +41,6 @@ def validated(policy: type[Policy], found: Mapping[str, tuple[str, Entry]]) -> t
             faults[name] = Fault(key, problem, entry.value, allowed(policy, parameters(policy)[name]), entry.place)
         return {}, list(faults.values())
     return {name: getattr(model, name) for name in found}, []
-
-
-def allowed(policy: type[Policy], parameter: Parameter) -> str:
-    """What may be configured, in words."""
-    match _sort(policy, parameter):
-        case "duration":
-            return f"{parameter.kind.allowed}, as in 400, 400ms, 2s or PT0.4S"
-        case "flag":
-            return "true or false"
-        case "exceptions":
-            return "qualified names of exception classes, separated by commas"
-        case "callable":
-            return f"the qualified name of {parameter.kind.allowed}"
-        case kind if isinstance(kind, type):
-            return f"one of {', '.join(kind.__members__)}"
-        case _:
-            return parameter.kind.allowed
-
-
-_PROBLEM = "faulttolerance"
 
 
 _MODELS: dict[type[Policy], type[BaseModel]] = {}
@@ -84,19 +66,8 @@ def _within(parameter: Parameter) -> Callable[[Any], Any]:
     return within
 
 
-def _sort(policy: type[Policy], parameter: Parameter) -> str | type[Enum]:
-    if parameter.kind.name == "unit":
-        return ChronoUnit
-    if parameter.kind.name != "reference":
-        return parameter.kind.name
-    hint = get_type_hints(policy)[parameter.name]
-    if hint is str:
-        return "text"
-    return hint if isinstance(hint, type) and issubclass(hint, Enum) else "callable"
-
-
 def _parsed(policy: type[Policy], parameter: Parameter) -> Any:
-    match _sort(policy, parameter):
+    match sort_of(policy, parameter):
         case "integer":
             return Annotated[int, BeforeValidator(_no_bool)]
         case "ratio":
@@ -135,7 +106,10 @@ def _duration(value: Any) -> float | timedelta:
     except ValueError:
         pass
     if match := _SPAN.fullmatch(text):
-        span = timedelta(seconds=float(match[1]) * _SPANS[match[2].lower()])
+        try:
+            span = timedelta(microseconds=round(Decimal(match[1]) * SPANS[match[2].lower()]))
+        except OverflowError as error:
+            raise ValueError from error
     else:
         span = _TIMEDELTA.validate_python(text)
     if not span and re.search("[1-9]", text):

@@ -1,0 +1,70 @@
+"""What is shown and written into templates can be read back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_settings")
+
+from hypothesis import given, strategies as st
+
+from faulttolerance._config import Declared, Settings
+from faulttolerance._config.text import text
+from faulttolerance._policy import ChronoUnit, Policy, RateLimit, RateLimitType, Retry, Timeout
+
+durations = st.one_of(
+    st.integers(0, 10**9),
+    st.floats(0, 1e9, allow_nan=False),
+    st.timedeltas(timedelta(), timedelta(days=4000)),
+)
+exceptions = st.lists(st.sampled_from([OSError, ValueError, KeyError, LookupError]), max_size=3)
+policies = st.one_of(
+    st.builds(
+        Retry,
+        max_retries=st.integers(-1, 100),
+        delay=durations,
+        max_duration=st.just(0),
+        delay_unit=st.sampled_from(ChronoUnit),
+        retry_on=exceptions,
+    ),
+    st.builds(Timeout, durations, st.sampled_from(ChronoUnit), st.booleans()),
+    st.builds(RateLimit, st.integers(1, 9), st.timedeltas(timedelta(seconds=1)), type=st.sampled_from(RateLimitType)),
+)
+
+
+@given(policies)
+def test_every_value_can_be_read_back(policy: Policy) -> None:
+    """A template that is filled with what holds changes nothing."""
+    settings = Settings()
+    properties = {f"{policy.annotation}/{name}": text(value) for name, value in vars(policy).items()}
+    settings.install(settings.prepare(properties=properties))
+
+    effective, faults = settings.resolve([Declared(type(policy)(), "class", "", "")], "x")
+
+    assert faults == []
+    assert effective[0].policy == policy
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, ""),
+        (True, "true"),
+        (3, "3"),
+        (0.5, "0.5"),
+        (timedelta(), "0s"),
+        (timedelta(minutes=90), "90m"),
+        (timedelta(milliseconds=1500), "1500ms"),
+        (ChronoUnit.HALF_DAYS, "HALF_DAYS"),
+        ((OSError, pytest.UsageError), "OSError,pytest.UsageError"),
+        ((), ""),
+        (len, "len"),
+        ("name", "name"),
+    ],
+)
+def test_values_are_spelled_briefly(value: Any, expected: str) -> None:
+    """In the largest unit, without modules of built-ins."""
+    assert text(value) == expected
