@@ -55,11 +55,12 @@ def run(console: Console, database: Path, *, live: bool) -> Outcome:
         for traffic in (guarded, unguarded):
             traffic.start(begin, END)
         with view(console, guarded, unguarded, live=live) as show:
-            while not (guarded.is_over and unguarded.is_over):
+            served = False
+            while not served:
+                time.sleep(0.1)
+                served = guarded.is_over and unguarded.is_over
                 seconds = max(0.0, time.monotonic() - begin)
                 show(seconds, spell_at(seconds).name)
-                time.sleep(0.1)
-            show(seconds, spell_at(seconds).name)
     ledger = Ledger(str(database))
     return Outcome(
         guarded, unguarded, figures(), supervisor.crashes, orders=ledger.keys("orders"), mails=ledger.keys("mails")

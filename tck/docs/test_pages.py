@@ -63,6 +63,7 @@ def test_code_in_pages_runs(page: Path, module: ModuleType) -> None:
     for kind, code, line in blocks(page):
         if kind == "pycon":
             test = doctest.DocTestParser().get_doctest(code, module.__dict__, named(page), str(page), line)
+            test.globs = module.__dict__  # not the copy: the next block goes on where this one ends
             runner.run(test, out=said.append, clear_globs=False)
         elif kind.split(" ")[0] == "python":
             # Blank lines in front make the lines of a traceback those of the page.

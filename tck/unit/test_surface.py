@@ -13,7 +13,7 @@ CONTRACT = {
     "the specification's types": """
         FallbackHandler ExecutionContext ChronoUnit FaultToleranceException TimeoutException
         CircuitBreakerOpenException BulkheadException FaultToleranceDefinitionException""",
-    "policies as values": "Guard Retry Timeout CircuitBreaker Bulkhead Fallback RateLimit",
+    "policies as values": "Guard Retry Timeout CircuitBreaker Bulkhead Fallback RateLimit RateLimitType",
     "beyond the specification": """
         apply_guard rate_limit RateLimitException asynchronous_non_blocking exponential_backoff fibonacci_backoff
         custom_backoff retry_when before_retry circuit_breaker_name circuit_breakers around_invoke""",
@@ -41,10 +41,17 @@ def test_every_other_name_of_the_package_is_a_module_or_private() -> None:
     seen = {
         name
         for name, value in vars(faulttolerance).items()
-        if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and name not in ("Any", "TYPE_CHECKING", "annotations")
     }
 
     assert seen <= set(faulttolerance.__all__)
+
+
+def test_dir_lists_also_what_is_imported_when_first_asked_for() -> None:
+    """An interactive user finds every name by completion."""
+    assert set(NAMES) <= set(dir(faulttolerance))
 
 
 @pytest.mark.parametrize("name", NAMES)
