@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
-from ._guard.attach import decorate
+from ._guard.attach import decorate, refuse_bare
 from ._policy import (
     Asynchronous,
     AsynchronousNonBlocking,
@@ -205,6 +205,7 @@ def fallback(
     >>> read()
     'cached'
     """
+    refuse_bare(Fallback, value)
     given = {"value": value, "fallback_method": fallback_method, "apply_on": apply_on, "skip_on": skip_on}
     return decorate(Fallback, given)  # type: ignore[no-any-return]
 

@@ -29,7 +29,7 @@ from .declaration import (
     user_frames,
 )
 
-__all__ = ["Decorator", "attach", "decorate", "intercept"]
+__all__ = ["Decorator", "attach", "decorate", "intercept", "refuse_bare"]
 
 _HOOK = "__faulttolerance_hook__"
 
@@ -67,6 +67,25 @@ def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) 
     given = {name: _materialised(values.get(name, one.default)) for name, one in parameters(kind).items()}
     decorator = Decorator(kind, given)
     return decorator if target is None else decorator(target)
+
+
+def refuse_bare(kind: type[Policy], value: Any) -> None:
+    """Refuse a decorator that needs arguments and stands without any: it took the function below it for its argument.
+
+    Such a function is defined by the very statement that calls the decorator: its code belongs to the calling code, and
+    the call is on one of its own lines. A lambda written as the argument is told apart by its name.
+    """
+    code = getattr(value, "__code__", None)
+    frame = next(user_frames(), None)
+    if code is None or frame is None or value.__name__ == "<lambda>":
+        return
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    if any(one is code for one in frame.f_code.co_consts) and code.co_firstlineno <= frame.f_lineno <= max(lines):
+        name = kind.annotation
+        raise FaultToleranceDefinitionException(
+            Fault(f"{Declaration(value, {}, FUNCTION).where} @{name}", "stands without arguments", None,
+                  f"@{name.lower()}(...) with what it needs")
+        )  # fmt: skip
 
 
 def attach(target: Any, kind: type[Policy], values: Mapping[str, Any]) -> Any:

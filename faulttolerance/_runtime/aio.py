@@ -50,9 +50,9 @@ def guard(
             try:
                 enter(ticket)
                 if apart:
-                    deadline = ticket.began + seconds if seconds else None
+                    end = ticket.began + seconds if seconds else None
                     result = await environment.attempt(
-                        Attempt(ticket, function, args, kwargs, course.bulkhead, deadline, course.interrupt, awaits)
+                        Attempt(ticket, function, args, kwargs, course.bulkhead, end, course.interrupt, awaits)
                     )
                 else:
                     if ticket.waiter is not None:
@@ -61,8 +61,9 @@ def guard(
                     if held is not None:
                         held.pop(ticket, None)
                     if timed:
-                        ticket.pending.pop(ticket, None)  # type: ignore[union-attr]
-                        current.set(ticket.previous)
+                        deadline = ticket.deadline
+                        deadline.pending.pop(deadline, None)  # type: ignore[union-attr, arg-type]
+                        current.set(deadline.previous)  # type: ignore[union-attr]
                 leave(ticket, first)
                 if first:
                     return result
@@ -72,9 +73,10 @@ def guard(
                         course.bulkhead.withdraw(ticket.waiter)  # type: ignore[union-attr]
                     if held is not None:
                         held.pop(ticket, None)
-                    if ticket.pending is not None:
-                        ticket.pending.pop(ticket, None)
-                        current.set(ticket.previous)
+                    deadline = ticket.deadline
+                    if deadline is not None:
+                        deadline.pending.pop(deadline, None)
+                        current.set(deadline.previous)
                 failure: BaseException | None = error
             else:
                 failure = None

@@ -7,7 +7,6 @@ oldest. A call that ends in time costs an insertion and a removal; the timer fin
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from ..exceptions import TimeoutException
 from .clock import clock
@@ -65,24 +64,23 @@ def begin(ticket: Ticket, now: float, seconds: float) -> None:
     """Put the running task under a deadline that passes *seconds* after *now*."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
-    ticket.limited = True
-    ticket.when = now + seconds
-    ticket.previous = current.get()
-    if task is not None:
-        ticket.task = task
-        ticket.cancelling = task.cancelling()
     ring = ring_of(loop, seconds)
-    ticket.pending = ring.pending
-    ring.add(ticket)
-    current.set(ticket)
+    cancelling = task.cancelling() if task is not None else 0
+    deadline = TaskDeadline(now + seconds, current.get(), task, cancelling, ring.pending)
+    ticket.limited = True
+    ticket.deadline = deadline
+    ring.add(deadline)
+    current.set(deadline)
 
 
 def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseException | None:
     """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
-    if ticket.expired:
-        if ticket.cancelled and ticket.task.uncancel() > ticket.cancelling and error is not None:
+    deadline = ticket.deadline
+    assert deadline is not None
+    if deadline.expired:
+        if deadline.cancelled and deadline.task.uncancel() > deadline.cancelling and error is not None:
             return error  # cancelled from outside as well: that one must not be lost
-    elif clock.monotonic() < ticket.when or (error is not None and not isinstance(error, Exception)):
+    elif clock.monotonic() < deadline.when or (error is not None and not isinstance(error, Exception)):
         return error
     ticket.timed_out = True
     late = TimeoutException(message)

@@ -54,10 +54,10 @@ def _complete(future: asyncio.Future[Any], result: Any = None) -> None:
 class _Apart(TaskDeadline):
     """The deadline of an attempt that is a task of its own: its caller does not wait for the task to end."""
 
+    __slots__ = ("_given_up",)
+
     def __init__(self, when: float, task: asyncio.Task[Any], given_up: asyncio.Future[Any]) -> None:
-        self.when = when
-        self.task = task
-        self.previous = current.get()
+        super().__init__(when, current.get(), task)
         self._given_up = given_up
 
     def expire(self) -> None:
@@ -87,7 +87,7 @@ class TaskEnvironment:
         task.add_done_callback(_RUNNING.discard)
         deadline = None
         if attempt.deadline is not None:
-            deadline = attempt.ticket.apart = _Apart(attempt.deadline, task, ended)
+            deadline = attempt.ticket.deadline = _Apart(attempt.deadline, task, ended)
             ring = ring_of(loop, attempt.deadline - attempt.ticket.began)
             ring.add(deadline)
         try:
@@ -110,8 +110,8 @@ class TaskEnvironment:
 
     async def _body(self, attempt: Attempt) -> Any:
         ticket, bulkhead = attempt.ticket, attempt.bulkhead
-        if ticket.apart is not None:
-            current.set(ticket.apart)
+        if ticket.deadline is not None:
+            current.set(ticket.deadline)
         try:
             if bulkhead is not None:
                 ident = get_ident()
