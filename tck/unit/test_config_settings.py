@@ -6,10 +6,12 @@ import logging
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import faulttolerance
 from faulttolerance._config import Declared, Effective, Settings, Switches
 from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
@@ -223,8 +225,10 @@ def test_a_switch_that_is_configured_before_the_first_call_counts() -> None:
 # Costs
 
 
+HERE = str(Path(faulttolerance.__file__).parents[1])
 PROGRAM = """
 import sys
+import faulttolerance
 from faulttolerance._config import Declared, settings
 from faulttolerance._policy import Retry, Timeout
 effective, faults = settings.resolve([Declared(Retry(), "method", "acme.Client", "charge")], "acme.Client.charge")
@@ -242,7 +246,7 @@ def test_without_configuration_nothing_heavy_is_imported(variables: dict[str, st
         capture_output=True,
         text=True,
         check=False,
-        env={"PYTHONPATH": "", **variables},
+        env={"PYTHONPATH": HERE, **variables},
     )
 
     assert (done.stdout.strip(), done.stderr) == ("[]", "")

@@ -290,7 +290,9 @@ def test_a_duration_that_would_vanish_is_refused(text: str) -> None:
     assert [str(fault).split(";")[0] for fault in faults] == [f"Timeout/value is {text!r}, shorter than a microsecond"]
 
 
-@pytest.mark.parametrize("value", [True, [1], {"seconds": 1}, None, "-2s", "2 parsecs", "9999999999d", "P9999999999D", "", timedelta(-1)])
+@pytest.mark.parametrize(
+    "value", [True, [1], {"seconds": 1}, None, "-2s", "2 parsecs", "9999999999d", "P9999999999D", "", timedelta(-1)]
+)
 def test_what_is_no_duration_is_refused(value: object) -> None:
     """Nothing is guessed."""
     properties = {"Timeout": {"value": value}} if not isinstance(value, dict) else {"Timeout/value": [value]}

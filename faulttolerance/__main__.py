@@ -1,0 +1,13 @@
+"""``python -m faulttolerance``: see ``faulttolerance.cli``."""
+
+from __future__ import annotations
+
+import sys
+
+try:
+    from .cli import app
+except ImportError as error:
+    sys.exit(f"the command line needs {error.name}: pip install 'faulttolerance[cli]'")
+
+if __name__ == "__main__":
+    app()

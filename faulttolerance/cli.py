@@ -1,0 +1,309 @@
+"""The command line: what is guarded, how it is configured, and whether the configuration is right.
+
+python -m faulttolerance check acme.billing --strict
+python -m faulttolerance explain acme.billing:Client.charge
+python -m faulttolerance list acme.billing --json
+python -m faulttolerance keys acme.billing --format properties
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import pkgutil
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from ._config import Declared, Effective, Key, Switches, enabled_keys, parameter_keys, settings
+from ._config.key import INTERCEPTOR_PRIORITY, SWITCHES, switch_key
+from ._config.report import Unused
+from ._config.sort import allowed
+from ._config.text import text
+from ._guard import control
+from ._policy import parameters
+from .exceptions import FaultToleranceDefinitionException
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="python -m faulttolerance",
+    help="Show and check what is guarded and how it is configured.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Modules = Annotated[list[str], typer.Argument(help="Modules to import, as in acme.billing.", metavar="MODULE...")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Import the submodules of packages, too.")]
+
+
+class Format(StrEnum):
+    """How ``keys`` writes."""
+
+    TABLE = "table"
+    PROPERTIES = "properties"
+    TOML = "toml"
+
+
+@app.command()
+def check(
+    modules: Modules,
+    recursive: Recursive = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on keys that nothing uses, too.")] = False,
+) -> None:
+    """Import modules and report everything that is wrong; exit status 1 if anything is."""
+    _import(modules, recursive)
+    unused = _validated()
+    for one in unused:
+        _warn(str(one))
+    typer.echo(f"nothing wrong; guards: {len(list(control.guards()))}, unused keys: {len(unused)}")
+    if strict and unused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    target: Annotated[str, typer.Argument(help="As in acme.billing:Client.charge.", metavar="MODULE:NAME")],
+) -> None:
+    """Show the policies of a function, or of a class's methods, in order, each value and where it came from."""
+    module, colon, path = target.partition(":")
+    if not colon or not path:
+        raise typer.BadParameter(f"{target!r} is not MODULE:NAME, as in acme.billing:Client.charge")
+    _import([module], recursive=False)
+    parent: Any = None
+    found: Any = sys.modules[module]
+    for name in path.split("."):
+        parent = found
+        try:
+            found = getattr(parent, name)
+        except AttributeError:
+            near = difflib.get_close_matches(name, dir(parent), 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise typer.BadParameter(f"{target!r}: there is no {name}{hint}") from None
+    explained = _explained(parent, name, found)
+    if not explained:
+        raise typer.BadParameter(f"{target!r} is not guarded")
+    typer.echo("\n".join(explained))
+
+
+@app.command(name="list")
+def list_(
+    modules: Modules,
+    recursive: Recursive = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """List every guard with its effective values and their sources."""
+    _import(modules, recursive)
+    guards = sorted(control.guards(), key=lambda guard: guard.name)
+    if as_json:
+        typer.echo(json.dumps([_as_json(guard) for guard in guards], indent=2))
+    else:
+        table = _table("guard", "parameter", "value", "source")
+        for guard in guards:
+            for _, one in _resolved(guard):
+                for name, value, source in _rows(one):
+                    table.add_row(guard.name, f"{one.policy.annotation}{name}", value, source)
+        _print(table)
+    _validated()
+
+
+@app.command()
+def keys(
+    modules: Modules,
+    recursive: Recursive = False,
+    how: Annotated[Format, typer.Option("--format", help="A table, or a template to fill in.")] = Format.TABLE,
+) -> None:
+    """List every key that could be set, its environment variable, the value that holds, and the declared one."""
+    _import(modules, recursive)
+    found = _keys((one, effective) for guard in control.guards() for one, effective in _resolved(guard))
+    if how is Format.TABLE:
+        table = _table("key", "environment variable", "value", "declared", "allowed")
+        for one in found:
+            table.add_row(one.key.name, one.key.variable, one.value, one.default, one.allowed)
+        _print(table)
+    else:
+        typer.echo("\n".join(_template(found, how)))
+    _validated()
+
+
+# What is listed
+
+
+@dataclass
+class _Line:
+    """One key, and what it says of all guards that it reaches."""
+
+    key: Key
+    allowed: str
+    values: dict[str, None] = field(default_factory=dict)
+    defaults: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def value(self) -> str:
+        return _common(self.values)
+
+    @property
+    def default(self) -> str:
+        return _common(self.defaults)
+
+
+def _common(values: Iterable[str]) -> str:
+    one, *others = values
+    return "(several)" if others else one
+
+
+def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
+    """Every key once, the global ones last."""
+    found: dict[str, _Line] = {}
+
+    def add(key: Key, allowed: str, value: object, default: object) -> None:
+        line = found.setdefault(key.name, _Line(key, allowed))
+        line.values[text(value)] = line.defaults[text(default)] = None
+
+    for declared, effective in resolved:
+        for name, parameter in parameters(type(declared.policy)).items():
+            for key in parameter_keys(declared, name):
+                value, default = getattr(effective.policy, name), getattr(declared.policy, name)
+                add(key, allowed(type(declared.policy), parameter), value, default)
+        for key in enabled_keys(declared):
+            add(key, "true or false", effective.enabled, True)
+    try:
+        switches = settings.switches
+    except FaultToleranceDefinitionException:  # reported in the end, with everything else
+        switches = Switches()
+    for name, value, default in zip(SWITCHES, switches, Switches(), strict=True):
+        add(switch_key(name), "an integer" if name == INTERCEPTOR_PRIORITY else "true or false", value, default)
+    return sorted(found.values(), key=lambda line: not line.key.has_class or line.key.name in SWITCHES)
+
+
+def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effective]]:
+    plan = guard._plan
+    return zip(plan.declared, plan.effective, strict=True)
+
+
+def _explained(parent: Any, name: str, found: Any) -> list[str]:
+    if isinstance(found, type):
+        return [line for member in dir(found) for line in _explained(found, member, None)]
+    try:
+        return [control.explain(parent, name) if isinstance(parent, type) else control.explain(found)]
+    except (AttributeError, ValueError):
+        return []
+
+
+def _rows(one: Effective) -> Iterator[tuple[str, str, str]]:
+    """Name (with a slash in front), value and source of each parameter."""
+    if not one.enabled:
+        yield "/enabled", "false", one.sources.get("enabled", "MP_Fault_Tolerance_NonFallback_Enabled")
+        return
+    named = [(f"/{parameter.key}", name) for name, parameter in parameters(type(one.policy)).items()]
+    for key, name in named:
+        yield key, text(getattr(one.policy, name)) or "none", one.sources[name]
+    if not named:
+        yield "", "", one.sources.get("enabled", "decorator")
+
+
+def _as_json(guard: control.GuardedMethod) -> dict[str, Any]:
+    return {
+        "name": guard.name,
+        "policies": [
+            {
+                "annotation": one.policy.annotation,
+                "enabled": one.enabled,
+                "parameters": {
+                    parameter.key: {"value": _plain(getattr(one.policy, name)), "source": one.sources[name]}
+                    for name, parameter in parameters(type(one.policy)).items()
+                },
+            }
+            for _, one in _resolved(guard)
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [text(one) for one in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else text(value)
+
+
+def _template(lines: Iterable[_Line], how: Format) -> Iterator[str]:
+    """A file in which every key is commented out, with the value that holds now."""
+    for line in lines:
+        yield f"# {line.allowed}; declared: {line.default or 'nothing'}; variable: {line.key.variable}"
+        value = "" if line.value == "(several)" else line.value
+        if how is Format.TOML:
+            yield f"#{json.dumps(line.key.name, ensure_ascii=False)} = {json.dumps(value, ensure_ascii=False)}"
+        else:
+            from javaproperties import join_key_value
+
+            yield f"#{join_key_value(line.key.name, value, separator='=')}"
+        yield ""
+
+
+# Help
+
+
+def _import(modules: Iterable[str], recursive: bool) -> None:
+    for name in modules:
+        try:
+            module = importlib.import_module(name)
+            if recursive and hasattr(module, "__path__"):
+                for found in pkgutil.walk_packages(module.__path__, f"{name}."):
+                    if not found.name.endswith(".__main__"):
+                        importlib.import_module(found.name)
+        except FaultToleranceDefinitionException as error:
+            _fail(error)
+        except Exception as error:
+            cause = error.__cause__
+            if isinstance(cause, FaultToleranceDefinitionException):  # Python 3.11 wraps what __set_name__ raises
+                _fail(cause)
+            _warn(f"{name} cannot be imported ({type(error).__name__}: {error})")
+            raise typer.Exit(1) from error
+
+
+def _validated() -> list[Unused]:
+    """The keys that nothing uses; if anything is wrong, say it on the error output and end."""
+    try:
+        unused = control.validate()
+        _ = settings.switches  # wrong ones matter also where nothing is guarded
+    except FaultToleranceDefinitionException as error:
+        _fail(error)
+    return unused
+
+
+def _fail(error: FaultToleranceDefinitionException) -> NoReturn:
+    for fault in error.faults:
+        _warn(str(fault))
+    raise typer.Exit(1)
+
+
+def _warn(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _print(table: Table) -> None:
+    """As wide as the terminal, or, for other programs, as wide as it takes: one row is one line."""
+    console = Console()
+    if not console.is_terminal:
+        unlimited = Console(width=100_000)
+        console = Console(width=max(1, Measurement.get(unlimited, unlimited.options, table).maximum))
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())

@@ -1,0 +1,324 @@
+"""``python -m faulttolerance``: what an operator and a build see."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("pydantic_settings")
+
+from typer.testing import CliRunner
+
+import faulttolerance
+from faulttolerance import reload
+from faulttolerance.cli import app
+
+MODULE = """
+from concurrent.futures import Future
+from datetime import timedelta
+from faulttolerance import Guard, asynchronous, bulkhead, circuit_breaker, retry, timeout
+
+@timeout(500)
+class Client:
+    @retry(max_retries=4, retry_on=OSError, delay=timedelta(seconds=2))
+    def charge(self, amount: int) -> int:
+        return amount
+
+    @circuit_breaker
+    def refund(self) -> None: ...
+
+@bulkhead(5)
+def pay() -> None: ...
+
+payments = Guard(retry=__import__("faulttolerance").Retry(max_retries=2), name="cli payments")
+"""
+
+Run = Callable[..., Any]
+HERE = str(Path(faulttolerance.__file__).parents[1])
+"""Where the package is that is tested: the checkout, or an installed wheel."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Run the command line in a folder with a package `shop` in it."""
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "billing.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield lambda *arguments: CliRunner().invoke(app, arguments)
+    guard = getattr(sys.modules.get("shop.billing"), "payments", None)
+    if guard is not None:
+        guard.close()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
+        del sys.modules[name]
+    gc.collect()
+
+
+# check
+
+
+def test_check_finds_nothing_wrong(run: Run) -> None:
+    """Exit status 0."""
+    done = run("check", "shop.billing")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("nothing wrong; guards: ")
+
+
+def test_check_reports_every_wrong_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once, each with its source; exit status 1."""
+    monkeypatch.setenv("SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIES", "-2")
+    monkeypatch.setenv("SHOP_BILLING_PAY_BULKHEAD_VALUE", "0")
+    monkeypatch.setenv("CLI_PAYMENTS_RETRY_DELAY", "soon")
+
+    done = run("check", "shop.billing")
+
+    assert done.exit_code == 1
+    assert {line.partition(" ")[0] for line in done.stderr.splitlines()} == {
+        "shop.billing.Client/charge/Retry/maxRetries",
+        "shop.billing/pay/Bulkhead/value",
+        "cli",
+    }
+    assert "is '-2'; allowed: -1 (no limit) or an integer >= 0 (environment variable SHOP_" in done.stderr
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 0), (("--strict",), 1)])
+def test_unused_keys_fail_a_strict_check_only(
+    run: Run, options: tuple[str, ...], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are named in any case."""
+    monkeypatch.setenv("SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIS", "2")
+
+    done = run("check", "shop.billing", *options)
+
+    assert done.exit_code == status
+    assert "did you mean SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIES?" in done.stderr
+
+
+def test_check_reports_what_is_wrong_in_a_definition(run: Run, tmp_path: Path) -> None:
+    """Decorators refuse at import; the message is the same, without a traceback."""
+    (tmp_path / "shop" / "wrong.py").write_text(
+        "from faulttolerance import retry\n\nclass Client:\n    @retry(max_retries=-3)\n    def charge(self): ...\n"
+    )
+
+    done = run("check", "shop.wrong")
+
+    assert done.exit_code == 1
+    assert "shop.wrong.Client.charge @Retry(max_retries) is -3; allowed: " in done.stderr
+
+
+def test_check_reports_a_class_whose_fallback_is_missing(run: Run, tmp_path: Path) -> None:
+    """Python 3.11 wraps what is raised while a class is created; here it is unwrapped."""
+    (tmp_path / "shop" / "wrong.py").write_text(
+        "from faulttolerance import fallback\n\nclass Client:\n"
+        "    @fallback(fallback_method='gone')\n    def charge(self): ...\n"
+    )
+
+    done = run("check", "shop.wrong")
+
+    assert done.exit_code == 1
+    assert done.stderr.startswith("shop.wrong.Client.charge @Fallback")
+
+
+@pytest.mark.parametrize("name", ["shop.nowhere", "shop.broken"])
+def test_a_module_that_cannot_be_imported_fails_the_check(run: Run, name: str, tmp_path: Path) -> None:
+    """With what it raised."""
+    (tmp_path / "shop" / "broken.py").write_text("1 / 0")
+
+    done = run("check", name)
+
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"{name} cannot be imported (")
+
+
+def test_recursive_imports_the_modules_of_a_package(run: Run) -> None:
+    """All but ``__main__``, which would run it."""
+    run("check", "shop")
+    before = "shop.billing" in sys.modules
+
+    run("check", "shop", "--recursive")
+
+    assert (before, "shop.billing" in sys.modules) == (False, True)
+
+
+def test_a_wrong_switch_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although no guard has such a key."""
+    monkeypatch.setenv("MP_FAULT_TOLERANCE_METRICS_ENABLED", "maybe")
+
+    done = run("check", "shop")
+
+    assert done.exit_code == 1
+    assert "MP_Fault_Tolerance_Metrics_Enabled is 'maybe'; allowed: true or false" in done.stderr
+
+
+# explain
+
+
+def test_explain_shows_each_value_and_its_source(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order in which the policies nest."""
+    monkeypatch.setenv("SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIES", "7")
+
+    done = run("explain", "shop.billing:Client.charge")
+
+    assert done.exit_code == 0
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert lines[0] == "shop.billing.Client.charge"
+    assert any(line.startswith("maxRetries = 7 ") and "SHOP_BILLING_CLIENT_CHARGE" in line for line in lines)
+    assert [line.partition(" ")[0] for line in lines if "declared on" in line] == ["Retry", "Timeout"]
+
+
+@pytest.mark.parametrize("name", ["pay", "payments"])
+def test_functions_and_guards_are_explained(run: Run, name: str) -> None:
+    """As well as methods."""
+    assert run("explain", f"shop.billing:{name}").exit_code == 0
+
+
+def test_all_methods_of_a_class_are_explained(run: Run) -> None:
+    """One after the other."""
+    done = run("explain", "shop.billing:Client")
+
+    assert [line for line in done.stdout.splitlines() if not line.startswith(" ")] == [
+        "shop.billing.Client.charge",
+        "shop.billing.Client.refund",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("shop.billing", "is not MODULE:NAME"),
+        ("shop.billing:Client.chrge", "there is no chrge; did you mean charge?"),
+        ("shop.billing:Future", "is not guarded"),
+        ("shop.billing:Client.__init__", "is not guarded"),
+    ],
+)
+def test_explain_says_why_there_is_nothing_to_explain(run: Run, target: str, message: str) -> None:
+    """Exit status 2, as for other wrong arguments."""
+    done = run("explain", target)
+
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+
+
+# list
+
+
+def rows(done: Any) -> list[list[str]]:
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_list_shows_a_row_per_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line each where the output is no terminal, so that it can be searched."""
+    monkeypatch.setenv("SHOP_BILLING_PAY_BULKHEAD_ENABLED", "false")
+
+    found = rows(run("list", "shop.billing"))
+
+    assert ["shop.billing.Client.charge", "Retry/maxRetries", "4", "decorator"] in found
+    assert ["shop.billing.Client.charge", "Retry/delay", "2s", "decorator"] in found
+    assert ["shop.billing.Client.charge", "Retry/abortOn", "none", "default"] in found
+    assert ["shop.billing.Client.refund", "Timeout/value", "500", "decorator"] in found
+    assert ["cli", "payments", "Retry/maxRetries", "2", "decorator"] in found
+    assert [row[1:3] for row in found if row[0] == "shop.billing.pay"] == [["Bulkhead/enabled", "false"]]
+
+
+def test_list_writes_json(run: Run) -> None:
+    """For other programs: numbers are numbers, sets are lists."""
+    listed = {one["name"]: one for one in json.loads(run("list", "shop.billing", "--json").stdout)}
+
+    policies = {one["annotation"]: one for one in listed["shop.billing.Client.charge"]["policies"]}
+    assert policies["Retry"]["enabled"] is True
+    assert policies["Retry"]["parameters"]["maxRetries"] == {"value": 4, "source": "decorator"}
+    assert policies["Retry"]["parameters"]["retryOn"] == {"value": ["OSError"], "source": "decorator"}
+    assert policies["Timeout"]["parameters"]["interrupt"] == {"value": True, "source": "default"}
+
+
+def test_list_tells_of_faults_beside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is complete all the same; exit status 1."""
+    monkeypatch.setenv("SHOP_BILLING_PAY_BULKHEAD_VALUE", "0")
+
+    done = run("list", "shop.billing")
+
+    assert done.exit_code == 1
+    assert ["shop.billing.pay", "Bulkhead/value", "5", "decorator"] in rows(done)
+    assert "shop.billing/pay/Bulkhead/value is '0'" in done.stderr
+
+
+# keys
+
+
+def test_keys_lists_every_key_with_its_variable_and_values(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds beside what is declared."""
+    monkeypatch.setenv("FAULTTOLERANCE_BULKHEAD_VALUE", "9")
+
+    found = {row[0]: row[1:] for row in rows(run("keys", "shop.billing"))}
+
+    assert found["shop.billing/pay/Bulkhead/value"][:3] == ["SHOP_BILLING_PAY_BULKHEAD_VALUE", "9", "5"]
+    assert found["Bulkhead/value"][0] == "FAULTTOLERANCE_BULKHEAD_VALUE"
+    assert found["shop.billing.Client/charge/Timeout/enabled"][1:3] == ["true", "true"]
+    assert "shop.billing.Client/charge/Timeout/value" not in found
+    assert found["MP_Fault_Tolerance_Metrics_Enabled"][1:3] == ["true", "true"]
+
+
+@pytest.mark.parametrize(("form", "suffix"), [("properties", ".properties"), ("toml", ".toml")])
+def test_a_template_can_be_filled_in(
+    run: Run, form: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every key is commented out; without the comment signs it is a configuration that changes nothing."""
+    before = json.loads(run("list", "shop.billing", "--json").stdout)
+    template = run("keys", "shop.billing", "--format", form).stdout
+    lines = [line.removeprefix("#") for line in template.splitlines() if "shop.billing" in line and line[1] != " "]
+    file = tmp_path / f"filled{suffix}"
+
+    file.write_text("\n".join(lines))
+    monkeypatch.setenv("FAULTTOLERANCE_CONFIG", str(file))
+    reload()
+    after = json.loads(run("list", "shop.billing", "--json").stdout)
+
+    assert all(line.startswith("#") or not line for line in template.splitlines())
+    assert "filled" in json.dumps(after)
+    assert values(after) == values(before)
+
+
+def values(listed: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        f"{guard['name']} {policy['annotation']} {name}": one["value"]
+        for guard in listed
+        for policy in guard["policies"]
+        for name, one in policy["parameters"].items()
+        if guard["name"].startswith("shop.")
+    }
+
+
+# The program
+
+
+def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
+    """And finds modules in the folder in which it is run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "faulttolerance", "check", "shop.billing"],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env={"PYTHONPATH": HERE},
+    )  # fmt: skip
+
+    assert (done.stdout, done.stderr) == ("nothing wrong; guards: 4, unused keys: 0\n", "")
+
+
+def test_it_says_what_to_install(tmp_path: Path) -> None:
+    """The command line is an extra."""
+    program = "import sys, runpy; sys.modules['typer'] = None; runpy.run_module('faulttolerance', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=False, env={"PYTHONPATH": HERE},
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert done.stderr.strip() == "the command line needs typer: pip install 'faulttolerance[cli]'"
