@@ -20,7 +20,7 @@ from .fork import at_fork
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-__all__ = ["Pool", "pool"]
+__all__ = ["Pool", "configure", "pool"]
 
 Job: TypeAlias = Callable[[], object]
 
@@ -141,7 +141,7 @@ class Pool:
         parked = len(self._parked)  # counted first: a thread that is handed a job meanwhile counts as busy
         return len(self._workers) - parked + len(self._waiting)
 
-    def resize(self, max_threads: int | None) -> None:
+    def configure(self, max_threads: int | None) -> None:
         """Change the limit; threads beyond a smaller one end as soon as they have nothing to do."""
         self.max_threads = max_threads
         for _ in range(len(self._waiting)):
@@ -307,5 +307,6 @@ class Pool:
 
 pool = Pool()
 """The one that offloaded calls share."""
+configure = pool.configure
 
 at_fork(before=pool.stop_idle, child=pool.forget_other_threads)

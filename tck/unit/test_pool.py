@@ -153,7 +153,7 @@ def test_a_raised_limit_starts_what_waits(make: Callable[..., Pool]) -> None:
         pool.submit(gate)
     assert first.begun.wait(PATIENCE)
 
-    pool.resize(3)
+    pool.configure(3)
 
     assert second.begun.wait(PATIENCE)
     assert third.begun.wait(PATIENCE)
@@ -171,7 +171,7 @@ def test_a_lowered_limit_ends_threads(make: Callable[..., Pool]) -> None:
     gates[0].open.set()
     wait_until(lambda: pool.busy == 3)
 
-    pool.resize(1)
+    pool.configure(1)
 
     for gate in gates:
         gate.open.set()
@@ -392,7 +392,7 @@ import os, threading, warnings
 from faulttolerance._runtime.pool import pool
 
 warnings.simplefilter("ignore")
-pool.resize(1)
+pool.configure(1)
 ran, statuses, done = [], [], threading.Event()
 
 def fork():

@@ -1,0 +1,382 @@
+"""Code of the application on a thread of the pool, and what it awaits afterwards on a loop (contract R2, R5, R7b)."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import inspect
+import math
+from collections.abc import Awaitable, Coroutine
+from contextvars import Context
+from threading import get_ident
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, cast
+
+from ..exceptions import BulkheadException, TimeoutException
+from . import interruption
+from .clock import clock
+from .environment import Attempt
+from .interruption import Interrupted, settle, slots, watchdog
+from .loop_thread import loop_thread
+from .offloaded import NO_THREAD, StoppedIteration, Suspension, log_dropped
+from .pool import pool
+from .slot import Entry, Slot
+from .task_deadline import TaskDeadline, current
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .._strategy.bulkhead import Waiter
+    from ..typing import Timer
+
+__all__ = ["Body"]
+
+
+class _Endless(tuple[Any, ...]):
+    """An entry in a thread's chain that never passes: what interrupts the body of a call that is cancelled.
+
+    It is no plain tuple, and therefore no deadline to ``remaining``.
+    """
+
+    __slots__ = ()
+
+
+class Body(Suspension):
+    """Code of the application, on a thread, and what it awaits afterwards on a loop."""
+
+    __slots__ = (
+        "_attempt",
+        "_entry",
+        "_limit",
+        "_loop",
+        "_other",
+        "_slot",
+        "_task",
+        "_timer",
+        "_unbegun",
+        "_unwoken",
+        "_withdrawn",
+    )
+
+    def __init__(self, attempt: Attempt) -> None:
+        super().__init__()
+        self._attempt = attempt
+        self._unbegun = [None]
+        """Emptied by whoever begins the body, who then also gives its permit back, or by whoever withdraws it."""
+        self._unwoken = [None]
+        """Emptied when the queue of the bulkhead lets the attempt in."""
+        self._withdrawn = False
+        """Whether the body will never begin; looked at after a place in that queue was taken."""
+        self._timer: Timer | None = None
+        self._slot: Slot | None = None
+        self._entry: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._limit: TaskDeadline | None = None
+        self._other: concurrent.futures.Future[Any] | None = None
+
+    # Before the body
+
+    def begin(self, may_run: bool) -> bool:
+        """Ask for a permit, and run the body here or have it run."""
+        attempt, call = self._attempt, self.call
+        bulkhead = attempt.bulkhead
+        waiter: Waiter | None = None
+        try:
+            if call.attempted and not may_run:
+                # A refused attempt is retried at once: the caller shall not wait for this one, and all that follow.
+                pool.submit(self._begin_submitted)
+                return False
+            call.attempted = True
+            if bulkhead is not None:
+                ticket, held = attempt.ticket, bulkhead.held
+                held[ticket] = NO_THREAD
+                if len(held) > bulkhead.limit or bulkhead.waiting:
+                    waiter = ticket.waiter = bulkhead.enqueue(ticket, NO_THREAD, self._wake)
+            if attempt.deadline is not None:
+                self._timer = clock.call_at(attempt.deadline, self._expire)
+            if waiter is None:
+                if may_run and not pool.is_crowded:
+                    return self._run_body()
+                pool.submit(self._run_submitted)
+            elif self._withdrawn:
+                self._leave()
+            return False
+        except BaseException as error:
+            return self._refuse(error)
+
+    def _begin_submitted(self) -> None:
+        if self.begin(may_run=True):
+            self.resume()
+
+    def _refuse(self, error: BaseException) -> bool:
+        if self._attempt.bulkhead is not None and not isinstance(error, BulkheadException):
+            self._attempt.bulkhead.abandon(self._attempt.ticket)
+        self._cancel_timer()
+        try:
+            if not self.claim():
+                return False
+            self.error = error
+            return True
+        finally:
+            del error
+
+    def _wake(self) -> None:
+        """Run the body, which has got its permit now; called from any thread, and at times twice."""
+        try:
+            self._unwoken.pop()
+        except IndexError:
+            return
+        try:
+            pool.submit(self._run_submitted)
+        except RuntimeError as error:
+            if self.claim():
+                self._cancel_timer()
+                self.call.give_up(error)
+            raise
+
+    def _run_submitted(self) -> None:
+        if self._run_body():
+            self.resume()
+
+    def _run_body(self) -> bool:
+        """Run the body; whether its outcome counts, and the call goes on here."""
+        attempt, call = self._attempt, self.call
+        slot = self._slot = slots.slot
+        previous = slot.top
+        deadline = attempt.deadline
+        entry: Entry
+        if deadline is None:
+            entry = _Endless((math.inf, previous))
+        elif attempt.interrupt:
+            entry = (deadline, previous)
+        else:
+            entry = _Endless((math.inf, (deadline, previous, False)))
+        self._entry = entry
+        try:
+            self._unbegun.pop()
+        except IndexError:
+            self._leave()  # withdrawn, perhaps before it had anything to give back
+            return False
+        ticket, bulkhead = attempt.ticket, attempt.bulkhead
+        self.ident = get_ident()
+        if bulkhead is not None:
+            bulkhead.held[ticket] = self.ident
+            if not self._unwoken:
+                ticket.running_since = clock.monotonic()
+            ticket.admitted = True
+        error: BaseException | None = None
+        result = None
+        context = call.context.copy()
+        try:
+            try:
+                slot.top = entry
+                if entry[0] < watchdog.next:
+                    watchdog.wake()
+                result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
+            finally:
+                slot.top = previous
+            if slot.fired is not None:
+                settle(slot, entry)
+        except BaseException as raised:
+            error = raised
+            try:
+                if slot.fired is not None:
+                    settle(slot, entry)
+            except Interrupted as late:
+                error = late
+        try:
+            if error is None and self._is_awaited(result):
+                return self._await(result, context)
+            self._leave()
+            return self._conclude(result, error)
+        finally:
+            del error
+
+    def _leave(self) -> None:
+        """Give the permit back, or the place in the queue."""
+        bulkhead = self._attempt.bulkhead
+        if bulkhead is not None:
+            ticket = self._attempt.ticket
+            if ticket.waiter is not None:
+                bulkhead.withdraw(ticket.waiter)
+            bulkhead.held.pop(ticket, None)
+            if bulkhead.waiting:
+                bulkhead.hand_over()
+
+    # After the body
+
+    def _conclude(self, result: Any, error: BaseException | None) -> bool:
+        """Take what the attempt came to as its outcome, unless somebody went on without it."""
+        self._cancel_timer()
+        try:
+            if not self.claim():
+                _drop(result, error)
+                return False
+            deadline = self._attempt.deadline
+            if deadline is not None and clock.monotonic() >= deadline:
+                error = self._late(error)
+            if isinstance(error, StopIteration):
+                error = _stand_in(error)
+            self.value, self.error = result, error
+            return True
+        finally:
+            del error
+
+    def _late(self, cause: BaseException | None) -> TimeoutException:
+        ticket = self._attempt.ticket
+        ticket.timed_out = True
+        late = TimeoutException(f"timed out after {cast('float', self._attempt.deadline) - ticket.began:g} s")
+        late.__cause__ = cause
+        return late
+
+    def _expire(self) -> None:
+        """Go on without the body: its deadline has passed."""
+        if self.claim():
+            self.error = self._late(None)
+            self._withdraw(may_interrupt=False, may_cancel=True)
+            self.submit(self.resume, urgent=True)
+
+    def abandon(self, may_interrupt: bool) -> None:
+        """Go on without the body: the caller gave up."""
+        self._cancel_timer()
+        self._withdraw(may_interrupt, may_interrupt)
+
+    def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> None:
+        try:
+            self._unbegun.pop()
+        except IndexError:
+            pass
+        else:
+            self._withdrawn = True
+            self._leave()
+            return
+        loop = self._loop
+        if self._other is not None:
+            if may_cancel:
+                self._other.cancel()
+        elif loop is not None:
+            if may_cancel:
+                try:
+                    loop.call_soon_threadsafe(self._cancel_task)
+                except RuntimeError:
+                    self._leave()  # the loop was closed, and the task with it
+        elif may_interrupt and self._slot is not None:
+            interruption.interrupt(self._slot, self._entry)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # What the body returned, where that is awaited
+
+    def _is_awaited(self, result: Any) -> bool:
+        awaits = self._attempt.awaits
+        if not awaits and awaits is not None:
+            return False
+        if isinstance(result, concurrent.futures.Future):
+            return bool(awaits)
+        return hasattr(result, "__await__") or _is_old_coroutine(result)
+
+    def _await(self, result: Any, context: Context) -> bool:
+        """Let the attempt end with *result*, on the loop to which that belongs; the permit is kept meanwhile."""
+        if isinstance(result, concurrent.futures.Future):
+            self._other = result
+            if self not in self.call.suspended:
+                result.cancel()
+            result.add_done_callback(self._take_over)
+            return False
+        borrowed = None
+        try:
+            loop = _loop_of(result) or self.call.loop
+            if loop is None:
+                loop = borrowed = loop_thread.acquire()
+            self._loop = loop
+            loop.call_soon_threadsafe(self._begin_task, result, context, borrowed)
+        except Exception as error:  # the loop was closed; or a new one could not be made
+            if borrowed is not None:
+                loop_thread.release()
+            _drop(result, None)
+            self._leave()
+            return self._conclude(None, error)
+        return False
+
+    def _begin_task(self, result: Any, context: Context, borrowed: object) -> None:
+        loop = self._loop
+        assert loop is not None
+        if self not in self.call.suspended:
+            _drop(result, None)
+            self._leave()
+            if borrowed is not None:
+                loop_thread.release()
+            return
+        if self._attempt.deadline is not None:
+            limit = self._limit = TaskDeadline()
+            limit.when = self._attempt.deadline
+            limit.previous = context.get(current)
+            context.run(current.set, limit)
+        task = self._task = loop.create_task(_outcome(result), context=context)
+        if self._limit is not None:
+            self._limit.task = task
+        task.add_done_callback(self._end_task)
+        if borrowed is not None:
+            task.add_done_callback(_release_loop)
+
+    def _cancel_task(self) -> None:
+        if self._task is None:
+            return  # _begin_task has seen to it
+        if self._limit is not None and not self.call.stopped:
+            self._limit.expire()
+        else:
+            self._task.cancel()
+
+    def _end_task(self, task: asyncio.Task[Any]) -> None:
+        import asyncio
+
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self._end_elsewhere(None if error is not None else task.result(), error)
+
+    def _take_over(self, other: concurrent.futures.Future[Any]) -> None:
+        error = concurrent.futures.CancelledError() if other.cancelled() else other.exception()
+        self._end_elsewhere(None if error is not None else other.result(), error)
+
+    def _end_elsewhere(self, result: Any, error: BaseException | None) -> None:
+        try:
+            self._leave()
+            if self._conclude(result, error):
+                self.submit(self.resume, urgent=True)
+        finally:
+            del error
+
+
+async def _outcome(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _stand_in(error: StopIteration) -> BaseException:
+    stand_in = StoppedIteration("the function raised StopIteration")
+    stand_in.__cause__ = error
+    return stand_in
+
+
+def _release_loop(_: object) -> None:
+    loop_thread.release()
+
+
+def _loop_of(awaitable: Any) -> asyncio.AbstractEventLoop | None:
+    """The only loop that can await *awaitable*, for a future or task of asyncio."""
+    import asyncio
+
+    return awaitable.get_loop() if asyncio.isfuture(awaitable) else None
+
+
+def _is_old_coroutine(result: Any) -> bool:
+    """Whether *result* comes from a generator function that ``types.coroutine`` made awaitable."""
+    return isinstance(result, GeneratorType) and bool(result.gi_code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+
+
+def _drop(result: Any, error: BaseException | None) -> None:
+    """Do away with what a body came to for which nobody waits any more."""
+    if isinstance(result, Coroutine):
+        result.close()  # it was never awaited, and on purpose
+    if error is not None:
+        log_dropped(error)

@@ -1,0 +1,92 @@
+"""Calls that run on threads of the pool (contract R7, R7b, R7c).
+
+A call is the coroutine of ``aio.guard``, stepped by whoever makes it go on: the caller's thread takes it to its first
+body, so that permits are asked for in the order of the calls and a refusal is there when the call returns; a thread of
+the pool runs the body and, on its own, whatever follows. The coroutine awaits nothing but what ``ThreadEnvironment``
+gives it. No thread ever waits for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from threading import get_ident
+from typing import Any, TypeAlias
+
+from .body import Body
+from .environment import Attempt
+from .fork import at_fork
+from .future import Future
+from .loop_thread import loop_thread
+from .offloaded import OffloadedCall, Pause
+from .pool import pool
+from .ticket import Ticket
+
+__all__ = ["ThreadEnvironment", "shutdown", "start"]
+
+Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[Any, Any, Any]]
+
+
+def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[Any]:
+    """Begin a call whose attempts run in a ``ThreadEnvironment``, and give its future; raises no ``Exception``."""
+    future: Future[Any] = Future()
+    call = OffloadedCall(future)
+    if not pool.enter(call):
+        future.set_exception(RuntimeError("no new calls are taken: faulttolerance.shutdown() was called"))
+        return future
+    future._stop = call.stop
+    call.coroutine = guarded(args, kwargs)
+    call.run(None, may_run=False)
+    return future
+
+
+def shutdown(timeout: float | None = None) -> bool:
+    """Refuse new offloaded calls and wait for those that are under way.
+
+    A call that is refused returns a future that failed with ``RuntimeError``. Calls under way are still retried, and
+    still have their fallbacks. A body that its caller gave up on, at a deadline or by cancelling, is waited for too.
+
+    Args:
+        timeout: Seconds to wait at most; ``None``: as long as it takes.
+
+    Returns:
+        Whether everything has ended. What has not goes on, and does not keep the interpreter from exiting.
+
+    Raises:
+        RuntimeError: When called from an offloaded call, which would wait for itself.
+    """
+    drained = pool.shutdown(timeout)
+    if drained:
+        loop_thread.stop_if_idle()
+    return drained
+
+
+class ThreadEnvironment:
+    """The environment of calls that ``start`` begins."""
+
+    def pause(self, seconds: float) -> Awaitable[None]:
+        """Wait between two attempts; no thread is held meanwhile."""
+        return Pause(seconds)
+
+    def attempt(self, attempt: Attempt) -> Awaitable[Any]:
+        """Run an attempt on a thread of the pool; go on without it at its deadline."""
+        return Body(attempt)
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Run a function of the application on a thread of the pool; await what it returns if that can be awaited."""
+        return Body(Attempt(Ticket(), function, args, {}, None, None, interrupt=False, awaits=True))
+
+
+_left_behind: list[OffloadedCall] = []
+"""Calls of the parent process. They are kept, so that their coroutines are never closed, and change nothing here."""
+
+
+def _leave_calls_behind() -> None:
+    ident = get_ident()
+    for call in pool.calls:
+        if isinstance(call, OffloadedCall) and not call.is_on(ident):
+            pool.leave(call)
+            _left_behind.append(call)
+            call.leave_behind()
+
+
+at_fork(child=_leave_calls_behind)

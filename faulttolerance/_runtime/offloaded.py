@@ -1,0 +1,258 @@
+"""An offloaded call, stepped by whoever makes it go on, and what it can wait for.
+
+A suspension ends once: for the body that ended, the deadline that passed, or the caller that gave up, whoever takes it
+off ``suspended`` first. A body that comes second is not looked at; all that it still does is to give its permit back.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, cast
+
+from .clock import clock
+from .future import Future
+from .pool import pool
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..typing import Timer
+
+__all__ = ["NO_THREAD", "OffloadedCall", "Pause", "StoppedIteration", "Suspension", "log_dropped"]
+
+NO_THREAD = 0
+"""Stands for the thread of a permit or a place in the queue while no thread runs the body; no thread has this ident."""
+
+
+class OffloadedCall:
+    """One call: its coroutine, its future, and what it waits for."""
+
+    __slots__ = ("attempted", "context", "coroutine", "future", "loop", "steps", "stopped", "suspended")
+
+    coroutine: Coroutine[Any, Any, Any]
+
+    def __init__(self, future: Future[Any]) -> None:
+        self.future: Future[Any] | None = future
+        self.context = copy_context()
+        """What the caller had; each body runs in a copy of it, and the coroutine in another."""
+        self.steps = self.context.copy()
+        self.loop = _running_loop()
+        self.attempted = False
+        """Whether a first attempt was made."""
+        self.suspended: list[Suspension] = []
+        """What the coroutine awaits, while it does; written before ``stopped`` is read, and read after that is set."""
+        self.stopped = False
+        """Whether the caller gave up."""
+
+    def run(self, error: BaseException | None, may_run: bool) -> None:
+        """Go on, by raising *error* where there is one, until the coroutine waits for something that is not there yet.
+
+        Args:
+            error: The failure of what it waited for.
+            may_run: Whether code of the application may run on this thread.
+        """
+        coroutine, steps, suspended = self.coroutine, self.steps, self.suspended
+        suspension: Any = None
+        while True:
+            try:
+                if error is None:
+                    suspension = steps.run(coroutine.send, None)
+                else:
+                    suspension = steps.run(coroutine.throw, error)
+            except StopIteration as end:
+                error = suspension = None  # tracebacks keep this frame, and would keep what it refers to
+                self._finish(end.value)
+                return
+            except BaseException as failure:
+                error = suspension = None
+                self._fail(failure)
+                if not may_run and not isinstance(failure, Exception):
+                    raise  # somebody means this thread, and not the call that it was about to begin
+                return
+            suspension.call = self
+            suspended.append(suspension)
+            if self.stopped and suspension.claim():
+                self._close()
+                return
+            if not suspension.begin(may_run):
+                return
+            error, suspension.error = suspension.error, None
+
+    def stop(self, may_interrupt: bool) -> None:
+        """End the call for a caller who gave up; what was neither used nor failed is given back before this returns."""
+        self.stopped = True
+        try:
+            suspension = self.suspended.pop()
+        except IndexError:
+            return  # some thread steps it, and will see
+        suspension.abandon(may_interrupt)
+        self._close()
+
+    def give_up(self, error: BaseException) -> None:
+        """End the call where no thread can be had to go on with it; the suspension is claimed."""
+        future = self.future
+        self._close()
+        if future is not None:
+            future.fail(error)
+
+    def is_on(self, ident: int) -> bool:
+        """Whether a body of the call runs on the thread *ident*."""
+        return any(suspension.ident == ident for suspension in self.suspended)
+
+    def leave_behind(self) -> None:
+        """Fail in a forked child: the threads that would go on with the call do not exist there."""
+        future, self.future = self.future, None
+        self.suspended.clear()
+        if future is not None:
+            future._condition = threading.Condition()  # somebody who does not exist may hold the old one's lock
+            future._done_callbacks.clear()
+            future._waiters.clear()
+            future.fail(RuntimeError("the call goes on in the process that forked this one, and only there"))
+
+    def _close(self) -> None:
+        try:
+            self.steps.run(self.coroutine.close)
+        except Exception as error:  # of a listener, say; there is nobody to whom it could be raised
+            log_dropped(error)
+        finally:
+            self._end()
+
+    def _finish(self, value: Any) -> None:
+        future = self.future
+        if future is not None:
+            if self.stopped:
+                future.cancel(False)
+            elif isinstance(value, concurrent.futures.Future):
+                future.follow(value)
+            else:
+                future.complete(value)
+        self._end()
+
+    def _fail(self, error: BaseException) -> None:
+        future = self.future
+        if future is not None:
+            if self.stopped or _is_cancellation(error):
+                future.cancel(False)
+            elif isinstance(error, StoppedIteration) and error.__cause__ is not None:
+                future.fail(error.__cause__)
+            else:
+                future.fail(error)
+        self._end()
+
+    def _end(self) -> None:
+        self.future = None  # its failure refers to the frames that refer to this call
+        pool.leave(self)
+
+
+class StoppedIteration(RuntimeError):
+    """Stands for the ``StopIteration`` that a body raised, which a coroutine would take for a result."""
+
+
+class Suspension:
+    """Something that the coroutine waits for; ``await`` gives ``value`` once it is resumed."""
+
+    __slots__ = ("_yielded", "call", "error", "ident", "value")
+
+    call: OffloadedCall
+
+    def __init__(self) -> None:
+        self._yielded = False
+        self.ident = NO_THREAD
+        """The thread that runs a body."""
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return cast("Generator[Any, None, Any]", self)
+
+    def __iter__(self) -> Suspension:
+        return self
+
+    def __next__(self) -> Suspension:
+        if self._yielded:
+            raise StopIteration(self.value)
+        self._yielded = True
+        return self
+
+    def begin(self, may_run: bool) -> bool:
+        """Begin what is waited for, on this thread if *may_run*; whether it is over, and claimed."""
+        raise NotImplementedError
+
+    def abandon(self, may_interrupt: bool) -> None:
+        """Undo what was begun, for a caller who gave up and has claimed the suspension."""
+        raise NotImplementedError
+
+    def claim(self) -> bool:
+        """Take the right to resume the coroutine; false where somebody else has taken it."""
+        try:
+            self.call.suspended.remove(self)
+        except ValueError:
+            return False
+        return True
+
+    def submit(self, job: Callable[[], object], urgent: bool = False) -> None:
+        """Run *job*, which goes on with the call, on a thread of the pool."""
+        try:
+            pool.submit(job, urgent)
+        except RuntimeError as error:
+            self.claim()
+            self.call.give_up(error)
+
+    def resume(self) -> None:
+        """Go on with the coroutine on this thread of the pool; it was claimed."""
+        error, self.error = self.error, None
+        try:
+            self.call.run(error, may_run=True)
+        finally:
+            del error
+
+
+class Pause(Suspension):
+    """The time between two attempts; no thread waits for it."""
+
+    __slots__ = ("_seconds", "_timer")
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._timer: Timer | None = None
+
+    def begin(self, may_run: bool) -> bool:
+        """Set the timer; without a delay, only leave the caller's thread."""
+        if self._seconds > 0.0:
+            self._timer = clock.call_at(clock.monotonic() + self._seconds, self._elapsed)
+            return False
+        if may_run:
+            return self.claim()
+        self._elapsed()
+        return False
+
+    def _elapsed(self) -> None:
+        if self.claim():
+            self.submit(self.resume)
+
+    def abandon(self, may_interrupt: bool) -> None:
+        """Forget the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    asyncio = sys.modules.get("asyncio")
+    return asyncio._get_running_loop() if asyncio is not None else None
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
+def log_dropped(error: BaseException) -> None:
+    """Write down what was raised where nobody is left to whom it could be raised."""
+    import logging
+
+    logging.getLogger("faulttolerance").debug("dropped what a call raised that its caller gave up on", exc_info=error)

@@ -1,0 +1,1090 @@
+"""Calls that run on threads of the pool."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+
+from faulttolerance._runtime.clock import clock
+from faulttolerance._runtime.environment import Attempt
+from faulttolerance._runtime.future import Future, completed_future
+from faulttolerance._runtime.interruption import Interrupted, remaining, sleep
+from faulttolerance._runtime.offload import ThreadEnvironment, shutdown, start
+from faulttolerance._runtime.pool import pool
+from faulttolerance._runtime.ticket import Ticket
+from faulttolerance._strategy.bulkhead import Bulkhead
+from faulttolerance.exceptions import BulkheadException, TimeoutException
+
+PATIENCE = 20.0
+"""Seconds after which something that must happen did not."""
+SOON = 0.05
+"""Seconds of a deadline that is to pass in a test."""
+LONG = 1000.0
+"""Seconds of a deadline or a delay that is not."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_under_way() -> Iterator[None]:
+    """Every call of a test has ended when the test has."""
+    yield
+    pool.configure(max_threads=None)
+    assert shutdown(PATIENCE)
+    pool.reopen()
+
+
+class Call:
+    """A guarded function, by a driver of a few lines: attempts, pauses, a fallback."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        attempts: int = 1,
+        delay: float | None = None,
+        seconds: float = 0.0,
+        bulkhead: Bulkhead | None = None,
+        fallback: Callable[..., Any] | None = None,
+        interrupt: bool = True,
+        awaits: Any = True,
+    ) -> None:
+        self.function = function
+        self.attempts = attempts
+        self.delay = delay
+        self.seconds = seconds
+        self.bulkhead = bulkhead
+        self.fallback = fallback
+        self.interrupt = interrupt
+        self.awaits = awaits
+        self.tickets: list[Ticket] = []
+        self.ended: list[type[BaseException] | None] = []
+        """How each call ended, as its driver saw it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        return start(self._drive, args, kwargs)
+
+    def _drive(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        return self._driven(args, kwargs)
+
+    async def _driven(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        try:
+            result = await self._attempted(args, kwargs)
+        except BaseException as error:
+            self.ended.append(type(error))
+            raise
+        self.ended.append(None)
+        return result
+
+    async def _attempted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        environment = ThreadEnvironment()
+        failure: Exception | None = None
+        for attempt in range(1, self.attempts + 1):
+            ticket = Ticket()
+            ticket.began = clock.monotonic()
+            self.tickets.append(ticket)
+            try:
+                return await environment.attempt(
+                    Attempt(
+                        ticket,
+                        self.function,
+                        args,
+                        kwargs,
+                        self.bulkhead,
+                        ticket.began + self.seconds if self.seconds else None,
+                        self.interrupt,
+                        self.awaits,
+                    )
+                )
+            except Exception as error:
+                if attempt == self.attempts:
+                    if self.fallback is None:
+                        raise
+                    failure = error
+            if attempt < self.attempts and self.delay is not None:
+                await environment.pause(self.delay)
+        assert self.fallback is not None
+        try:
+            return await environment.call(self.fallback, failure)
+        finally:
+            del failure
+
+
+class Body:
+    """A function that tells when it has begun, how often, and what ended it; it returns when it may."""
+
+    def __init__(self, result: object = "done", *, interruptible: bool = False) -> None:
+        self.result = result
+        self.interruptible = interruptible
+        self.begun = threading.Event()
+        self.open = threading.Event()
+        self.over = threading.Event()
+        self.count = 0
+        self.interrupted: list[BaseException] = []
+        self.threads: list[threading.Thread] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.count += 1
+        self.threads.append(threading.current_thread())
+        self.begun.set()
+        try:
+            if self.interruptible:
+                sleep(PATIENCE)
+            assert self.open.wait(PATIENCE)
+        except Interrupted as interrupted:
+            self.interrupted.append(interrupted)
+            raise
+        finally:
+            self.over.set()
+        return self.result
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Let other threads run until *condition* holds."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE * 1000)):
+        if condition():
+            return
+        pause.wait(0.001)
+    raise AssertionError("it never came to that")
+
+
+def python(program: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of its own; a hang fails the test."""
+    return subprocess.run(
+        [sys.executable, *options, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+def add(one: int, two: int) -> int:
+    return one + two
+
+
+# One attempt
+
+
+def test_the_body_runs_on_a_thread_of_the_pool() -> None:
+    """The call returns at once; its future is done when the body is."""
+    body = Body()
+
+    future = Call(body)()
+
+    assert body.begun.wait(PATIENCE)
+    assert not future.done()
+    body.open.set()
+    assert future.result(PATIENCE) == "done"
+    assert body.threads[0].name.startswith("faulttolerance-")
+
+
+def test_arguments_reach_the_body() -> None:
+    """By position and by name."""
+    assert Call(add)(1, two=2).result(PATIENCE) == 3
+
+
+def test_a_failure_comes_out_as_it_is() -> None:
+    """The body's own exception object, with the line of the body in its traceback."""
+    error = ValueError("no")
+
+    def fail() -> None:
+        raise error
+
+    future = Call(fail)()
+
+    assert future.exception(PATIENCE) is error
+    assert "fail" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+@pytest.mark.parametrize("error", [StopIteration("no"), KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr)
+def test_an_exception_with_a_meaning_for_python_comes_out_as_it_is(error: BaseException) -> None:
+    """Neither the coroutine nor the thread takes it for its own."""
+
+    def fail() -> None:
+        raise error
+
+    future = Call(fail)()
+
+    assert future.exception(PATIENCE) is error
+
+
+def test_a_call_costs_one_thread() -> None:
+    """Body, retries and fallback follow each other on the thread that has just become free."""
+    threads: list[int] = []
+
+    def fail(*_: object) -> str:
+        threads.append(threading.get_ident())
+        if len(threads) < 4:
+            raise ValueError
+        return "fallback"
+
+    assert Call(fail, attempts=3, fallback=fail)().result(PATIENCE) == "fallback"
+    assert len(threads) == 4
+    assert len(set(threads)) == 1
+
+
+def test_the_call_is_counted_before_its_future_is_done() -> None:
+    """Whoever reads a metric after a result finds the call in it."""
+    body = Body()
+    call = Call(body)
+    seen: list[list[type[BaseException] | None]] = []
+    future = call()
+    future.add_done_callback(lambda _: seen.append(call.ended.copy()))
+
+    body.open.set()
+
+    assert future.result(PATIENCE) == "done"
+    wait_until(lambda: seen)
+    assert seen == [[None]]
+
+
+# Context variables
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="nothing")
+
+
+def test_every_attempt_and_the_fallback_see_the_context_of_the_caller() -> None:
+    """A trace or a request is known wherever the call goes on, and no attempt sees what another one set."""
+    seen: list[str] = []
+
+    def look(*_: object) -> None:
+        seen.append(variable.get())
+        variable.set("changed")
+        raise ValueError
+
+    def call() -> Future[Any]:
+        variable.set("mine")
+        return Call(look, attempts=3, delay=0.001, fallback=look)()
+
+    future = contextvars.copy_context().run(call)
+
+    assert isinstance(future.exception(PATIENCE), ValueError)
+    assert seen == ["mine"] * 4
+    assert variable.get() == "nothing"
+
+
+# Permits
+
+
+def test_a_refusal_is_there_when_the_call_returns() -> None:
+    """Specification, chapter Asynchronous: the future is done, and holds the BulkheadException."""
+    body = Body()
+    call = Call(body, bulkhead=Bulkhead(1, 1))
+    first, second = call(), call()
+
+    third = call()
+
+    assert third.done()
+    assert isinstance(third.exception(), BulkheadException)
+    body.open.set()
+    assert (first.result(PATIENCE), second.result(PATIENCE)) == ("done", "done")
+
+
+def test_calls_get_their_permits_in_the_order_in_which_they_were_made() -> None:
+    """First in, first out, although each runs on a thread of its own."""
+    ran: list[int] = []
+    body = Body()
+    bulkhead = Bulkhead(1, 100)
+    blocking = Call(body, bulkhead=bulkhead)()
+
+    futures = [Call(ran.append, bulkhead=bulkhead)(number) for number in range(50)]
+
+    body.open.set()
+    for future in (blocking, *futures):
+        future.result(PATIENCE)
+    assert ran == list(range(50))
+
+
+def test_a_queued_call_holds_no_thread() -> None:
+    """Any number of calls may wait for a permit."""
+    body = Body()
+    call = Call(body, bulkhead=Bulkhead(1, 10))
+    futures = [call() for _ in range(5)]
+    assert body.begun.wait(PATIENCE)
+
+    assert pool.busy == 1
+
+    body.open.set()
+    assert [future.result(PATIENCE) for future in futures] == ["done"] * 5
+
+
+def test_waiting_and_running_are_told_apart() -> None:
+    """What the metrics need stands on the ticket."""
+    body = Body()
+    call = Call(body, bulkhead=Bulkhead(1, 1))
+    futures = [call(), call()]
+    assert body.begun.wait(PATIENCE)
+    first, second = call.tickets
+    assert (first.admitted, second.admitted) == (True, False)
+    assert second.waiter is not None
+
+    body.open.set()
+    for future in futures:
+        future.result(PATIENCE)
+
+    assert not first.running_since
+    assert second.running_since >= second.began
+    assert second.admitted
+
+
+def test_the_fallback_of_a_refused_call_does_not_run_on_the_caller() -> None:
+    """A caller is never held up by code of the application."""
+    body = Body()
+    bulkhead = Bulkhead(1, 1)
+    others = [Call(body, bulkhead=bulkhead)() for _ in range(2)]
+
+    future = Call(body, bulkhead=bulkhead, fallback=lambda _: threading.current_thread())()
+
+    assert future.result(PATIENCE) is not threading.current_thread()
+    body.open.set()
+    for other in others:
+        other.result(PATIENCE)
+
+
+def test_a_refused_call_that_is_retried_at_once_does_not_hold_its_caller() -> None:
+    """However many attempts without a delay are refused, the call returns."""
+    body = Body()
+    bulkhead = Bulkhead(1, 1)
+    others = [Call(body, bulkhead=bulkhead)() for _ in range(2)]
+
+    future = Call(body, bulkhead=bulkhead, attempts=10**9)()
+
+    assert not future.done()
+    body.open.set()
+    for one in (*others, future):
+        assert one.result(PATIENCE) == "done"
+
+
+def test_a_retry_leaves_the_bulkhead_before_its_delay() -> None:
+    """Who waits for a permit gets it while the other waits for its next attempt."""
+    ran: list[int] = []
+
+    def fail(number: int) -> None:
+        ran.append(number)
+        raise ValueError
+
+    bulkhead = Bulkhead(1, 1)
+    first = Call(fail, bulkhead=bulkhead, attempts=2, delay=LONG)(1)
+    wait_until(lambda: ran)
+
+    second = Call(fail, bulkhead=bulkhead)(2)
+
+    assert isinstance(second.exception(PATIENCE), ValueError)
+    assert (ran, first.done(), bulkhead.running) == ([1, 2], False, 0)
+    first.cancel()
+
+
+# Pauses
+
+
+def test_no_thread_is_held_between_two_attempts() -> None:
+    """A pool of one thread serves others while a call waits for its next attempt."""
+    pool.configure(max_threads=1)
+    failed = threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise ValueError
+
+    waiting = Call(fail, attempts=2, delay=LONG)()
+    assert failed.wait(PATIENCE)
+
+    assert Call(add)(1, 2).result(PATIENCE) == 3
+    assert not waiting.done()
+    waiting.cancel()
+
+
+# Deadlines
+
+
+def test_the_caller_is_free_at_the_deadline_while_the_body_goes_on() -> None:
+    """A body that cannot be interrupted keeps its permit until it really ends, and is not looked at any more."""
+    body = Body()
+    bulkhead = Bulkhead(1, 1)
+    call = Call(body, seconds=SOON, bulkhead=bulkhead)
+
+    with pytest.raises(TimeoutException):
+        call().result(PATIENCE)
+
+    assert not body.over.is_set()
+    assert call.tickets[0].timed_out
+    assert bulkhead.running == 1
+    body.open.set()
+    wait_until(lambda: not bulkhead.running)
+
+
+def test_a_queued_call_whose_deadline_passes_never_begins() -> None:
+    """The time in the queue counts, and whoever has given up leaves it."""
+    body, second = Body(), Body()
+    bulkhead = Bulkhead(1, 1)
+    first = Call(body, bulkhead=bulkhead)()
+
+    with pytest.raises(TimeoutException):
+        Call(second, bulkhead=bulkhead, seconds=SOON)().result(PATIENCE)
+
+    assert bulkhead.waiting_count == 0
+    body.open.set()
+    assert first.result(PATIENCE) == "done"
+    assert Call(add, bulkhead=bulkhead)(1, 2).result(PATIENCE) == 3
+    assert not second.count
+
+
+def test_a_deadline_passes_while_all_threads_are_taken() -> None:
+    """What needs a thread never begins, what hangs on one frees its caller: timers need no thread of the pool."""
+    pool.configure(max_threads=1)
+    hung, queued = Body(), Body()
+
+    first, second = Call(hung, seconds=SOON)(), Call(queued, seconds=SOON)()
+
+    assert isinstance(first.exception(PATIENCE), TimeoutException)
+    assert isinstance(second.exception(PATIENCE), TimeoutException)
+    assert not queued.count
+    hung.open.set()
+    assert Call(add)(1, 2).result(PATIENCE) == 3
+    assert not queued.count
+
+
+def test_a_body_is_interrupted_at_the_deadline() -> None:
+    """``Interrupted`` is raised in it, once, where it sleeps."""
+    body = Body(interruptible=True)
+
+    future = Call(body, seconds=SOON)()
+
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
+    assert body.over.wait(PATIENCE)
+    assert len(body.interrupted) == 1
+
+
+def test_a_body_that_is_not_to_be_interrupted_is_not() -> None:
+    """``interrupt=False``: the caller is free at the deadline all the same."""
+    body = Body()
+
+    future = Call(body, seconds=SOON, interrupt=False)()
+
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
+    body.open.set()
+    assert body.over.wait(PATIENCE)
+    assert not body.interrupted
+
+
+def test_a_retry_begins_while_the_attempt_that_timed_out_still_runs() -> None:
+    """Specification, chapter Timeout."""
+    body = Body()
+
+    future = Call(body, seconds=SOON, attempts=3)()
+
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
+    assert body.count == 3
+    assert not body.over.is_set()
+    body.open.set()
+
+
+def test_the_fallback_runs_at_the_deadline() -> None:
+    """It does not wait for the body."""
+    body = Body()
+
+    future = Call(body, seconds=SOON, fallback=lambda error: type(error))()
+
+    assert future.result(PATIENCE) is TimeoutException
+    assert not body.over.is_set()
+    body.open.set()
+
+
+def test_a_body_knows_its_remaining_time() -> None:
+    """``remaining`` gives the seconds to its deadline, interrupted or not."""
+    for interrupt in (True, False):
+        left = Call(remaining, seconds=LONG, interrupt=interrupt)().result(PATIENCE)
+
+        assert LONG - PATIENCE < left <= LONG
+
+
+def test_a_body_without_a_deadline_has_none() -> None:
+    """What makes cancelling work is not a deadline."""
+    assert Call(remaining)().result(PATIENCE) is None
+
+
+def test_a_failure_after_the_caller_left_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """It is written down for whoever looks for it."""
+    caplog.set_level(logging.DEBUG, "faulttolerance")
+    go_on = threading.Event()
+
+    def fail() -> None:
+        go_on.wait(PATIENCE)
+        raise ValueError("late")
+
+    future = Call(fail, seconds=SOON)()
+    error = future.exception(PATIENCE)
+    go_on.set()
+
+    wait_until(lambda: caplog.records)
+    assert [record.levelno for record in caplog.records] == [logging.DEBUG]
+    assert "late" in caplog.text
+    assert future.exception() is error
+
+
+# Cancelling
+
+
+def test_cancelling_interrupts_the_body_and_ends_the_call() -> None:
+    """Cancelled and done at once, as in Java; nothing is retried, and nothing takes the place of a result."""
+    body = Body(interruptible=True)
+    call = Call(body, attempts=5, fallback=lambda _: "fallback")
+    future = call()
+    assert body.begun.wait(PATIENCE)
+
+    assert future.cancel()
+
+    assert (future.cancelled(), future.done()) == (True, True)
+    assert call.ended == [GeneratorExit]
+    assert body.over.wait(PATIENCE)
+    assert len(body.interrupted) == 1
+    wait_until(lambda: not pool.busy)
+    assert body.count == 1
+    with pytest.raises(CancelledError):
+        future.result(0)
+
+
+def test_cancelling_can_leave_the_body_alone() -> None:
+    """Its permit is taken until it ends, and what it returns is dropped."""
+    body, second = Body(), Body()
+    bulkhead = Bulkhead(1, 1)
+    future, queued = Call(body, bulkhead=bulkhead)(), Call(second, bulkhead=bulkhead)()
+    assert body.begun.wait(PATIENCE)
+
+    assert future.cancel(may_interrupt=False)
+
+    assert (future.cancelled(), bulkhead.running, second.count) == (True, 1, 0)
+    body.open.set()
+    assert second.begun.wait(PATIENCE)
+    assert not body.interrupted
+    assert future.cancelled()
+    second.open.set()
+    assert queued.result(PATIENCE) == "done"
+
+
+@pytest.mark.parametrize("may_interrupt", [True, False])
+def test_a_call_cancelled_while_it_waits_for_a_permit_never_begins(may_interrupt: bool) -> None:
+    """It leaves the queue, and whoever stood behind it comes next."""
+    body, second = Body(), Body()
+    bulkhead = Bulkhead(1, 2)
+    first, queued, last = (
+        Call(body, bulkhead=bulkhead)(),
+        Call(second, bulkhead=bulkhead)(),
+        Call(add, bulkhead=bulkhead)(1, 2),
+    )
+
+    queued.cancel(may_interrupt)
+
+    assert bulkhead.waiting_count == 1
+    body.open.set()
+    assert (first.result(PATIENCE), last.result(PATIENCE)) == ("done", 3)
+    assert not second.count
+
+
+def test_a_call_cancelled_while_it_waits_for_a_thread_never_begins() -> None:
+    """Its permit is free at once."""
+    pool.configure(max_threads=1)
+    body, second = Body(), Body()
+    bulkhead = Bulkhead(1, 1)
+    first, queued = Call(body)(), Call(second, bulkhead=bulkhead)()
+    assert bulkhead.running == 1
+
+    queued.cancel()
+
+    assert bulkhead.running == 0
+    body.open.set()
+    assert first.result(PATIENCE) == "done"
+    assert Call(add)(1, 2).result(PATIENCE) == 3
+    assert not second.count
+
+
+def test_a_call_cancelled_between_two_attempts_ends_before_cancel_returns() -> None:
+    """What its driver has to give back and to count is done then."""
+    failed = threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise ValueError
+
+    call = Call(fail, attempts=2, delay=LONG)
+    future = call()
+    assert failed.wait(PATIENCE)
+    wait_until(lambda: not pool.busy)
+
+    future.cancel()
+
+    assert call.ended == [GeneratorExit]
+    assert shutdown(PATIENCE)
+
+
+def test_a_fallback_is_cancelled_like_a_body() -> None:
+    """It is code of the application all the same."""
+    body = Body(interruptible=True)
+
+    def fail() -> None:
+        raise ValueError
+
+    future = Call(fail, fallback=body)()
+    assert body.begun.wait(PATIENCE)
+
+    future.cancel()
+
+    assert body.over.wait(PATIENCE)
+    assert future.cancelled()
+    assert body.interrupted
+
+
+def test_cancelling_comes_too_late_for_a_call_that_has_ended() -> None:
+    """Its result stays."""
+    future = Call(add)(1, 2)
+    assert future.result(PATIENCE) == 3
+
+    assert not future.cancel()
+    assert future.result() == 3
+
+
+# What the body returns
+
+
+def test_a_future_that_the_body_returns_becomes_the_outcome() -> None:
+    """The policies see the method's own outcome only: its permit is free, and no thread waits."""
+    inner: Future[str] = Future()
+    bulkhead = Bulkhead(1, 1)
+    call = Call(lambda: inner, bulkhead=bulkhead, attempts=2, awaits=False)
+
+    future = call()
+
+    wait_until(lambda: call.ended)
+    assert (future.done(), bulkhead.running) == (False, 0)
+    inner.fail(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        future.result(PATIENCE)
+    assert len(call.tickets) == 1
+
+
+def test_cancelling_a_call_cancels_the_future_that_its_body_returned() -> None:
+    """The two are one to the caller; and the other way round."""
+    first, second = Future[str](), Future[str]()
+    call = Call(lambda inner: inner, awaits=False)
+    outer, other = call(first), call(second)
+    wait_until(lambda: len(call.ended) == 2)
+
+    outer.cancel()
+    second.cancel()
+
+    assert first.cancelled()
+    assert other.cancelled()
+
+
+def test_a_finished_future_is_unwrapped() -> None:
+    """The usual way to return a value from a method that is annotated with a future; of a fallback too."""
+
+    def fail() -> None:
+        raise ValueError
+
+    assert Call(lambda: completed_future(1), awaits=False)().result(PATIENCE) == 1
+    assert Call(fail, fallback=lambda _: completed_future(2), awaits=False)().result(PATIENCE) == 2
+
+
+def test_an_awaited_future_is_part_of_the_attempt() -> None:
+    """A method that is annotated with an awaitable may return a future: its failure is retried."""
+    futures = [Future[str](), completed_future("second")]
+    futures[0].fail(ValueError())
+
+    assert Call(lambda: futures.pop(0), attempts=2)().result(PATIENCE) == "second"
+
+
+def test_where_the_object_decides_a_future_is_not_awaited() -> None:
+    """``awaits=None``: a future ends the attempt, another awaitable is part of it."""
+
+    async def coroutine() -> str:
+        return "awaited"
+
+    failed: Future[str] = Future()
+    failed.fail(ValueError())
+    call = Call(lambda: failed, attempts=2, awaits=None)
+
+    assert isinstance(call().exception(PATIENCE), ValueError)
+    assert len(call.tickets) == 1
+    assert Call(coroutine, awaits=None)().result(PATIENCE) == "awaited"
+
+
+def test_a_coroutine_is_awaited_on_the_loop_of_the_caller() -> None:
+    """What belongs to that loop can be used."""
+
+    async def coroutine() -> tuple[object, object, str]:
+        await asyncio.sleep(0)
+        return asyncio.get_running_loop(), threading.current_thread(), variable.get()
+
+    async def main() -> None:
+        variable.set("mine")
+        loop, thread, value = await Call(lambda: coroutine())()
+        assert (loop, thread, value) == (asyncio.get_running_loop(), threading.current_thread(), "mine")
+
+    asyncio.run(main())
+
+
+def test_a_coroutine_is_awaited_on_a_loop_of_the_library_where_the_caller_has_none() -> None:
+    """One thread serves them all."""
+
+    async def coroutine() -> str:
+        await asyncio.sleep(0)
+        return threading.current_thread().name
+
+    call = Call(lambda: coroutine())
+
+    assert [call().result(PATIENCE) for _ in range(2)] == ["faulttolerance-loop"] * 2
+
+
+def test_a_future_of_asyncio_is_awaited_where_it_belongs() -> None:
+    """The loop of the caller does not matter then."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        inner: asyncio.Future[str] = loop.create_future()
+        future = await asyncio.to_thread(Call(lambda: inner))
+        inner.set_result("done")
+        assert await future == "done"
+
+    asyncio.run(main())
+
+
+def test_a_failed_coroutine_is_a_failed_attempt() -> None:
+    """Its outcome counts, and what follows runs on a thread of the pool again."""
+    threads: list[str] = []
+
+    async def fail() -> None:
+        threads.append(threading.current_thread().name)
+        raise ValueError
+
+    future = Call(lambda: fail(), attempts=2, fallback=lambda _: threading.current_thread().name)()
+
+    assert future.result(PATIENCE).startswith("faulttolerance-")
+    assert future.result() != "faulttolerance-loop"
+    assert threads == ["faulttolerance-loop"] * 2
+
+
+def test_the_permit_is_kept_until_the_awaitable_has_ended() -> None:
+    """The bulkhead counts the call for as long as it really works."""
+    bulkhead = Bulkhead(1, 1)
+
+    async def main() -> None:
+        go_on = asyncio.Event()
+
+        async def coroutine() -> str:
+            await go_on.wait()
+            return "done"
+
+        first = Call(lambda: coroutine(), bulkhead=bulkhead)()
+        await asyncio.to_thread(wait_until, lambda: not pool.busy)
+        second = Call(add, bulkhead=bulkhead)(1, 2)
+        assert (bulkhead.running, bulkhead.waiting_count) == (1, 1)
+        go_on.set()
+        assert (await first, await second) == ("done", 3)
+
+    asyncio.run(main())
+    assert bulkhead.running == 0
+
+
+def test_an_awaitable_is_cancelled_at_the_deadline() -> None:
+    """Its caller does not wait for it to end; the bulkhead does."""
+    cancelled, go_on = threading.Event(), threading.Event()
+    bulkhead = Bulkhead(1, 1)
+    left: list[float | None] = []
+
+    async def coroutine() -> None:
+        left.append(remaining())
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:
+            cancelled.set()
+            go_on.wait(PATIENCE)
+            raise
+
+    future = Call(lambda: coroutine(), bulkhead=bulkhead, seconds=SOON)()
+
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
+    assert cancelled.wait(PATIENCE)
+    assert bulkhead.running == 1
+    go_on.set()
+    wait_until(lambda: not bulkhead.running)
+    assert left[0] is not None
+    assert 0.0 <= left[0] <= SOON
+
+
+@pytest.mark.parametrize("may_interrupt", [True, False])
+def test_cancelling_the_call_cancels_the_awaitable_if_it_may(may_interrupt: bool) -> None:
+    """The call is over at once either way."""
+    begun = threading.Event()
+    ended: list[str] = []
+
+    async def main() -> None:
+        go_on, over = asyncio.Event(), asyncio.Event()
+
+        async def coroutine() -> None:
+            begun.set()
+            try:
+                await go_on.wait()
+                ended.append("returned")
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+            finally:
+                over.set()
+
+        future = Call(lambda: coroutine(), attempts=2)()
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        assert future.cancel(may_interrupt)
+        assert future.cancelled()
+        await asyncio.sleep(0)
+        go_on.set()
+        await over.wait()
+
+    asyncio.run(main())
+    assert ended == ["cancelled" if may_interrupt else "returned"]
+
+
+def test_a_cancelled_awaitable_cancels_the_call() -> None:
+    """Cancellation is control flow: it is no failure, and nothing is retried."""
+
+    async def cancel() -> None:
+        raise asyncio.CancelledError
+
+    call = Call(lambda: cancel(), attempts=3)
+
+    future = call()
+
+    wait_until(future.done)
+    assert future.cancelled()
+    assert len(call.tickets) == 1
+
+
+def test_an_awaitable_of_a_loop_that_was_closed_is_a_failed_attempt() -> None:
+    """Nobody waits for ever; and no coroutine is left unawaited."""
+    body = Body()
+
+    async def coroutine() -> None:
+        raise AssertionError("never reached")
+
+    async def main() -> Future[Any]:
+        return Call(lambda: (body(), coroutine())[1])()
+
+    future = asyncio.run(main())
+    body.open.set()
+
+    assert isinstance(future.exception(PATIENCE), RuntimeError)
+
+
+@pytest.mark.parametrize("end", ["deadline", "cancel"])
+def test_a_coroutine_that_comes_too_late_is_closed(end: str) -> None:
+    """It never begins, and Python does not complain that it was never awaited."""
+    begun: list[str] = []
+    body = Body()
+
+    async def coroutine() -> None:
+        begun.append("begun")
+
+    future = Call(lambda: (body(), coroutine())[1], seconds=SOON if end == "deadline" else 0.0)()
+    assert body.begun.wait(PATIENCE)
+    if end == "cancel":
+        future.cancel(may_interrupt=False)
+    wait_until(future.done)
+
+    body.open.set()
+    wait_until(lambda: not pool.busy)
+    gc.collect()
+
+    assert not begun
+
+
+# The end of things
+
+
+def test_shutdown_refuses_calls_and_waits_for_those_under_way() -> None:
+    """Also for one that waits between two attempts, and for a body that its caller gave up on."""
+    body = Body()
+    attempts: list[int] = []
+
+    def fail() -> None:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise ValueError
+
+    retried = Call(fail, attempts=3, delay=SOON)()
+    abandoned = Call(body, seconds=SOON)()
+    assert isinstance(abandoned.exception(PATIENCE), TimeoutException)
+
+    in_time = shutdown(0.01)
+    refused = Call(add)(1, 2)
+
+    assert not in_time
+    assert isinstance(refused.exception(0), RuntimeError)
+    assert retried.result(PATIENCE) is None
+    assert not shutdown(0.01)
+    body.open.set()
+    assert shutdown(PATIENCE)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("faulttolerance")]
+
+
+def test_nothing_is_left_of_a_call_that_has_ended() -> None:
+    """Arguments, result and failure go when their users do, without the garbage collector, deadline or no deadline."""
+
+    class Value:
+        pass
+
+    def fail(value: Value) -> None:
+        raise ValueError(value)
+
+    gc.collect()
+    gc.disable()
+    try:
+        value = Value()
+        gone = weakref.ref(value)
+        Call(lambda one: one, seconds=LONG)(value).result(PATIENCE)
+        failure = Call(fail, attempts=2, seconds=LONG)(value).exception(PATIENCE)
+        assert isinstance(failure, ValueError)
+        Call(fail, fallback=lambda _: None)(value).result(PATIENCE)
+        del value, failure
+
+        wait_until(lambda: gone() is None)
+    finally:
+        gc.enable()
+
+
+def test_a_hung_call_does_not_hold_the_interpreter() -> None:
+    """Neither a body, nor one that waits for a permit, between attempts, or for an awaitable."""
+    ended = python(
+        """
+import asyncio, threading
+from faulttolerance._runtime.environment import Attempt
+from faulttolerance._runtime.offload import ThreadEnvironment, start
+from faulttolerance._runtime.ticket import Ticket
+
+environment = ThreadEnvironment()
+begun = threading.Semaphore(0)
+
+def hang():
+    begun.release()
+    threading.Event().wait()
+
+async def hang_too():
+    begun.release()
+    await asyncio.sleep(1000)
+
+def call(function):
+    async def driver(args, kwargs):
+        return await environment.attempt(Attempt(Ticket(), function, (), {}, None, None, True, True))
+    return start(driver, (), {})
+
+async def pause(args, kwargs):
+    await environment.pause(1000)
+
+futures = [call(hang), call(lambda: hang_too()), start(pause, (), {})]
+begun.acquire()
+begun.acquire()
+print("last line")
+"""
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "last line\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform does not fork")
+def test_a_forked_child_does_not_wait_for_calls_of_its_parent() -> None:
+    """A future that nobody would ever complete there fails; in the parent nothing has changed."""
+    ended = python(
+        """
+import os, threading, warnings
+from faulttolerance._runtime.environment import Attempt
+from faulttolerance._runtime.offload import ThreadEnvironment, start
+from faulttolerance._runtime.ticket import Ticket
+
+warnings.simplefilter("ignore")
+environment = ThreadEnvironment()
+begun, go_on = threading.Event(), threading.Event()
+
+def body():
+    begun.set()
+    go_on.wait()
+    return "done"
+
+def call(function):
+    async def driver(args, kwargs):
+        return await environment.attempt(Attempt(Ticket(), function, (), {}, None, None, True, True))
+    return start(driver, (), {})
+
+future = call(body)
+future.add_done_callback(lambda _: called.append(os.getpid()))
+called = []
+begun.wait()
+child = os.fork()
+if not child:
+    try:
+        assert "forked" in str(future.exception(10)), future
+        assert call(lambda: 1).result(10) == 1
+        assert not called
+        os._exit(0)
+    finally:
+        os._exit(1)
+status = os.waitpid(child, 0)[1]
+go_on.set()
+assert (status, future.result(10)) == (0, "done"), status
+
+def fork():
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    os._exit(7 if not inner.done() else 1)
+
+inner = call(fork)
+assert os.waitstatus_to_exitcode(inner.result(10)) == 7
+"""
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_permits_and_calls_survive_any_order_of_ends() -> None:
+    """Calls that end, fail, time out and are cancelled at any moment: never more than the limit, none lost.
+
+    Without the single claim of a suspension, a call would go on twice, or its permit be given back twice.
+    """
+    bulkhead = Bulkhead(3, 1000)
+    running: list[object] = []
+    most: list[int] = []
+
+    def body(number: int) -> int:
+        me = object()
+        running.append(me)
+        most.append(len(running))
+        try:
+            time.sleep(0.0002 * (number % 5))
+            if number % 3 == 0:
+                raise ValueError
+            return number
+        finally:
+            running.remove(me)
+
+    call = Call(body, bulkhead=bulkhead, attempts=2, delay=0.0005)
+    limited = Call(body, bulkhead=bulkhead, attempts=2, seconds=0.01, interrupt=False)
+    futures = [(limited if number % 2 else call)(number) for number in range(300)]
+    for number, future in enumerate(futures):
+        if number % 7 == 0:
+            future.cancel(may_interrupt=False)
+    for future in futures:
+        wait_until(future.done)
+
+    assert max(most) <= 3
+    wait_until(lambda: not bulkhead.held)
+    assert bulkhead.waiting_count == 0
+    assert len(call.ended) + len(limited.ended) == 300
