@@ -216,7 +216,7 @@ def test_a_file_is_read_and_its_lines_are_known(name: str, lines: list[str], lin
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("f.toml", ""), ("pyproject.toml", "[project]"), ("f.yaml", ""), ("f.json", ""), (".env", "")]
+    ("name", "text"), [("f.toml", ""), ("pyproject.toml", "[project]"), ("f.yaml", ""), ("f.json", "{}"), (".env", "")]
 )
 def test_a_file_without_keys_is_fine(name: str, text: str) -> None:
     """Nothing is set in it."""

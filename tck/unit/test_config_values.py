@@ -270,7 +270,7 @@ def test_enabled_is_true_or_false(value: object) -> None:
         ("1.5m", timedelta(seconds=90)),
         ("PT0.4S", timedelta(milliseconds=400)),
         ("P1DT2H", timedelta(days=1, hours=2)),
-        ("0:00:02", timedelta(seconds=2)),
+        ("00:00:02", timedelta(seconds=2)),
         ("0ms", timedelta()),
     ],
 )
