@@ -1,0 +1,32 @@
+"""What the tests under ``spec`` share: time, calling conventions, barriers and failures. Public names of the library only."""
+
+from __future__ import annotations
+
+from .barrier import Barrier, wait_ignoring_interruptions
+from .clock import Clock, RealClock, Stopwatch, VirtualClock
+from .convention import CONVENTIONS, INTERRUPTION, Invoke, conventions
+from .failure import E0, E1, E2, E0S, E1S, E2S, Error, TestException
+from .service import Service, key
+
+__all__ = [
+    "CONVENTIONS",
+    "E0",
+    "E0S",
+    "E1",
+    "E1S",
+    "E2",
+    "E2S",
+    "INTERRUPTION",
+    "Barrier",
+    "Clock",
+    "Error",
+    "Invoke",
+    "RealClock",
+    "Service",
+    "Stopwatch",
+    "TestException",
+    "VirtualClock",
+    "conventions",
+    "key",
+    "wait_ignoring_interruptions",
+]

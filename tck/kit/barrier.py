@@ -1,0 +1,69 @@
+"""Places at which a body waits until the test lets it go on.
+
+They are futures of the library: whoever waits for one does not hold virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import InvalidStateError
+from contextlib import suppress
+
+from faulttolerance import Future, Interrupted
+
+__all__ = ["Barrier", "wait_ignoring_interruptions"]
+
+_BODY_SECONDS = 30
+"""Bodies give up after so long, so that no failed test leaves one behind for ever."""
+_PIECE_SECONDS = 3
+"""The longest single wait of a body that ignores its interruptions."""
+
+
+class Barrier:
+    """A body arrives, the test sees that it has, and opens."""
+
+    def __init__(self) -> None:
+        self._arrived: Future[None] = Future()
+        self._opened: Future[None] = Future()
+
+    def pass_through(self) -> None:
+        """Wait, in a body that runs on a thread."""
+        _let_go(self._arrived)
+        self._opened.result(_BODY_SECONDS)
+
+    async def pass_through_async(self) -> None:
+        """Wait, in a body that is a coroutine."""
+        _let_go(self._arrived)
+        await asyncio.shield(self._opened)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether a body has arrived."""
+        return self._arrived.done()
+
+    def await_arrival(self, seconds: float) -> None:
+        """Return once a body has arrived; ``TimeoutError`` if that takes longer than so many real seconds."""
+        self._arrived.result(seconds)
+
+    def open(self) -> None:
+        """Let the body go on; more than once if need be."""
+        _let_go(self._opened)
+
+
+def _let_go(future: Future[None]) -> None:
+    with suppress(InvalidStateError):
+        future.set_result(None)
+
+
+def wait_ignoring_interruptions(future: Future[None]) -> None:
+    """Wait as a body does that nothing can stop."""
+    while True:
+        try:
+            while not future.done():
+                try:
+                    future.result(_PIECE_SECONDS)
+                except TimeoutError:
+                    pass
+            return
+        except Interrupted:
+            continue

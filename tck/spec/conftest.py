@@ -1,0 +1,36 @@
+"""Time for the tests of the official kit: virtual, or real with ``--real-time``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kit import CONVENTIONS, Clock, Invoke, RealClock, VirtualClock
+
+from faulttolerance.testing import virtual_time
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("official test kit")
+    group.addoption("--real-time", action="store_true", help="let time pass as it does, instead of virtually")
+    group.addoption(
+        "--time-factor", type=float, default=1.0, metavar="N", help="widen the kit's tolerances in real time by this factor"
+    )
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
+    """The clock that the library follows during the test."""
+    if request.config.getoption("--real-time", default=False):
+        real = RealClock(request.config.getoption("--time-factor", default=1.0))
+        yield real
+        real.end()
+    else:
+        with virtual_time() as virtual:
+            yield VirtualClock(virtual)
+
+
+@pytest.fixture(params=CONVENTIONS)
+def invoke(request: pytest.FixtureRequest, clock: Clock) -> Invoke:
+    """The ways to call: the test runs once for each, unless it chooses among them by ``@conventions``."""
+    return Invoke(request.param, clock)
