@@ -85,7 +85,7 @@ def varied(delay: float, jitter: float, random: float, maximum: float = math.inf
     """
     if not jitter:
         return min(delay, maximum)
-    low = min(delay - jitter, maximum)
+    low = delay - jitter
     high = min(delay + jitter, maximum)
     return max(0.0, min(low + (high - low) * random, high))
 

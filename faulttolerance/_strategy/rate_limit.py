@@ -9,7 +9,6 @@ Time is counted in whole nanoseconds and never divided, so that no rounding lets
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from collections import deque
 from typing import Literal, Protocol, TypeAlias
@@ -24,7 +23,11 @@ _PER_SECOND = 1_000_000_000
 
 
 class _Window(Protocol):
-    """Moments and lengths are in nanoseconds; moments never go back."""
+    """Moments and lengths are in nanoseconds.
+
+    Threads read the clock before they get here, so a moment may be a little earlier than the one before; then it finds
+    less room, never more.
+    """
 
     def due(self, now: int) -> int:
         """The moment from which the next call has room; *now* or earlier: it has room now."""
@@ -153,7 +156,7 @@ class RateLimit:
         kind: How the window moves.
     """
 
-    __slots__ = ("__weakref__", "_kind", "_last", "_latest", "_lock", "_message", "_spacing", "_window")
+    __slots__ = ("__weakref__", "_kind", "_last", "_lock", "_message", "_spacing", "_window")
 
     def __init__(self, name: str, limit: int, window: float, min_spacing: float, kind: WindowKind) -> None:
         self._message = f"{name}: rate limit is exceeded"
@@ -161,7 +164,6 @@ class RateLimit:
         self._window: _Window = _KINDS[kind](limit, _ticks(window) or 1)
         self._spacing = _ticks(min_spacing)
         self._last: int | None = None  # guarded by _lock: when the newest call was let through
-        self._latest = -sys.maxsize  # guarded by _lock: the latest moment seen
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
 
@@ -172,7 +174,7 @@ class RateLimit:
             RateLimitException: There were too many; ``retry_after`` is when there may be room, and not before.
         """
         with self._lock:
-            moment = self._moment_locked(now)
+            moment = _ticks(now)
             due = self._window.due(moment)
             if self._last is not None and self._spacing:
                 due = max(due, self._last + self._spacing)
@@ -185,7 +187,7 @@ class RateLimit:
     def reconfigure(self, limit: int, window: float, min_spacing: float, kind: WindowKind, now: float) -> None:
         """Take new values; calls that were let through still count."""
         with self._lock:
-            moment = self._moment_locked(now)
+            moment = _ticks(now)
             length = _ticks(window) or 1
             self._spacing = _ticks(min_spacing)
             if kind == self._kind:
@@ -200,11 +202,6 @@ class RateLimit:
     def keep_only(self, ident: int) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
         self._lock = threading.RLock()
-
-    def _moment_locked(self, now: float) -> int:
-        # Threads read the clock before they get here, so moments may arrive in the wrong order.
-        moment = self._latest = max(_ticks(now), self._latest)
-        return moment
 
 
 def _ticks(seconds: float) -> int:

@@ -374,6 +374,16 @@ def test_a_longer_window_is_not_full() -> None:
     assert run(circuit, "ffs") == "ffo"
 
 
+def test_successes_that_need_no_write_are_needed_again_for_a_longer_window() -> None:
+    """What was clean is not clean any more: the new places are filled by the successes that follow."""
+    circuit = make(volume=2, ratio=0.25)
+    run(circuit, "ss")
+
+    circuit.reconfigure(10.0, 4, 0.25, 1, now=0.0)
+
+    assert run(circuit, "ss" + "fs") == "ss" + "fo"
+
+
 def test_a_new_delay_counts_from_the_opening() -> None:
     """Shorter or longer: measured from when the circuit opened (rule C3)."""
     circuit = opened(delay=10.0)
@@ -416,6 +426,19 @@ def test_probes_of_threads_that_a_fork_left_behind_give_their_places_back() -> N
     assert run(circuit, "s", 10.0) == "s"
     mine.end(SUCCESS, 10.0)
     assert circuit.state_name(10.0) == CLOSED
+
+
+def test_a_window_that_a_fork_caught_between_two_steps_is_counted_again() -> None:
+    """Another thread was recording when the process forked; the child's count is right all the same."""
+    circuit = make(volume=3, ratio=1.0)
+    run(circuit, "sss")
+    circuit.state.window.failures += 2  # type: ignore[attr-defined]
+    circuit.state.is_clean = False
+
+    circuit.keep_only(HERE)
+
+    assert circuit.state.is_clean
+    assert run(circuit, "fs") == "fs"
 
 
 # transitions and time
@@ -477,6 +500,26 @@ def test_a_listener_that_raises_loses_only_what_it_was_told() -> None:
     assert heard == [(OPEN, CLOSED)]
 
 
+def test_a_transition_at_the_very_end_of_a_delivery_is_delivered() -> None:
+    """Its thread saw that another one was delivering and left; that one looks again before it leaves itself."""
+    circuit = make(volume=1, ratio=1.0)
+    heard = []
+
+    class LastMoment:
+        acquire = staticmethod(lambda blocking: True)
+
+        @staticmethod
+        def release() -> None:
+            if len(heard) < 2:
+                circuit.reset(0.0)
+
+    circuit._delivering = LastMoment()
+    run(circuit, "f")
+    circuit.deliver(lambda old, new: heard.append((old, new)))
+
+    assert heard == [(CLOSED, OPEN), (OPEN, CLOSED)]
+
+
 def test_opened_total_counts_openings_of_a_closed_circuit() -> None:
     """Specification, ft.circuitbreaker.opened.total: moved from closed to open."""
     circuit = opened(delay=10.0)
@@ -499,6 +542,15 @@ def test_every_second_is_spent_in_one_state() -> None:
     run(circuit, "s", 117.0)
 
     assert (before, silent, times(120.0)) == ((3, 1, 0), (3, 10, 2), (6, 10, 4))
+
+
+def test_no_time_is_lost_to_threads_that_read_the_clock_early() -> None:
+    """A thread that was overtaken on its way to the circuit does not turn time back."""
+    circuit = make(now=0.0)
+    circuit.force_open(10.0)
+    circuit.reset(9.0)
+
+    assert [circuit.time_in(state, 12.0) for state in (CLOSED, OPEN)] == [12, 0]
 
 
 def test_counting_can_start_anew() -> None:
