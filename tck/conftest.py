@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator
 
 import pytest
+
+from faulttolerance import testing
 
 
 @pytest.fixture(autouse=True)
 def forget_runtime_state() -> Iterator[None]:
     """Forget circuits, counts and configuration after each test; declarations stay."""
     yield
-    with contextlib.suppress(ImportError):
-        from faulttolerance.testing import reset
-
-        reset()
+    testing.reset()
 
 
 @pytest.fixture(autouse=True)
