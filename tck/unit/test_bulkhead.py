@@ -724,7 +724,8 @@ def test_threads_never_exceed_the_limit_and_lose_nothing(make: Callable[..., Bul
 
     def body(me: object) -> None:
         inside[me] = None
-        most.append(len(inside))
+        for _ in range(100):  # long enough for others to come in meanwhile
+            most.append(len(inside))
         del inside[me]
         ran.append(1)
         leave(bulkhead, me)
