@@ -724,8 +724,7 @@ def test_threads_never_exceed_the_limit_and_lose_nothing(make: Callable[..., Bul
 
     def body(me: object) -> None:
         inside[me] = None
-        for _ in range(100):  # long enough for others to come in meanwhile
-            most.append(len(inside))
+        most.extend(len(inside) for _ in range(100))  # long enough for others to come in meanwhile
         del inside[me]
         ran.append(1)
         leave(bulkhead, me)
