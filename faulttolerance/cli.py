@@ -273,11 +273,9 @@ def _import(modules: Iterable[str], recursive: bool) -> None:
 def _validated() -> list[Unused]:
     """The keys that nothing uses; if anything is wrong, say it on the error output and end."""
     try:
-        unused = control.validate()
-        _ = settings.switches  # wrong ones matter also where nothing is guarded
+        return control.validate()
     except FaultToleranceDefinitionException as error:
         _fail(error)
-    return unused
 
 
 def _fail(error: FaultToleranceDefinitionException) -> NoReturn:

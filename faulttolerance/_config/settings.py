@@ -52,7 +52,7 @@ class Settings:
         """The keys in force; the environment is read when they are first asked for.
 
         Raises:
-            FaultToleranceDefinitionException: If a source cannot be read.
+            FaultToleranceDefinitionException: If ``prepare`` does.
         """
         while (found := self._state.snapshot) is None:
             prepared = self.prepare()
@@ -67,13 +67,11 @@ class Settings:
         """The global switches, read once (specification: they "will only be read on application starting").
 
         Raises:
-            FaultToleranceDefinitionException: If a source cannot be read or a switch has a wrong value.
+            FaultToleranceDefinitionException: If ``prepare`` does.
         """
         found = self._state.switches
         if found is None:
-            switches, faults = read_switches(self.snapshot)
-            if faults:
-                raise FaultToleranceDefinitionException(*faults)
+            switches, _ = read_switches(self.snapshot)
             with self._lock:
                 found = self._state.switches or switches
                 self._state = self._state._replace(switches=found)
@@ -94,7 +92,8 @@ class Settings:
             sources: Settings sources of pydantic-settings, or other callables that return a mapping.
 
         Raises:
-            FaultToleranceDefinitionException: With all sources that cannot be read.
+            FaultToleranceDefinitionException: With all sources that cannot be read, or all global switches that are
+                wrong.
         """
         with self._lock:
             last, version = self._state.inputs, self._version
@@ -106,15 +105,18 @@ class Settings:
         found = environment()
         own = [found] if found else []
         named = [name for name in os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if name]
-        if not (inputs.properties or inputs.files or inputs.sources or named):
-            return Snapshot(own, inputs, version)
-        try:
-            from .reading import read
-        except ImportError as error:
-            raise FaultToleranceDefinitionException(
-                Fault("the configuration", f"needs {error.name}", None, _INSTALL)
-            ) from error
-        return Snapshot([*own, *read(inputs, named)], inputs, version)
+        if inputs.properties or inputs.files or inputs.sources or named:
+            try:
+                from .reading import read
+            except ImportError as error:
+                raise FaultToleranceDefinitionException(
+                    Fault("the configuration", f"needs {error.name}", None, _INSTALL)
+                ) from error
+            own += read(inputs, named)
+        snapshot = Snapshot(own, inputs, version)
+        if faults := read_switches(snapshot)[1]:
+            raise FaultToleranceDefinitionException(*faults)
+        return snapshot
 
     def install(self, snapshot: Snapshot) -> bool:
         """Let *snapshot* be in force; false, and nothing is done, if another was installed since it was prepared.
@@ -162,15 +164,14 @@ class Settings:
             where: The guarded function in messages, as in ``acme.Client.charge``.
             snapshot: Where to look, if not in the one in force; then nothing is remembered.
         """
-        faults: list[Fault] = []
         try:
             if snapshot is None or self._state.switches is not None:
                 snapshot, switches = snapshot or self.snapshot, self.switches
             else:
-                switches, faults = read_switches(snapshot)
+                switches, _ = read_switches(snapshot)
         except FaultToleranceDefinitionException as error:
             return [Effective(one.policy) for one in declared], list(error.faults)
-        effective = []
+        effective, faults = [], list[Fault]()
         for one in declared:
             resolved, wrong = _resolved(one, where, snapshot, switches)
             effective.append(resolved)

@@ -44,7 +44,9 @@ def reported(**inputs: Any) -> list[tuple[str, str]]:
 )
 def test_a_key_that_concerns_a_declaration_is_used(key: str) -> None:
     """Whether or not another source is stronger."""
-    assert reported(properties={key: 1}, sources=[lambda: {key: 1}]) == []
+    value = "true" if key.endswith("nabled") else 1
+
+    assert reported(properties={key: value}, sources=[lambda: {key: value}]) == []
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,15 @@ def test_individual_keys_beat_the_switch(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @needs_pydantic
+def test_a_wrong_switch_is_refused_when_it_is_configured() -> None:
+    """Before anything changes."""
+    settings = Settings()
+
+    with pytest.raises(FaultToleranceDefinitionException, match="allowed: true or false"):
+        settings.prepare(properties={"MP_Fault_Tolerance_Metrics_Enabled": 1})
+
+
+@needs_pydantic
 def test_a_switch_is_read_once_and_a_later_change_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Specification: changes are "ignored until the application restarts"."""
     settings = Settings()
