@@ -74,6 +74,16 @@ class Type(NamedTuple):
     head: Any
     args: tuple[Type, ...] | None = None
 
+    def __str__(self) -> str:
+        """The type as it might be written in a program."""
+        args = [] if self.args is None or isinstance(self.head, (TypeVar, NewType)) else [str(one) for one in self.args]
+        if self.head is Union:
+            return " | ".join(args)
+        if self.head is types.NoneType:
+            return "None"
+        name = getattr(self.head, "__name__", None) or getattr(self.head, "name", None) or str(self.head)
+        return f"{name}[{', '.join(args)}]" if args else str(name)
+
 
 ANYTHING = Type(Any)
 _CALLABLE_PARAMETERS = "the parameters of a Callable"
@@ -212,9 +222,17 @@ def _filled(cells: Iterable[tuple[str, types.CellType]]) -> Iterable[tuple[str, 
             continue
 
 
-def _filled_in(cls: Any, args: tuple[Type, ...] | None) -> dict[Any, Type]:
-    parameters = getattr(cls, "__parameters__", ())
-    return dict(zip(parameters, args, strict=False)) if args is not None and isinstance(parameters, tuple) else {}
+def _filled_in(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]:
+    return dict(zip(_parameters(cls), args, strict=False)) if args is not None else {}
+
+
+def _parameters(cls: type) -> tuple[Any, ...]:
+    """The type parameters of *cls*; of one whose bases are generic but not ``Generic``, in the order of their use."""
+    own = vars(cls).get("__parameters__")
+    if own is None:
+        bases = vars(cls).get("__orig_bases__", ())
+        own = tuple(dict.fromkeys(one for base in bases for one in getattr(base, "__parameters__", ())))
+    return own if isinstance(own, tuple) else ()
 
 
 def signature(function: Any) -> inspect.Signature | None:
@@ -374,7 +392,7 @@ def takes(one: Type, value: object) -> bool:
 def _takes(head: Any, value: object) -> bool:
     if isinstance(head, _Unresolved):
         return head.means(*(cls.__name__ for cls in type(value).__mro__))
-    return isinstance(value, head) if isinstance(head, type) else head is Any
+    return head is Any or (isinstance(head, type) and isinstance(value, head))
 
 
 # Asynchronous or not (contract R7)
@@ -402,7 +420,7 @@ def outcome_of(returned: Type) -> Outcome:
         return members.pop() if len(members) == 1 else Outcome.OBJECT
     if isinstance(head, NewType):
         return outcome_of(returned.args[0]) if returned.args else Outcome.OBJECT
-    if isinstance(head, type) and head is not object:
+    if isinstance(head, type) and head is not object and head is not Any:
         return _outcome_by_class(head)
     return Outcome.FOREIGN if isinstance(head, tuple) and head[0] is Literal else Outcome.OBJECT
 
@@ -447,7 +465,7 @@ def awaited(returned: Type) -> Type:
             continue
         if base is Coroutine:
             return args[-1]
-        if base in waited_for or (base is head and len(args) == 1 and not getattr(base, "__parameters__", ())):
+        if base in waited_for or (base is head and len(args) == 1 and not _parameters(base)):
             return args[0]
     return ANYTHING
 

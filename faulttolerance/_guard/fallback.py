@@ -43,8 +43,8 @@ def faults(
     """What is wrong with a fallback, as far as can be told now.
 
     A method is looked up once its class is created, a function of the module once the guard is used. *where* names the
-    guarded function. *asynchronous* tells that it is asynchronous, so that the fallback may be. *owner* is the class from
-    which the method is looked up, that which declares the fallback; by default it declares the guarded function too.
+    guarded function. *asynchronous* tells that it is asynchronous, so that the fallback may be. *owner* is the class
+    that declares the fallback, from which the method is looked up; by default that of the guarded function.
     """
     if policy.value is not None:
         return [
@@ -129,12 +129,11 @@ def _problems_of_handling(
     value: Any, function: Callable[..., Any], handle: Sibling | None, declaration: Declaration, asynchronous: bool
 ) -> Iterator[tuple[str, str]]:
     """What is wrong with *function*, which is *value* itself or the method *handle* of that class."""
-    name = getattr(value, "__qualname__", None) or repr(value)
-    name += ".handle" if handle else ""
+    subject = f"is {getattr(value, '__qualname__', None) or repr(value)}" + (".handle" if handle else "")
     found = signature(function)
     if found is not None and not _can_bind(found, *[None] * (2 if handle and handle.takes_itself else 1)):
-        yield f"is {name}, which does not take one argument: {found}", "a handler that takes an ExecutionContext"
-    yield from _problems_of_kind(name, function, declaration, asynchronous)
+        yield f"{subject}, which does not take one argument: {found}", "a handler that takes an ExecutionContext"
+    yield from _problems_of_kind(subject, function, declaration, asynchronous)
     if found is None:
         return
     scope = Scope.of(function, value if handle else None, handle.home if handle else None)
@@ -143,7 +142,7 @@ def _problems_of_handling(
     if handle is not None and says_nothing(gives):
         gives = (ancestry(Type(value)).get(FallbackHandler) or (ANYTHING,))[0]
         text = str(gives)
-    yield from _problems_of_result(f"is {name}", gives, text, function, declaration, declaration.owner, asynchronous)
+    yield from _problems_of_result(subject, gives, text, function, declaration, declaration.owner, asynchronous)
 
 
 def _can_bind(found: inspect.Signature, *args: object) -> bool:
@@ -191,7 +190,7 @@ def _shape(function: Callable[..., Any], takes_itself: bool) -> _Shape | None:
 
 
 class _Fit(NamedTuple):
-    """How a fallback takes what the guarded function takes: the same, and then the exception, if there is room for it."""
+    """How a fallback takes what the guarded function takes: the same, and then the exception where *error* is there."""
 
     error: Parameter | None = None
 
@@ -241,19 +240,19 @@ def _problems_of_method(
         return
     if found.needs_instance and declaration.binding != INSTANCE:
         yield f"names {name!r}, which needs an instance", "a class method or static method, as the guarded one is"
-    yield from _problems_of_kind(repr(name), found.function, declaration, asynchronous)
+    yield from _problems_of_kind(f"names {name!r}", found.function, declaration, asynchronous)
     yield from _problems_of_signature(name, found, declaration, owner, asynchronous)
 
 
 def _problems_of_kind(
-    name: str, function: Callable[..., Any], declaration: Declaration, asynchronous: bool
+    subject: str, function: Callable[..., Any], declaration: Declaration, asynchronous: bool
 ) -> Iterator[tuple[str, str]]:
     if is_generator_function(function):
-        yield f"names {name}, which is a generator function", "a function that returns"
+        yield f"{subject}, which is a generator function", "a function that returns"
     elif asynchronous or not is_coroutine_function(function):
         return
     elif outcome_of(_guarded_result(declaration, declaration.owner)) is not Outcome.AWAITABLE:
-        yield f"names {name}, which is a coroutine function", "a plain function, as the guarded one is"
+        yield f"{subject}, which is a coroutine function", "a plain function, as the guarded one is"
 
 
 def _problems_of_signature(

@@ -1,0 +1,997 @@
+"""What a fallback names is checked against its function, and called with what that was called with (contract R6)."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from functools import cached_property, partialmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
+
+import pytest
+
+from faulttolerance import FaultToleranceDefinitionException
+from faulttolerance._guard import before_retry, fallback
+from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
+from faulttolerance._guard.execution_context import ExecutionContext
+from faulttolerance._policy import BeforeRetry, Fallback
+from faulttolerance.typing import FallbackHandler
+
+if TYPE_CHECKING:
+    from elsewhere import Refusal
+
+T = TypeVar("T")
+
+
+def declared(cls: type, name: str = "method") -> Declaration:
+    """The declaration of a method, as it is once its class is created."""
+    value = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+    binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else INSTANCE
+    declaration = Declaration(unbound(value), {}, binding)
+    declaration.owner = cls
+    declaration.mark(unbound(value), declaration)
+    return declaration
+
+
+def faults_of(cls: type, name: str = "substitute", *, asynchronous: bool | None = None) -> list[str]:
+    declaration = declared(cls)
+    is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
+    found = fallback.faults(Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous)
+    return [str(fault) for fault in found]
+
+
+def faults_of_handler(value: Any, cls: type, *, asynchronous: bool | None = None) -> list[str]:
+    declaration = declared(cls)
+    is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
+    found = fallback.faults(Fallback(value), declaration, "shop.Cart.method", is_asynchronous)
+    return [str(fault) for fault in found]
+
+
+def substitute_for(
+    cls: type, *args: Any, failure: BaseException | None = None, name: str = "substitute", **kwargs: Any
+) -> Any:
+    """What the fallback gives for a call that failed."""
+    call = fallback.aside(Fallback(fallback_method=name), declared(cls), False)
+    return call(args, kwargs, failure or ValueError("down"), 1)
+
+
+# Looking the method up
+
+
+class Cart:
+    def method(self, a: int) -> str:
+        raise ValueError
+
+    def substitute(self, a: int) -> str:
+        return f"{type(self).__name__} {a}"
+
+    def __private(self, a: int) -> str:
+        return f"private {a}"
+
+    @staticmethod
+    def static(a: int) -> str:
+        return f"static {a}"
+
+    @classmethod
+    def of_class(cls, a: int) -> str:
+        return f"{cls.__name__} {a}"
+
+    def numbered(self, number: int, a: int) -> str:
+        return f"{number}: {a}"
+
+    first = partialmethod(numbered, 1)
+    attribute: ClassVar[int] = 1
+
+    @property
+    def getter(self) -> str:
+        return ""
+
+    @cached_property
+    def cached(self) -> str:
+        return ""
+
+
+class GiftCart(Cart):
+    pass
+
+
+def test_a_method_of_the_class_is_found_and_called() -> None:
+    """With what the guarded one was called with."""
+    assert faults_of(Cart) == []
+    assert substitute_for(Cart, Cart(), 1) == "Cart 1"
+    assert substitute_for(Cart, Cart(), a=1) == "Cart 1"
+
+
+def test_a_method_of_a_base_is_found_and_the_override_is_called() -> None:
+    """The specification: the same class or a superclass."""
+    assert faults_of(GiftCart) == []
+    assert substitute_for(Cart, GiftCart(), 1) == "GiftCart 1"
+
+
+def test_a_private_name_belongs_to_the_class_that_declares_the_guarded_method() -> None:
+    """Python mangles `__name` in code only; in the string it is done here."""
+    assert faults_of(Cart, "__private") == []
+    assert substitute_for(Cart, GiftCart(), 1, name="__private") == "private 1"
+    assert "does not define" in faults_of(GiftCart, "__private")[0]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("static", "static 1"), ("of_class", "GiftCart 1"), ("first", "1: 1")])
+def test_methods_of_every_kind_stand_in_for_an_instance_method(name: str, expected: str) -> None:
+    """Whatever can be called on the instance."""
+    assert faults_of(Cart, name) == []
+    assert substitute_for(Cart, GiftCart(), 1, name=name) == expected
+
+
+def test_a_name_that_is_not_there_is_refused_with_the_nearest() -> None:
+    """What is wrong, where, the value got, and what is allowed."""
+    [fault] = faults_of(Cart, "substitude")
+
+    assert fault.startswith("shop.Cart.method @Fallback(fallback_method) names 'substitude', which ")
+    assert "Cart does not define (did you mean 'substitute'?); allowed: the name of a function there" in fault
+
+
+@pytest.mark.parametrize("name", ["attribute", "getter", "cached"])
+def test_what_is_no_method_is_refused(name: str) -> None:
+    """A property or a number cannot be called."""
+    assert "does not define" in faults_of(Cart, name)[0]
+
+
+def test_the_guarded_method_is_not_its_own_fallback() -> None:
+    """It would call itself for ever; with class-level fallbacks that is easily written."""
+    [fault] = faults_of(Cart, "method")
+
+    assert "which is the guarded function itself" in fault
+    assert "@unguarded" in fault
+
+
+class Offers:
+    @classmethod
+    def method(cls, a: int) -> str:
+        raise ValueError
+
+    def substitute(self, a: int) -> str:
+        return ""
+
+    @classmethod
+    def of_class(cls, a: int) -> str:
+        return f"{cls.__name__} {a}"
+
+    @staticmethod
+    def static(a: int) -> str:
+        return f"static {a}"
+
+
+class StaticOffers(Offers):
+    @staticmethod
+    def method(a: int) -> str:  # type: ignore[override]
+        raise ValueError
+
+
+@pytest.mark.parametrize("cls", [Offers, StaticOffers])
+def test_class_and_static_methods_need_a_fallback_without_an_instance(cls: type) -> None:
+    """There is no instance to call it on."""
+    assert "needs an instance" in faults_of(cls)[0]
+    assert faults_of(cls, "of_class") == []
+    assert faults_of(cls, "static") == []
+
+
+def test_class_and_static_methods_fall_back() -> None:
+    """A class method on the class that was called, a static one on the class that declares it."""
+
+    class Cheap(Offers):
+        pass
+
+    assert substitute_for(Offers, Cheap, 1, name="of_class") == "Cheap 1"
+    assert substitute_for(Offers, Cheap, 1, name="static") == "static 1"
+    assert substitute_for(StaticOffers, 1, name="of_class") == "StaticOffers 1"
+    assert substitute_for(StaticOffers, 1, name="static") == "static 1"
+
+
+def test_what_needs_the_class_is_checked_once_it_is_there() -> None:
+    """While the class body runs, the fallback may not be written yet."""
+    declaration = Declaration(Cart.method, {}, INSTANCE)
+
+    assert fallback.faults(Fallback(fallback_method="nothing"), declaration, "shop.Cart.method", False) == []
+
+
+def test_a_fallback_declared_by_a_subclass_is_looked_up_there() -> None:
+    """A class-level fallback covers inherited methods."""
+
+    class Own(Cart):
+        def of_own(self, a: int) -> str:
+            return "own"
+
+    policy = Fallback(fallback_method="of_own")
+
+    assert fallback.faults(policy, declared(Cart), "Own.method", False, Own) == []
+    assert fallback.faults(policy, declared(Cart), "Own.method", False) != []
+    assert fallback.aside(policy, declared(Cart), False, Own)((Own(), 1), {}, ValueError(), 1) == "own"
+
+
+# Functions of the module
+
+
+def charge(order: str, amount: int = 1) -> str:
+    raise ValueError
+
+
+def charge_later(order: str, amount: int) -> str:
+    return f"{order} {amount}"
+
+
+def charge_wrongly(order: str) -> str:
+    return order
+
+
+def function_of(function: Callable[..., Any], *, in_use: bool) -> Declaration:
+    declaration = Declaration(function, {}, FUNCTION)
+    if in_use:
+        declaration.mark(function, declaration)
+    return declaration
+
+
+def test_a_function_names_a_function_of_its_module() -> None:
+    """Contract R6."""
+    policy, declaration = Fallback(fallback_method="charge_later"), function_of(charge, in_use=True)
+
+    assert fallback.faults(policy, declaration, "shop.charge", False) == []
+    assert fallback.aside(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("charge_latr", "did you mean 'charge_later'"), ("charge_wrongly", "parameters (order")]
+)
+def test_a_function_is_looked_up_when_it_is_first_used(name: str, words: str) -> None:
+    """It may be defined below the guarded one."""
+    policy = Fallback(fallback_method=name)
+
+    assert fallback.faults(policy, function_of(charge, in_use=False), "shop.charge", False) == []
+    assert words in str(fallback.faults(policy, function_of(charge, in_use=True), "shop.charge", False)[0])
+    with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
+        fallback.aside(policy, function_of(charge, in_use=False), False)(("a",), {}, ValueError(), 1)
+
+
+# Kinds and count
+
+
+def methods(guarded: str, substitute: str) -> type:
+    """A class with two methods of these parameters; the fallback returns all that it was given, by name."""
+    names: dict[str, Any] = {}
+    exec(
+        f"class Made:\n"
+        f"    def method({guarded}): raise ValueError\n"
+        f"    def substitute({substitute}): return {{k: v for k, v in locals().items() if k != 'self'}}\n",
+        globals(),
+        names,
+    )
+    return names["Made"]  # type: ignore[no-any-return]
+
+
+FITTING = [
+    ("self, a, b=2", "self, x, y", (1,), {}, {"x": 1, "y": 2}),
+    ("self, a, b=2", "self, x, y=5", (1,), {}, {"x": 1, "y": 2}),
+    ("self, a, b", "self, b, a", (1,), {"b": 2}, {"b": 1, "a": 2}),
+    ("self, a, /, b", "self, x, y, /", (1, 2), {}, {"x": 1, "y": 2}),
+    ("self, *a", "self, *x", (1, 2), {}, {"x": (1, 2)}),
+    ("self, a=1, *b", "self, x, *y", (), {}, {"x": 1, "y": ()}),
+    ("self, *, k=3", "self, *, k", (), {}, {"k": 3}),
+    ("self, *, k, l=1", "self, *, l, k=9", (), {"k": 2}, {"k": 2, "l": 1}),
+    ("self, a, **more", "self, b, **rest", (1,), {"c": 3}, {"b": 1, "rest": {"c": 3}}),
+    (
+        "self, a, *b, c, **d",
+        "self, x, *y, c, **z",
+        (1, 2),
+        {"c": 3, "e": 4},
+        {"x": 1, "y": (2,), "c": 3, "z": {"e": 4}},
+    ),
+    ("self, a, b=2", "self, *args, **kwargs", (1,), {}, {"args": (1, 2), "kwargs": {}}),
+    ("self, a, *, k=2", "self, *args, **kwargs", (1,), {}, {"args": (1,), "kwargs": {"k": 2}}),
+    ("*args", "self, *rest", (1, 2), {}, {"rest": (1, 2)}),
+]
+
+
+@pytest.mark.parametrize(("guarded", "substitute", "args", "kwargs", "expected"), FITTING)
+def test_arguments_are_bound_to_the_guarded_signature_and_passed_on(
+    guarded: str, substitute: str, args: tuple[Any, ...], kwargs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """By position, keyword-only ones by name, with the guarded method's defaults."""
+    cls = methods(guarded, substitute)
+
+    assert faults_of(cls) == []
+    assert substitute_for(cls, cls(), *args, **kwargs) == expected
+
+
+ERROR = ValueError("down")
+TAKING_THE_FAILURE = [
+    ("self, a", "self, a, error", {"a": 1, "error": ERROR}),
+    ("self, a", "self, a, error: ValueError", {"a": 1, "error": ERROR}),
+    ("self, a", "self, a, error: ValueError | KeyError", {"a": 1, "error": ERROR}),
+    ("self, a", "self, a, error: Exception | None = None", {"a": 1, "error": ERROR}),
+    ("self, a", "self, a, error=None", {"a": 1, "error": ERROR}),
+    ("self, a", "self, a, error: Any", {"a": 1, "error": ERROR}),
+    ("self, a", "self, a, /, error", {"a": 1, "error": ERROR}),
+    ("self, *a", "self, *a, error", {"a": (1,), "error": ERROR}),
+    ("self, a, *, k=2", "self, a, error, *, k", {"a": 1, "error": ERROR, "k": 2}),
+    ("self, a, *, k=2", "self, a, *, k, error", {"a": 1, "error": ERROR, "k": 2}),
+    ("self, a, **more", "self, a, error, **more", {"a": 1, "error": ERROR, "more": {}}),
+]
+
+
+@pytest.mark.parametrize(("guarded", "substitute", "expected"), TAKING_THE_FAILURE)
+def test_one_more_parameter_at_the_end_takes_the_failure(
+    guarded: str, substitute: str, expected: dict[str, Any]
+) -> None:
+    """As in SmallRye; the arguments go where they went without it."""
+    cls = methods(guarded, substitute)
+
+    assert faults_of(cls) == []
+    assert substitute_for(cls, cls(), 1, failure=ERROR) == expected
+
+
+MISFITS = [
+    ("self, a, b", "self, a"),
+    ("self, a", "self"),
+    ("self", "self, a, b"),
+    ("self, a", "self, a, b, c"),
+    ("self, a", "self, a, limit=3"),
+    ("self, a", "self, a, limit: int"),
+    ("self, a", "self, a, error: int | Exception"),
+    ("self, a", "self, *a"),
+    ("self, *a", "self, a"),
+    ("self, *a", "self, error, *a"),
+    ("self, a", "self, *, a"),
+    ("self, *, a", "self, a"),
+    ("self, *, a", "self, *, b"),
+    ("self, **a", "self, a"),
+    ("self, a", "self, a, **more"),
+    ("self, a", "self, a, error, *, other"),
+    ("self, a", ""),
+]
+
+
+@pytest.mark.parametrize(("guarded", "substitute"), MISFITS)
+def test_parameters_of_another_kind_or_count_are_refused(guarded: str, substitute: str) -> None:
+    """Found when the class is defined, not when the first failure comes."""
+    [fault] = faults_of(methods(guarded, substitute))
+
+    assert "names 'substitute', whose parameters (" in fault
+    assert "are not those of the guarded function; allowed: (" in fault
+    assert "at will one more at the end, which takes the exception" in fault
+
+
+def test_an_override_may_take_the_failure_too() -> None:
+    """The call goes to the instance's method, as that is written."""
+
+    class Telling(Cart):
+        def substitute(self, a: int, error: Exception | None = None) -> str:
+            return f"{a} {error}"
+
+    call = fallback.aside(Fallback(fallback_method="substitute"), declared(Cart), False)
+
+    assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
+    assert call((Telling(), 1), {}, ERROR, 1) == "1 down"
+    assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
+
+
+def test_an_override_that_does_not_fit_is_refused_when_it_is_needed() -> None:
+    """A subclass may be defined long after the guard."""
+
+    class Wrong(Cart):
+        def substitute(self) -> str:  # type: ignore[override]
+            return ""
+
+    with pytest.raises(FaultToleranceDefinitionException, match=r"leads to .*Wrong.substitute, whose parameters"):
+        substitute_for(Cart, Wrong(), 1)
+
+
+def test_a_call_with_wrong_arguments_fails_as_it_did() -> None:
+    """What was not taken by the guarded method cannot be handed on."""
+    failure = TypeError("missing a required argument")
+
+    with pytest.raises(TypeError) as raised:
+        substitute_for(Cart, Cart(), failure=failure)
+
+    assert raised.value is failure
+
+
+# Annotated types
+
+
+class Typed:
+    def method(self, a: list[float], *b: int, k: str = "", **more: bytes) -> str | None:
+        raise ValueError
+
+    def same(self, x: list[float], *y: int, k: str, **z: bytes) -> str | None: ...
+
+    def bare(self, x, *y, k, **z): ...  # type: ignore[no-untyped-def]
+
+    def unresolved(self, x: Refusal, *y: Refusal, k: Refusal, **z: Refusal) -> Refusal: ...
+
+    def generic(self, x: list, *y: int, k: str, **z: bytes) -> str | None: ...  # type: ignore[type-arg]
+
+    def raises(self, x: list[float], *y: int, k: str, **z: bytes) -> NoReturn:
+        raise ValueError
+
+    def other_element(self, x: list[int], *y: int, k: str, **z: bytes) -> str | None: ...
+
+    def other_rest(self, x: list[float], *y: str, k: str, **z: bytes) -> str | None: ...
+
+    def other_keyword(self, x: list[float], *y: int, k: int, **z: bytes) -> str | None: ...
+
+    def other_more(self, x: list[float], *y: int, k: str, **z: str) -> str | None: ...
+
+    def other_result(self, x: list[float], *y: int, k: str, **z: bytes) -> int: ...  # type: ignore[empty-body]
+
+    def narrower(self, x: list[float], *y: int, k: str, **z: bytes) -> str: ...  # type: ignore[empty-body]
+
+
+@pytest.mark.parametrize("name", ["same", "bare", "unresolved", "generic", "raises"])
+def test_types_that_are_the_same_or_not_known_fit(name: str) -> None:
+    """Types are compared where both sides are annotated; a bare generic matches any parametrisation."""
+    assert faults_of(Typed, name) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "other_element",
+            "whose parameter `x: 'list[int]'` is of another type; allowed: the type of `a: 'list[float]'`",
+        ),
+        ("other_rest", "`*y: 'str'`"),
+        ("other_keyword", "`k: 'int'`"),
+        ("other_more", "`**z: 'str'`"),
+        ("other_result", "which returns int; allowed: str | None, as the guarded function returns"),
+        ("narrower", "which returns str; allowed: str | None"),
+    ],
+)
+def test_types_that_differ_are_refused(name: str, words: str) -> None:
+    """The specification: the same parameter types and the same return type."""
+    [fault] = faults_of(Typed, name)
+
+    assert words in fault.replace('"', "'")
+
+
+# Generic bases
+
+
+class Store(Generic[T]):
+    def substitute(self, a: int, b: T) -> list[T]: ...  # type: ignore[empty-body]
+
+
+class IntStore(Store[int]):
+    def method(self, a: int, b: int) -> list[int]: ...  # type: ignore[empty-body]
+
+
+class StrStore(Store[str]):
+    def method(self, a: int, b: int) -> list[int]: ...  # type: ignore[empty-body]
+
+
+def test_type_variables_are_resolved_through_generic_bases() -> None:
+    """What `T` is where the guarded method is declared."""
+    assert faults_of(IntStore) == []
+    assert len(faults_of(StrStore)) == 2
+
+
+class Abstract(ABC, Generic[T]):
+    def method(self, a: T) -> str:
+        raise ValueError
+
+    @abstractmethod
+    def substitute(self, a: T) -> str: ...
+
+
+class Concrete(Abstract[int]):
+    def substitute(self, a: int) -> str:
+        return f"concrete {a}"
+
+
+def test_an_abstract_method_counts_and_the_implementation_is_called() -> None:
+    """The base class promises that there will be one."""
+    assert faults_of(Abstract) == []
+    assert substitute_for(Abstract, Concrete(), 1) == "concrete 1"
+
+
+# Exceptions that the fallback does not take
+
+
+class Choosy:
+    def method(self) -> str:
+        raise ValueError
+
+    def substitute(self, error: OSError | KeyError) -> str:
+        return type(error).__name__
+
+    def of_type_checkers(self, error: Refusal) -> str:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("failure", [ConnectionError(), KeyError()])
+def test_an_annotated_exception_parameter_takes_failures_of_its_class(failure: Exception) -> None:
+    """Subclasses too."""
+    assert substitute_for(Choosy, Choosy(), failure=failure) == type(failure).__name__
+
+
+def test_failures_of_other_classes_are_raised_on() -> None:
+    """They come out as they are."""
+    failure = ValueError()
+
+    with pytest.raises(ValueError) as raised:
+        substitute_for(Choosy, Choosy(), failure=failure)
+
+    assert raised.value is failure
+    assert failure.__context__ is None
+
+
+def test_an_exception_that_is_imported_for_type_checkers_is_known_by_name() -> None:
+    """`Refusal` does not exist at run time."""
+    refusal = type("Refusal", (Exception,), {})
+    assert faults_of(Choosy, "of_type_checkers") == []
+    assert substitute_for(Choosy, Choosy(), failure=refusal(), name="of_type_checkers") == "Refusal"
+    with pytest.raises(ValueError):
+        substitute_for(Choosy, Choosy(), failure=ValueError(), name="of_type_checkers")
+
+
+# Asynchronous or not
+
+
+class Remote:
+    async def method(self) -> int:
+        raise ValueError
+
+    async def as_coroutine(self) -> int: ...  # type: ignore[empty-body]
+
+    def plain(self) -> int: ...  # type: ignore[empty-body]
+
+    def as_awaitable(self) -> Awaitable[int]: ...  # type: ignore[empty-body]
+
+    def as_future(self) -> Future[int]: ...  # type: ignore[empty-body]
+
+    async def other(self) -> str: ...  # type: ignore[empty-body]
+
+    def other_plain(self) -> str: ...  # type: ignore[empty-body]
+
+    def other_future(self) -> Future[str]: ...  # type: ignore[empty-body]
+
+
+class Submitting(Remote):
+    def method(self) -> Future[int]:  # type: ignore[override]
+        raise ValueError
+
+
+class Awaiting(Remote):
+    def method(self) -> Awaitable[int]:  # type: ignore[override]
+        raise ValueError
+
+
+class Plain(Remote):
+    def method(self) -> int:  # type: ignore[override]
+        raise ValueError
+
+
+@pytest.mark.parametrize("cls", [Remote, Submitting, Awaiting])
+def test_the_results_of_asynchronous_functions_compare_by_what_they_come_to(cls: type) -> None:
+    """Contract R6: a fallback of an asynchronous method may be asynchronous or not."""
+    for name in ("as_coroutine", "plain", "as_awaitable", "as_future"):
+        assert faults_of(cls, name, asynchronous=True) == []
+    for name in ("other", "other_plain", "other_future"):
+        assert len(faults_of(cls, name, asynchronous=True)) == 1
+
+
+def test_a_synchronous_function_cannot_wait_for_its_fallback() -> None:
+    """It would return a coroutine that nobody awaits."""
+    [fault] = faults_of(Plain, "as_coroutine")
+
+    assert "names 'as_coroutine', which is a coroutine function" in fault
+    assert faults_of(Plain, "plain") == []
+    assert "returns Future[int]" in faults_of(Plain, "as_future")[0]
+
+
+def test_a_synchronous_function_that_returns_an_awaitable_may_have_a_coroutine_function() -> None:
+    """Both give the caller something to await."""
+    assert faults_of(Awaiting, "as_coroutine", asynchronous=False) == []
+    assert len(faults_of(Awaiting, "other", asynchronous=False)) == 1
+    assert len(faults_of(Awaiting, "plain", asynchronous=False)) == 1
+
+
+def test_a_generator_function_is_no_fallback() -> None:
+    """Its caller would get a generator."""
+
+    class Streaming(Cart):
+        def substitute(self, a: int):  # type: ignore[no-untyped-def, override]
+            yield a
+
+    assert "is a generator function" in faults_of(Streaming)[0]
+
+
+# Handlers
+
+
+class StringHandler(FallbackHandler[str]):
+    def handle(self, context: ExecutionContext) -> str:
+        return f"for {context.method.__name__}"
+
+
+class BareHandler(FallbackHandler[int]):
+    def handle(self, context):  # type: ignore[no-untyped-def]
+        return 1
+
+
+class DuckHandler:
+    def handle(self, context: ExecutionContext) -> str:
+        return "duck"
+
+
+class GenericHandler(FallbackHandler[list[T]], Generic[T]):
+    def handle(self, context: ExecutionContext) -> list[T]:
+        return []
+
+
+class IntsHandler(GenericHandler[int]):
+    pass
+
+
+class StaticHandler:
+    @staticmethod
+    def handle(context: ExecutionContext) -> str:
+        return "static"
+
+
+class Forgetful(FallbackHandler[str]):
+    pass
+
+
+class StillAbstract(ABC):
+    @abstractmethod
+    def handle(self, context: ExecutionContext) -> str: ...
+
+
+class ProtocolHandler(FallbackHandler[T], Protocol[T]):
+    def handle(self, context: ExecutionContext) -> T: ...
+
+
+class Demanding:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def handle(self, context: ExecutionContext) -> str:
+        return self.text
+
+
+class Deaf:
+    def handle(self) -> str:
+        return ""
+
+
+class Slow:
+    async def handle(self, context: ExecutionContext) -> str:
+        return "slow"
+
+
+class Streamed:
+    def handle(self, context: ExecutionContext) -> Iterator[str]:
+        yield ""
+
+
+@pytest.mark.parametrize(
+    "value", [StringHandler, DuckHandler, StaticHandler, lambda context: "", Demanding("a").handle, print]
+)
+def test_handlers_and_callables_that_fit(value: Any) -> None:
+    """A class with `handle`, or whatever takes one argument."""
+    assert faults_of_handler(value, Cart) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (BareHandler, "is BareHandler.handle, which returns int; allowed: str, as"),
+        (IntsHandler, "which returns list[T]; allowed: str"),
+        (Forgetful, "is the class Forgetful, which is abstract or does not define handle"),
+        (StillAbstract, "which is abstract or does not define handle"),
+        (ProtocolHandler, "which is abstract or does not define handle"),
+        (Demanding, "whose constructor needs arguments: (text"),
+        (Deaf, "is Deaf.handle, which does not take one argument: (self)"),
+        (lambda: "", "<lambda>, which does not take one argument: ()"),
+        (lambda context, more: "", "which does not take one argument"),
+        (Slow, "which is a coroutine function"),
+        (Streamed, "which is a generator function"),
+    ],
+)
+def test_handlers_that_do_not_fit_are_refused(value: Any, words: str) -> None:
+    """Each with what is wrong and what would be right."""
+    faults = faults_of_handler(value, Cart)
+
+    assert words in faults[0]
+    assert faults[0].startswith("shop.Cart.method @Fallback(value) is ")
+
+
+def test_the_handler_of_an_asynchronous_function_is_typed_by_what_it_comes_to() -> None:
+    """Contract, review 19: of a coroutine function what awaiting gives, of a future method what the future holds."""
+
+    def as_future(context: ExecutionContext) -> Future[int]: ...  # type: ignore[empty-body]
+
+    async def as_coroutine(context: ExecutionContext) -> int: ...  # type: ignore[empty-body]
+
+    for cls in (Remote, Submitting, Awaiting):
+        for fits in (BareHandler, as_future, as_coroutine):
+            assert faults_of_handler(fits, cls, asynchronous=True) == []
+        assert len(faults_of_handler(StringHandler, cls, asynchronous=True)) == 1
+
+
+def test_a_handler_is_made_for_each_call_and_told_about_it() -> None:
+    """The context holds the call as it was made."""
+    seen: list[ExecutionContext] = []
+    made: list[object] = []
+
+    class Handler:
+        def __init__(self) -> None:
+            made.append(self)
+
+        def handle(self, context: ExecutionContext) -> str:
+            seen.append(context)
+            return "handled"
+
+    declaration, cart = declared(Cart), Cart()
+    call = fallback.aside(Fallback(Handler), declaration, False)
+
+    results = [call((cart, 1), {}, ERROR, 3), call((cart,), {"a": 2}, ERROR, 1)]
+
+    assert results == ["handled", "handled"]
+    assert len(made) == 2
+    first, second = seen
+    assert (first.method, first.target, first.args, first.kwargs) == (Cart.method, cart, (1,), {})
+    assert (first.failure, first.attempt, first.parameters) == (ERROR, 3, (1,))
+    assert (second.args, second.kwargs, second.parameters) == ((), {"a": 2}, (2,))
+
+
+# The context
+
+
+def test_parameters_are_the_values_in_the_order_of_the_signature() -> None:
+    """Defaults are filled in; the target is no parameter."""
+
+    def method(self: Any, a: int, b: int = 2, *c: int, k: int = 4, **d: int) -> None: ...
+
+    target = object()
+
+    assert ExecutionContext(method, target, (1,), {}).parameters == (1, 2, (), 4, {})
+    assert ExecutionContext(method, target, (1, 5, 6, 7), {"k": 8, "e": 9}).parameters == (1, 5, (6, 7), 8, {"e": 9})
+    assert ExecutionContext(charge, None, (), {"amount": 3, "order": "a"}).parameters == ("a", 3)
+    assert ExecutionContext(lambda *every: None, target, (1, 2)).parameters == ((1, 2),)
+    with pytest.raises(TypeError):
+        _ = ExecutionContext(charge).parameters
+
+
+def test_a_context_tells_what_it_is_about() -> None:
+    """For a log line, or at a breakpoint."""
+    context = ExecutionContext(charge, None, ("a",), {}, ERROR, 2)
+
+    assert repr(context) == "<ExecutionContext of charge: attempt 2, failure ValueError('down')>"
+
+
+# Failures of the fallback
+
+
+def failing(error: BaseException, *, asynchronous: bool = False) -> Any:
+    def handler(context: ExecutionContext) -> None:
+        raise error
+
+    async def asynchronous_handler(context: ExecutionContext) -> None:
+        raise error
+
+    value = asynchronous_handler if asynchronous else handler
+    return fallback.aside(Fallback(value), function_of(charge, in_use=True), asynchronous)
+
+
+def run(coroutine: Any) -> Any:
+    """Run what never waits."""
+    steps = coroutine.__await__()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_error_of_the_fallback_tells_of_the_failure(asynchronous: bool) -> None:
+    """The traceback shows both."""
+    failure, error = ValueError("down"), KeyError("no copy")
+    call = failing(error, asynchronous=asynchronous)
+
+    with pytest.raises(KeyError) as raised:
+        run(call(("a",), {}, failure, 1)) if asynchronous else call(("a",), {}, failure, 1)
+
+    assert raised.value is error
+    assert error.__context__ is failure
+
+
+def test_a_context_that_is_there_already_stays() -> None:
+    """It is nearer to the truth."""
+    nearer, error = OSError(), KeyError()
+    error.__context__ = nearer
+
+    with pytest.raises(KeyError):
+        failing(error)(("a",), {}, ValueError(), 1)
+
+    assert error.__context__ is nearer
+
+
+def test_chains_of_errors_have_no_cycle() -> None:
+    """A fallback may raise the failure itself, or its cause."""
+    cause, failure = OSError(), ValueError()
+    failure.__cause__ = cause
+
+    with pytest.raises(ValueError):
+        failing(failure)(("a",), {}, failure, 1)
+    with pytest.raises(OSError):
+        failing(cause)(("a",), {}, failure, 1)
+
+    assert failure.__context__ is None
+    assert cause.__context__ is None
+
+
+def test_a_coroutine_of_a_fallback_can_be_cancelled_and_closed() -> None:
+    """It is a coroutine like any other for those who wait for it."""
+    seen = []
+
+    class Pause:
+        def __await__(self) -> Iterator[str]:
+            yield "waiting"
+
+    async def handler(context: ExecutionContext) -> str:
+        try:
+            await Pause()
+        except GeneratorExit:
+            seen.append("closed")
+            raise
+        except KeyError:
+            return "caught"
+        return "done"
+
+    call = fallback.aside(Fallback(handler), function_of(charge, in_use=True), True)
+    driven, thrown, closed = (call(("a",), {}, ERROR, 1) for _ in range(3))
+
+    assert isinstance(driven, Coroutine)
+    assert (driven.send(None), run(driven)) == ("waiting", "done")
+    assert thrown.send(None) == "waiting"
+    with pytest.raises(StopIteration, match="caught"):
+        thrown.throw(KeyError())
+    assert closed.send(None) == "waiting"
+    closed.close()
+    assert seen == ["closed"]
+
+
+def test_a_failure_is_not_kept_by_the_guard() -> None:
+    """Neither by the fallback that took it, nor in a cycle with the frame that raised it on."""
+
+    class Failure(Exception):
+        pass
+
+    def fail(call: Any, *args: Any) -> weakref.ref[Failure]:
+        failure = Failure()
+        reference = weakref.ref(failure)
+        try:
+            call(args, {}, failure, 1)
+        except Failure:
+            pass
+        del failure
+        return reference
+
+    taken = fallback.aside(Fallback(lambda context: ""), function_of(charge, in_use=True), False)
+    raised_on = fallback.aside(Fallback(fallback_method="substitute"), declared(Choosy), False)
+    gc.collect()
+    gc.disable()
+    try:
+        assert fail(taken, "a")() is None
+        assert fail(raised_on, Choosy())() is None
+    finally:
+        gc.enable()
+
+
+# Before a retry
+
+
+class Session:
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def method(self, a: int) -> str:
+        raise ValueError
+
+    def reconnect(self) -> None:
+        self.log.append("reconnected")
+
+    def __login(self) -> None:
+        self.log.append("logged in")
+
+    async def login_later(self) -> None:
+        self.log.append("logged in later")
+
+    def with_parameter(self, a: int) -> None: ...
+
+    def broken(self) -> None:
+        raise OSError("no route")
+
+    async def broken_later(self) -> None:
+        raise OSError("no route")
+
+    def interrupted(self) -> None:
+        raise KeyboardInterrupt
+
+
+def before(name: str, *, asynchronous: bool = False) -> Any:
+    return before_retry.aside(BeforeRetry(method_name=name), declared(Session), asynchronous)
+
+
+def faults_before(asynchronous: bool = False, **values: Any) -> list[str]:
+    found = before_retry.faults(BeforeRetry(**values), declared(Session), "shop.Session.method", asynchronous)
+    return [str(fault) for fault in found]
+
+
+def test_a_method_or_a_callable_runs_before_a_retry() -> None:
+    """On the same object; a callable is told about the call."""
+    session = Session()
+    seen: list[ExecutionContext] = []
+
+    before("reconnect")((session, 1), {}, ERROR, 2)
+    before("__login")((session, 1), {}, ERROR, 2)
+    before_retry.aside(BeforeRetry(seen.append), declared(Session), False)((session, 1), {}, ERROR, 2)
+    run(before("login_later", asynchronous=True)((session, 1), {}, ERROR, 2))
+
+    assert session.log == ["reconnected", "logged in", "logged in later"]
+    assert [(one.target, one.attempt, one.failure) for one in seen] == [(session, 2, ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"method_name": "recconnect"}, "@BeforeRetry(method_name) names 'recconnect', which "),
+        ({"method_name": "recconnect"}, "did you mean 'reconnect'?"),
+        ({"method_name": "with_parameter"}, "whose parameters are (self, a: "),
+        ({"method_name": "login_later"}, "which is a coroutine function"),
+        ({"value": lambda: None}, "@BeforeRetry(value) is "),
+    ],
+)
+def test_what_cannot_run_before_a_retry_is_refused(values: dict[str, Any], words: str) -> None:
+    """When the class is defined."""
+    [fault] = faults_before(**values)
+
+    assert words in fault
+
+
+def test_what_can_run_before_a_retry_is_not_refused() -> None:
+    """A coroutine function where the guarded function is asynchronous."""
+    assert faults_before(method_name="reconnect") == []
+    assert faults_before(method_name="__login") == []
+    assert faults_before(value=print) == []
+    assert faults_before(asynchronous=True, method_name="login_later") == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_failure_before_a_retry_is_logged_and_changes_nothing(
+    asynchronous: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Contract R10."""
+    call = before("broken_later" if asynchronous else "broken", asynchronous=asynchronous)
+
+    with caplog.at_level(logging.WARNING, "faulttolerance"):
+        result = call((Session(), 1), {}, ERROR, 2)
+        if asynchronous:
+            result = run(result)
+
+    assert result is None
+    [record] = caplog.records
+    assert record.name == "faulttolerance"
+    assert "Session.method: what @before_retry runs failed" in record.getMessage()
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "no route"
+
+
+def test_control_flow_before_a_retry_passes() -> None:
+    """An interruption is no failure of the hook."""
+    with pytest.raises(KeyboardInterrupt):
+        before("interrupted")((Session(), 1), {}, ERROR, 2)
