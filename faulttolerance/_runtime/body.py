@@ -169,9 +169,7 @@ class Body(Suspension):
         context = call.context.copy()
         try:
             try:
-                slot.top = entry
-                if entry[0] < watchdog.next:
-                    watchdog.wake()
+                slot.top = entry  # no need to wake the watchdog for it, as there is a timer for the same moment
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:
                 slot.top = previous
@@ -262,6 +260,8 @@ class Body(Suspension):
                     self._leave()  # the loop was closed, and the task with it
         elif may_interrupt and self._slot is not None:
             interruption.interrupt(self._slot, self._entry)
+        else:
+            watchdog.wake()  # the deadline stands in the chain of the body's thread
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

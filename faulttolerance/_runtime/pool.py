@@ -67,6 +67,8 @@ class Pool:
         self._workers: dict[_Worker, None] = {}
         self._parked: list[_Worker] = []
         self._waiting: deque[Job] = deque()
+        self._newest: _Worker | None = None
+        """Who was woken last to look at the queue, and has yet to do so while its lock is open."""
         self._ended: list[threading.Thread] = []
         self._drained: threading.Event | None = None
         """Set once nothing is left to do; exists while, and after, the pool shuts down."""
@@ -104,26 +106,20 @@ class Pool:
         Raises:
             RuntimeError: No thread can be started, and none is there that could do it later; the interpreter is ending.
         """
-        parked, waiting = self._parked, self._waiting
-        if parked and (urgent or not waiting):
-            try:
-                worker = parked.pop()
-            except IndexError:
-                pass
-            else:
-                worker.job = job
-                worker.wake.release()
-                return
-        if urgent or (self.max_threads is None and not waiting):
-            try:
-                self._start(_Worker(self, job))
-            except RuntimeError as error:
-                if not self._workers or "shutdown" in str(error):
-                    raise
-            else:
-                return
+        if urgent and self._hand_to_a_thread(job):
+            return
+        waiting = self._waiting
         waiting.append(job)
-        self._see_to_waiting()
+        newest = self._newest
+        if newest is None or newest.wake.locked():
+            try:
+                self._see_to_waiting()
+            except RuntimeError:
+                try:
+                    waiting.remove(job)
+                except (ValueError, IndexError):
+                    return  # somebody has taken it after all, or takes another one right now
+                raise
 
     @property
     def is_crowded(self) -> bool:
@@ -144,8 +140,7 @@ class Pool:
     def configure(self, max_threads: int | None) -> None:
         """Change the limit; threads beyond a smaller one end as soon as they have nothing to do."""
         self.max_threads = max_threads
-        for _ in range(len(self._waiting)):
-            self._see_to_waiting()
+        self._see_to_waiting()
         if max_threads is not None:
             self._send_home(len(self._workers) - max_threads)
 
@@ -166,15 +161,19 @@ class Pool:
 
     def _next(self, worker: _Worker) -> Job | None:
         parked, waiting = self._parked, self._waiting
+        job: Job | None
         while True:
-            if self.is_crowded or worker.leaving:
+            if worker.leaving or self.is_crowded:
                 self._end(worker)
                 return None
             if waiting:
                 try:
-                    return waiting.popleft()
+                    job = waiting.popleft()
                 except IndexError:
                     continue
+                if waiting:
+                    self._wake_the_next()
+                return job
             if self._drained is not None:
                 self._end(worker)
                 return None
@@ -191,6 +190,14 @@ class Pool:
                 worker.job = None
                 return job
 
+    def _wake_the_next(self) -> None:
+        newest = self._newest
+        if newest is None or newest.wake.locked():
+            try:
+                self._see_to_waiting()
+            except RuntimeError:
+                pass  # there is no further thread to be had, so this one goes on with the queue
+
     def _unpark(self, worker: _Worker) -> bool:
         """Take *worker* off the parked ones; false where somebody did so to wake it."""
         try:
@@ -204,40 +211,58 @@ class Pool:
             self._ended.append(worker.thread)
         self._workers.pop(worker, None)
         if self._waiting:
-            self._see_to_waiting()
+            self._wake_the_next()
         if self._drained is not None:
             self._look_whether_drained()
 
-    def _start(self, worker: _Worker) -> None:
-        self._workers[worker] = None
-        try:
-            worker.thread.start()
-        except RuntimeError:
-            self._workers.pop(worker, None)
-            raise
-
     def _see_to_waiting(self) -> None:
-        """Make sure that a thread is going to look at the queue."""
+        """Make sure that a thread is going to look at the queue.
+
+        One is woken for any number of jobs: whoever takes the first wakes the next thread if there is more. Short jobs
+        are therefore done by a few threads, while each of those that block gets its own.
+        """
         while self._waiting:
             try:
                 worker = self._parked.pop()
             except IndexError:
                 pass
             else:
+                self._newest = worker
                 worker.wake.release()
                 return
+            limit = self.max_threads
+            if limit is not None and len(self._workers) >= limit:
+                return  # each of them looks at the queue before it parks or ends
             worker = _Worker(self, None)
             self._workers[worker] = None
-            if self.max_threads is None or len(self._workers) <= self.max_threads:
+            if limit is None or len(self._workers) <= limit:
                 try:
-                    self._start(worker)
-                except RuntimeError:
-                    if not self._workers:
+                    worker.thread.start()
+                except RuntimeError as error:
+                    self._workers.pop(worker, None)
+                    if not self._workers or _is_final(error):
                         raise
                 return
             self._workers.pop(worker, None)
-            if len(self._workers) >= self.max_threads:
-                return  # each of them looks at the queue before it parks or ends
+
+    def _hand_to_a_thread(self, job: Job) -> bool:
+        """Let a parked thread or a new one do *job*, whatever the limit and the queue; false where there is none."""
+        try:
+            worker = self._parked.pop()
+        except IndexError:
+            worker = _Worker(self, job)
+            self._workers[worker] = None
+            try:
+                worker.thread.start()
+            except RuntimeError as error:
+                self._workers.pop(worker, None)
+                if not self._workers or _is_final(error):
+                    raise
+                return False
+        else:
+            worker.job = job
+            worker.wake.release()
+        return True
 
     # The end
 
@@ -284,6 +309,7 @@ class Pool:
         self._workers = {worker: None for worker in self._workers if worker.thread.ident == ident}
         self._parked = []
         self._waiting = deque()
+        self._newest = None
         self._ended = []
         self._drained = threading.Event() if self.closed else None
 
@@ -303,6 +329,11 @@ class Pool:
         drained = self._drained
         if drained is not None and not self._calls and not self._workers:
             drained.set()
+
+
+def _is_final(error: RuntimeError) -> bool:
+    """Whether no thread can be started any more, because the interpreter is ending."""
+    return "shutdown" in str(error)
 
 
 pool = Pool()
