@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from .._policy import parameters
@@ -69,34 +70,34 @@ def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
     """
     known = keys(declared)
     used = {entry[::2] for key in (*known.values(), *map(switch_key, SWITCHES)) for entry in snapshot.find_all(key)}
+    left = [(source, one) for source in snapshot.sources for one in source.entries if one[::2] not in used]
+    if not left:
+        return []
     names = _Names(known.values())
     return [
         Unused(entry.name, entry.place, names.nearest(entry.name, source.is_environment))
-        for source in snapshot.sources
-        for entry in source.entries
-        if entry[::2] not in used and names.is_ours(source, entry)
+        for source, entry in left
+        if names.is_ours(source, entry)
     ]
 
 
 def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
     """Every variable that the environment mapping gives to more than one key."""
-    meanings: dict[str, list[str]] = {}
-    for name, key in keys(declared).items():
-        for variable in key.variables:
-            meanings.setdefault(variable, []).append(name)
-    return [
-        Fault(
-            entry.name,
-            f"stands for {' and for '.join(meanings[entry.name])}",
-            entry.value,
-            "a variable that stands for one key; set these in a file",
-            entry.place,
-        )
-        for source in snapshot.sources
-        if source.is_environment
-        for entry in source.entries
-        if len(meanings.get(entry.name, ())) > 1
-    ]
+    variables = [entry for source in snapshot.sources if source.is_environment for entry in source.entries]
+    if not variables:
+        return []
+    known: dict[str, list[Key]] = {}
+    for key in keys(declared).values():
+        for fold in key.folds:
+            known.setdefault(fold, []).append(key)
+    faults = []
+    for entry in variables:
+        meanings = [key.name for key in known.get(folded(entry.name), ()) if entry.name in key.variables]
+        if len(meanings) > 1:
+            problem = f"stands for {' and for '.join(meanings)}"
+            allowed = "a variable that stands for one key; set these in a file"
+            faults.append(Fault(entry.name, problem, entry.value, allowed, entry.place))
+    return faults
 
 
 def changes(where: str, before: Sequence[Effective], after: Sequence[Effective]) -> list[Change]:
@@ -119,14 +120,17 @@ class _Names:
     def __init__(self, known: Iterable[Key]) -> None:
         self._paths: dict[str, list[str]] = {}
         self._variables: list[str] = []
-        self._owners: set[str] = set()
         for key in known:
             for name in key.names:
                 path, leaf = _split(name)
                 self._paths.setdefault(leaf, []).append(path)
-                if path:
-                    self._owners |= {f"{folded(path)}{folded(annotation)}" for annotation in ANNOTATIONS}
             self._variables.append(key.variable)
+
+    @cached_property
+    def _owners(self) -> tuple[str, ...]:
+        """What a variable for a known class and annotation begins with, folded."""
+        paths = {folded(path) for paths in self._paths.values() for path in paths} - {""}
+        return tuple(path + annotation.upper() for path in paths for annotation in ANNOTATIONS)
 
     def is_ours(self, source: Source, entry: Entry) -> bool:
         """Whether a key that nothing uses is likely meant for this library."""
@@ -139,7 +143,7 @@ class _Names:
             return False
         return (
             entry.name.startswith(PREFIX)
-            or folded(entry.name).startswith(tuple(self._owners))
+            or folded(entry.name).startswith(self._owners)
             or bool(difflib.get_close_matches(entry.name.upper(), self._variables, 1, 0.9))
         )
 
