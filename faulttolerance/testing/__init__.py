@@ -12,7 +12,7 @@ pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset`` and ``f
 from __future__ import annotations
 
 from .._guard.control import configured, reset
-from .virtual_clock import VirtualClock, virtual_time
+from .virtual_clock import VirtualClock, loop_factory, virtual_time
 from .waiter import VirtualTimeStalled
 
-__all__ = ["VirtualClock", "VirtualTimeStalled", "configured", "reset", "virtual_time"]
+__all__ = ["VirtualClock", "VirtualTimeStalled", "configured", "loop_factory", "reset", "virtual_time"]

@@ -23,7 +23,9 @@ STARTING = 0
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OURS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("_runtime", "_guard"))
 _OUR_MODULES = ("faulttolerance._runtime.", "faulttolerance._guard.")
-_WATCHDOG = tuple(os.path.join(_PACKAGE, "_runtime", name) for name in ("watchdog.py", "interruption.py"))
+_WATCHDOG = os.path.join(_PACKAGE, "_runtime", "watchdog.py")
+_OUTSIDE = (_WATCHDOG, *(os.path.join(_PACKAGE, "_runtime", name) for name in ("future.py", "loop_thread.py")))
+"""Ours, and yet no guard: what other threads have on their stacks that only wait for guarded calls, or serve them."""
 
 _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
 _WAITS = tuple(_STANDARD_LIBRARY + name for name in ("threading.py", "queue.py", "concurrent" + os.sep))
@@ -106,7 +108,7 @@ class _Trace:
         for frame in _outwards(innermost):
             file = frame.f_code.co_filename
             is_ours = file.startswith(_OURS) or frame.f_globals.get("__name__", "").startswith(_OUR_MODULES)
-            if is_ours:
+            if is_ours and file not in _OUTSIDE:
                 self.is_guarded = True
             if caller is None:
                 if frame.f_code in _FUTURE_WAITS:
@@ -116,7 +118,7 @@ class _Trace:
                     self.waits_for_us = self.waits_for_us or is_ours
             if file != _WAITS[0]:
                 outermost = file
-        self.is_watchdog = outermost in _WATCHDOG
+        self.is_watchdog = outermost == _WATCHDOG
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import math
 import random
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.slot import slots
@@ -19,9 +22,11 @@ from .patience import POLL_SECONDS, Patience
 from .waiter import Sleeper, Waiter
 
 if TYPE_CHECKING:
+    import asyncio
+
     from .virtual_loop import VirtualLoop
 
-__all__ = ["VirtualClock", "virtual_time"]
+__all__ = ["VirtualClock", "loop_factory", "virtual_time"]
 
 Seed: TypeAlias = float | str | bytes | None
 P = ParamSpec("P")
@@ -76,12 +81,16 @@ class VirtualClock:
         self._keeper: threading.Thread | None = None
         self._started: list[threading.Thread] = []
         self._ended_at: float | None = None
+        self._known_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
     # What the library asks of a clock
 
     def monotonic(self) -> float:
         """Seconds on this clock; they go on with real time once the block has ended."""
-        return self._now if self._ended_at is None else self._now + shared_clock.monotonic() - self._ended_at
+        if self._ended_at is not None:
+            return self._now + shared_clock.monotonic() - self._ended_at
+        self._look_at_loop()
+        return self._now
 
     def random(self) -> float:
         """The next number of the seeded generator, in [0, 1)."""
@@ -226,6 +235,21 @@ class VirtualClock:
 
     # Waiting: under the lock
 
+    def _look_at_loop(self) -> None:
+        asyncio = sys.modules.get("asyncio")
+        loop = asyncio._get_running_loop() if asyncio is not None else None
+        if loop is None or loop in self._known_loops:
+            return
+        self._known_loops.add(loop)
+        if getattr(loop, "virtual_clock", None) is not self:
+            warnings.warn(
+                "virtual_time() is active, and this event loop does not follow it: asyncio.sleep() takes real time"
+                " there, and deadlines of coroutines do not pass; run the coroutine by clock.run(...), or let"
+                " faulttolerance.testing.loop_factory make the loop",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
     def _refuse_if_ended(self) -> None:
         if self._ended_at is not None:
             raise RuntimeError("the virtual_time() block of this clock has ended")
@@ -362,8 +386,9 @@ def _in_ticks(seconds: float) -> float:
     return math.ceil(seconds * _TICKS) / _TICKS if 0.0 < seconds < _TICKS else max(0.0, seconds)
 
 
-_active = threading.Lock()
+_claim = threading.Lock()
 """Held while a virtual clock is in use."""
+_active: VirtualClock | None = None
 
 
 @contextmanager
@@ -386,15 +411,30 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
     ...     clock.monotonic() - began
     60.0
     """
-    if not _active.acquire(blocking=False):
+    global _active
+    if not _claim.acquire(blocking=False):
         raise RuntimeError("virtual_time() is active already; one clock serves the whole process")
     try:
-        clock = VirtualClock(seed)
+        clock = _active = VirtualClock(seed)
         shared_clock.use(clock)
         try:
             yield clock
         finally:
+            _active = None
             shared_clock.use_system()
             clock._end()
     finally:
-        _active.release()
+        _claim.release()
+
+
+def loop_factory() -> asyncio.AbstractEventLoop:
+    """Make an event loop that follows the active virtual clock, or an ordinary one outside ``virtual_time()``.
+
+    For test frameworks that make the loops themselves: ``{"virtual": loop_factory}`` from pytest-asyncio's hook
+    ``pytest_asyncio_loop_factories``, ``("asyncio", {"loop_factory": loop_factory})`` from anyio's ``anyio_backend``.
+    """
+    if _active is not None:
+        return _active.loop_factory()
+    import asyncio
+
+    return asyncio.new_event_loop()

@@ -25,7 +25,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self, clock: VirtualClock) -> None:
-        self._virtual_clock = clock
+        self.virtual_clock = clock
         self._waits: _LoopWait | None = None
         self._errands: dict[_Errand, None] = {}
         """What threads of executors are doing for this loop."""
@@ -33,11 +33,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Seconds on the virtual clock."""
-        return self._virtual_clock.monotonic()
+        return self.virtual_clock.monotonic()
 
     def run_forever(self) -> None:
         """Run until ``stop`` is called; the thread holds time whenever it does not wait for events."""
-        with self._virtual_clock.working():
+        with self.virtual_clock.working():
             super().run_forever()
 
     def call_soon_threadsafe(  # type: ignore[override]
@@ -46,7 +46,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Arrange for a callback, from any thread; time does not move any more before it has run."""
         waits = self._waits
         if waits is not None:
-            self._virtual_clock.wake(waits)
+            self.virtual_clock.wake(waits)
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override]
@@ -55,10 +55,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Run a function in an executor; threads hold time from when they could begin with it until it is over."""
         if executor is not None and not isinstance(executor, ThreadPoolExecutor):
             return super().run_in_executor(executor, func, *args)
-        errand = _Errand(self._virtual_clock, self._errands, func)
+        errand = _Errand(self.virtual_clock, self._errands, func)
         future = super().run_in_executor(executor, errand, *args)
         errand.executor = executor or getattr(self, "_default_executor", None)
-        self._virtual_clock.send(errand, errand.can_begin)
+        self.virtual_clock.send(errand, errand.can_begin)
         future.add_done_callback(errand.drop)
         return future
 

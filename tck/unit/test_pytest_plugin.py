@@ -1,0 +1,282 @@
+"""The fixtures that an application's tests get, seen from a run of pytest of their own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+import textwrap
+from typing import Protocol
+
+import pytest
+
+import faulttolerance.testing  # noqa: F401  # imported here, and so kept where pytester puts sys.modules back
+
+pytest_plugins = ["pytester"]
+
+APPLICATION = """
+import asyncio
+import pytest
+import faulttolerance
+from faulttolerance import circuit_breaker, circuit_breakers, retry
+
+
+class Outage(Exception):
+    pass
+
+
+attempts = []
+
+
+@pytest.fixture(autouse=True)
+def count_anew():
+    attempts.clear()
+
+
+@retry(max_retries=3, delay=20_000, jitter=10_000)
+def charge():
+    attempts.append(1)
+    raise Outage
+
+
+@retry(max_retries=3, delay=20_000, jitter=0)
+async def charge_async():
+    raise Outage
+
+
+@circuit_breaker(request_volume_threshold=2, delay=3_600_000)
+def query():
+    raise Outage
+
+
+def fail_twice():
+    for _ in range(2):
+        with pytest.raises(Outage):
+            query()
+    with pytest.raises(faulttolerance.CircuitBreakerOpenException):
+        query()
+
+
+"""
+
+
+def is_installed(distribution: str, *at_least: int) -> bool:
+    """Whether a package is there to be used by the inner run, without importing it for this one."""
+    try:
+        version = importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) for part in version.split(".")[:2]) >= at_least
+
+
+class Run(Protocol):
+    def __call__(self, tests: str, *options: str, plugins: tuple[str, ...] = ()) -> pytest.RunResult: ...
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a file of tests with the plugin, and with no other one that happens to be installed."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    def run_file(tests: str, *options: str, plugins: tuple[str, ...] = ()) -> pytest.RunResult:
+        pytester.makepyfile(test_application=APPLICATION + textwrap.dedent(tests))
+        chosen = [part for name in ("faulttolerance.pytest_plugin", *plugins) for part in ("-p", name)]
+        return pytester.runpytest_inprocess(*chosen, "-W", "error", "--strict-markers", *options)
+
+    return run_file
+
+
+def test_delays_pass_at_once_under_the_clock(run: Run) -> None:
+    """``ft_clock`` is virtual time for the length of the test, for threads and for coroutines."""
+    done = run("""
+        def test_blocking(ft_clock):
+            began = ft_clock.monotonic()
+            with pytest.raises(Outage):
+                charge()
+            assert len(attempts) == 4
+            assert ft_clock.monotonic() - began > 30
+
+        def test_coroutine(ft_clock):
+            began = ft_clock.monotonic()
+            with pytest.raises(Outage):
+                ft_clock.run(charge_async())
+            assert ft_clock.monotonic() - began == 60
+
+        def test_circuit(ft_clock):
+            fail_twice()
+            ft_clock.advance(3_600)
+            with pytest.raises(Outage):
+                query()
+
+        def test_real_time_is_back():
+            import time
+            from faulttolerance._runtime.clock import clock
+            assert clock.monotonic is time.monotonic
+    """)
+
+    done.assert_outcomes(passed=4)
+
+
+def test_a_marker_chooses_the_seed(run: Run) -> None:
+    """Two tests with one seed see the same jitter, others another one."""
+    done = run("""
+        seen = []
+
+        def total(clock):
+            began = clock.monotonic()
+            with pytest.raises(Outage):
+                charge()
+            seen.append(clock.monotonic() - began)
+
+        @pytest.mark.ft_clock(seed=7)
+        def test_first(ft_clock):
+            total(ft_clock)
+
+        @pytest.mark.ft_clock(7)
+        def test_second(ft_clock):
+            total(ft_clock)
+
+        def test_third(ft_clock):
+            total(ft_clock)
+            assert seen[0] == seen[1] != seen[2]
+    """)
+
+    done.assert_outcomes(passed=3)
+
+
+LEAKING = """
+        def test_that_trips_the_circuit():
+            fail_twice()
+
+        def test_that_comes_next():
+            assert circuit_breakers.state("test_application.query") == "closed"
+"""
+
+
+def test_state_leaks_unless_asked_for(run: Run) -> None:
+    """The plugin changes nothing for tests that do not ask: a tripped circuit stays tripped."""
+    done = run(LEAKING)
+
+    done.assert_outcomes(passed=1, failed=1)
+
+
+def test_every_test_begins_anew_where_the_setting_says_so(run: Run) -> None:
+    """``ft_reset = true`` in pytest's configuration."""
+    done = run(LEAKING, "-o", "ft_reset=true")
+
+    done.assert_outcomes(passed=2)
+
+
+def test_one_test_begins_anew_by_the_fixture(run: Run) -> None:
+    """``ft_reset`` forgets what came before its test, and what its test leaves behind."""
+    done = run("""
+        def test_that_trips_the_circuit():
+            fail_twice()
+
+        def test_that_begins_anew(ft_reset):
+            assert circuit_breakers.state("test_application.query") == "closed"
+            fail_twice()
+
+        def test_that_comes_next():
+            assert circuit_breakers.state("test_application.query") == "closed"
+    """)
+
+    done.assert_outcomes(passed=3)
+
+
+def test_configuration_lasts_as_long_as_its_test(run: Run) -> None:
+    """``ft_configured`` may be called more than once; each call adds to what holds already."""
+    pytest.importorskip("pydantic_settings")
+    done = run("""
+        def test_with(ft_clock, ft_configured):
+            ft_configured({"Retry/maxRetries": 1})
+            with pytest.raises(Outage):
+                charge()
+            assert len(attempts) == 2
+            ft_configured({"Retry/enabled": "false"})
+            with pytest.raises(Outage):
+                charge()
+            assert len(attempts) == 3
+
+        def test_without(ft_clock):
+            with pytest.raises(Outage):
+                charge()
+            assert len(attempts) == 4
+    """)
+
+    done.assert_outcomes(passed=2)
+
+
+LOOP_PER_TEST = """
+        @pytest.mark.parametrize("again", [1, 2, 3])
+        async def test_coroutine(ft_clock, again):
+            began = ft_clock.monotonic()
+            with pytest.raises(Outage):
+                await charge_async()
+            await asyncio.sleep(20)
+            assert ft_clock.monotonic() - began == 80
+
+        async def test_without_the_clock():
+            await asyncio.sleep(0)
+"""
+
+
+@pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
+def test_loops_of_anyio_follow_the_clock(run: Run, pytester: pytest.Pytester) -> None:
+    """Each test has a loop of its own, made by ``loop_factory``; the guards that they share do not mind."""
+    pytester.makeconftest("""
+        import pytest
+        from faulttolerance.testing import loop_factory
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio", {"loop_factory": loop_factory}
+    """)
+
+    done = run("        pytestmark = pytest.mark.anyio\n" + LOOP_PER_TEST, plugins=("anyio.pytest_plugin",))
+
+    done.assert_outcomes(passed=4)
+
+
+@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
+def test_loops_of_pytest_asyncio_follow_the_clock(run: Run, pytester: pytest.Pytester) -> None:
+    """Its hook takes ``loop_factory`` as it is."""
+    pytester.makeconftest("""
+        from faulttolerance.testing import loop_factory
+
+        def pytest_asyncio_loop_factories(config, item):
+            return {"virtual": loop_factory}
+    """)
+
+    settings = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
+    done = run(LOOP_PER_TEST, *settings, plugins=("pytest_asyncio.plugin",))
+
+    done.assert_outcomes(passed=4)
+
+
+@pytest.mark.skipif(not is_installed("pytest-xdist", 3, 0), reason="pytest-xdist is not installed")
+def test_processes_of_xdist_have_a_clock_each(run: Run) -> None:
+    """Nothing is shared between them."""
+    done = run(
+        """
+        @pytest.mark.parametrize("again", range(8))
+        def test_blocking(ft_clock, again):
+            fail_twice()
+            ft_clock.advance(3_600)
+            with pytest.raises(Outage):
+                query()
+        """,
+        *("-n", "2", "-o", "ft_reset=true"),
+        plugins=("xdist",),
+    )
+
+    done.assert_outcomes(passed=8)
+
+
+def test_the_plugin_costs_nothing_until_it_is_used() -> None:
+    """It is loaded in every run of pytest, so what the fixtures need waits for the first one."""
+    program = "import sys, faulttolerance.pytest_plugin; print('faulttolerance.testing' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,905 @@
+"""Virtual time: what passes at once, what holds it, and in which order things happen."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import faulttolerance
+from faulttolerance import (
+    CircuitBreakerOpenException,
+    Future,
+    TimeoutException,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    completed_future,
+    remaining,
+    retry,
+    sleep,
+    timeout,
+    uninterruptible,
+)
+from faulttolerance._runtime.clock import clock as shared_clock
+from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, loop_factory, virtual_time
+
+PATIENCE = 20.0
+"""Real seconds after which something that must happen did not."""
+
+
+@pytest.fixture
+def clock() -> Iterator[VirtualClock]:
+    with virtual_time() as clock:
+        yield clock
+
+
+@pytest.fixture
+def elapsed(clock: VirtualClock) -> Callable[[], float]:
+    """How much virtual time has passed since the test began, to the microsecond."""
+    began = clock.monotonic()
+    return lambda: round(clock.monotonic() - began, 6)
+
+
+class Outage(Exception):
+    """What the guarded functions of this file fail with."""
+
+
+@retry(max_retries=3, delay=1000, jitter=0)
+def down() -> None:
+    raise Outage
+
+
+@retry(max_retries=3, delay=1000, jitter=0)
+async def down_async() -> None:
+    raise Outage
+
+
+@timeout(500)
+def slow() -> None:
+    sleep(60)
+
+
+@asynchronous
+def offloaded(seconds: float) -> Future[float]:
+    sleep(seconds)
+    return completed_future(seconds)
+
+
+# Sleeping
+
+
+def test_a_sleep_of_the_library_passes_at_once(elapsed: Callable[[], float]) -> None:
+    """An hour of virtual time takes no real time to speak of."""
+    began = time.monotonic()
+
+    sleep(3600)
+
+    assert elapsed() == 3600
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_delays_between_attempts_pass_at_once(elapsed: Callable[[], float]) -> None:
+    """Three retries after a second each are three seconds of virtual time."""
+    with pytest.raises(Outage):
+        down()
+
+    assert elapsed() == 3.0
+
+
+@pytest.mark.parametrize("seed", [0, 7, "a word"])
+def test_the_same_seed_gives_the_same_jitter(seed: int | str) -> None:
+    """Jitter comes from the clock's own generator, and from nowhere else."""
+
+    @retry(max_retries=5, delay=1000, jitter=500)
+    def shaky() -> None:
+        raise Outage
+
+    def total() -> float:
+        with virtual_time(seed=seed) as clock:
+            began = clock.monotonic()
+            with pytest.raises(Outage):
+                shaky()
+            return clock.monotonic() - began
+
+    first, second = total(), total()
+
+    assert first == second
+    assert first % 1.0 != 0.0
+
+
+def test_a_deadline_ends_a_sleep_when_it_passes(elapsed: Callable[[], float]) -> None:
+    """A sleep that would go beyond the deadline is interrupted there, and not a moment later."""
+    with pytest.raises(TimeoutException):
+        slow()
+
+    assert elapsed() == 0.5
+
+
+def test_of_nested_deadlines_the_one_that_passes_first_ends_the_sleep(elapsed: Callable[[], float]) -> None:
+    """An outer deadline that passes first is the outer guard's, and the inner one is not blamed for it."""
+    seen: list[BaseException] = []
+
+    @timeout(2000)
+    def inner() -> None:
+        sleep(60)
+
+    @timeout(500)
+    def outer() -> None:
+        try:
+            inner()
+        except BaseException as error:
+            seen.append(error)
+            raise
+
+    with pytest.raises(TimeoutException, match="outer"):
+        outer()
+
+    assert [type(one) for one in seen] == [faulttolerance.Interrupted]
+    assert elapsed() == 0.5
+
+
+def test_a_deadline_interrupts_once(elapsed: Callable[[], float]) -> None:
+    """A body that swallows the interruption sleeps on undisturbed, and still ends in a time-out."""
+
+    @timeout(500)
+    def stubborn() -> None:
+        try:
+            sleep(60)
+        except faulttolerance.Interrupted:
+            sleep(60)
+
+    with pytest.raises(TimeoutException):
+        stubborn()
+
+    assert elapsed() == 60.5
+
+
+def test_a_deadline_that_is_held_back_ends_no_sleep(elapsed: Callable[[], float]) -> None:
+    """Inside ``uninterruptible()`` a sleep goes on to its end; the deadline interrupts behind it."""
+    reached: list[float] = []
+
+    @timeout(500)
+    def careful() -> None:
+        with uninterruptible():
+            sleep(2)
+            reached.append(elapsed())
+        reached.append(elapsed())
+
+    with pytest.raises(TimeoutException):
+        careful()
+
+    assert reached == [2.0]
+
+
+def test_what_remains_of_a_deadline_is_virtual_time(clock: VirtualClock) -> None:
+    """``remaining()`` counts down as the clock moves."""
+
+    @timeout(500)
+    def body() -> float | None:
+        sleep(0.2)
+        return remaining()
+
+    assert body() == pytest.approx(0.3)
+
+
+def test_a_cancelled_call_is_interrupted_in_its_sleep(clock: VirtualClock) -> None:
+    """An interruption that is no deadline's ends a sleep as well, at the time at which it was asked for."""
+    asleep, interrupted = threading.Event(), threading.Event()
+    holder = threading.Event()
+
+    @asynchronous
+    def endless() -> Future[None]:
+        asleep.set()
+        try:
+            sleep(3600)
+        except faulttolerance.Interrupted:
+            interrupted.set()
+            raise
+        return completed_future(None)
+
+    blocked = clock.start(holder.wait)  # else the hour would be over at once
+    future = endless()
+    assert asleep.wait(PATIENCE)
+    future.cancel()
+
+    assert interrupted.wait(PATIENCE)
+    holder.set()
+    assert blocked.result(PATIENCE)
+
+
+def test_sums_of_delays_do_not_depend_on_when_the_test_began(clock: VirtualClock) -> None:
+    """Ten times 0.1 s are not less than a second, whatever binary fractions make of it."""
+    began = clock.monotonic()
+
+    for _ in range(10):
+        sleep(0.1)
+
+    assert 1.0 <= clock.monotonic() - began < 1.0 + 1e-7
+
+
+# Circuits
+
+
+def test_a_circuit_half_opens_once_the_clock_has_moved(clock: VirtualClock) -> None:
+    """The delay of an open circuit breaker passes by ``advance`` as it would by waiting."""
+
+    @circuit_breaker(request_volume_threshold=2, delay=5000)
+    def flaky() -> None:
+        raise Outage
+
+    for _ in range(2):
+        with pytest.raises(Outage):
+            flaky()
+    with pytest.raises(CircuitBreakerOpenException) as refused:
+        flaky()
+    clock.advance(refused.value.retry_after)
+
+    with pytest.raises(Outage):
+        flaky()
+
+
+# Several threads
+
+
+def test_threads_sleep_side_by_side(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Time moves to whatever is due next, in order, and takes every thread along."""
+    log: list[tuple[str, float]] = []
+
+    def work(name: str, seconds: float) -> None:
+        for _ in range(3):
+            sleep(seconds)
+            log.append((name, elapsed()))
+
+    calls = [clock.start(work, name, seconds) for name, seconds in (("a", 1.0), ("b", 1.5), ("c", 4.0))]
+    concurrent.futures.wait(calls, PATIENCE)
+
+    times = [at for _, at in log]
+    assert times == sorted(times)
+    assert sorted(log) == [
+        *(("a", at) for at in (1.0, 2.0, 3.0)),
+        *(("b", at) for at in (1.5, 3.0, 4.5)),
+        *(("c", at) for at in (4.0, 8.0, 12.0)),
+    ]
+
+
+def test_threads_that_were_begun_one_after_the_other_begin_at_the_same_time(
+    clock: VirtualClock, elapsed: Callable[[], float]
+) -> None:
+    """Time does not move while the test still starts its threads, although the first of them sleep already."""
+
+    @bulkhead(100)
+    def body() -> None:
+        began.append(elapsed())
+        sleep(1)
+
+    began: list[float] = []
+    threads = [threading.Thread(target=body) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert began == [0.0] * 20
+    assert elapsed() == 1.0
+
+
+def test_what_is_due_at_one_moment_happens_in_the_order_in_which_it_was_asked_for(clock: VirtualClock) -> None:
+    """Each has its turn, and runs until it waits again, before the next one wakes."""
+    log: list[str] = []
+    turn = threading.Semaphore(0)
+
+    def work(name: str) -> None:
+        turn.release()
+        sleep(1)
+        log.append(f"{name} wakes")
+        log.append(f"{name} sleeps")
+        sleep(1)
+        log.append(f"{name} ends")
+
+    calls = []
+    with clock.working():  # so that nobody wakes before all sleep
+        for name in "abcd":
+            calls.append(clock.start(work, name))
+            assert turn.acquire(timeout=PATIENCE)
+            time.sleep(0.005)  # for the thread to get from here to its sleep
+    concurrent.futures.wait(calls, PATIENCE)
+
+    first, second = log[:8], log[8:]
+    assert first == [f"{name} {does}" for name in "abcd" for does in ("wakes", "sleeps")]
+    assert second == [f"{name} ends" for name in "abcd"]
+
+
+def test_time_waits_for_a_thread_that_computes(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """A participant that runs is never overtaken, however long it takes."""
+    began = threading.Event()
+    seen: list[float] = []
+
+    def compute() -> None:
+        began.set()
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            pass
+        seen.append(elapsed())
+
+    call = clock.start(compute)
+    assert began.wait(PATIENCE)
+    sleep(60)
+    call.result(PATIENCE)
+
+    assert seen == [0.0]
+    assert elapsed() == 60
+
+
+def test_who_waits_outside_every_guard_does_not_hold_time(elapsed: Callable[[], float]) -> None:
+    """Threads that are nobody's business may block for as long as they like."""
+    release, blocking = threading.Event(), threading.Lock()
+    blocking.acquire()
+    threads = [
+        threading.Thread(target=release.wait, daemon=True),
+        threading.Thread(target=blocking.acquire, daemon=True),
+        threading.Thread(target=time.sleep, args=(0.5,), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+
+    sleep(60)
+
+    assert elapsed() == 60
+    release.set()
+    blocking.release()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(clock: VirtualClock) -> None:
+    """After a second of real time the sleeper is told who holds time, and at which line."""
+    entered, release = threading.Event(), threading.Event()
+
+    @bulkhead(1)
+    def blocked() -> None:
+        entered.set()
+        release.wait()
+
+    thread = threading.Thread(target=blocked, name="the culprit")
+    thread.start()
+    assert entered.wait(PATIENCE)
+    began = time.monotonic()
+    with pytest.raises(VirtualTimeStalled) as stalled:
+        down()
+    release.set()
+    thread.join()
+
+    line = blocked.__wrapped__.__code__.co_firstlineno + 3  # type: ignore[attr-defined]
+    assert f"thread 'the culprit' at {__file__}:{line}" in str(stalled.value)
+    assert 0.9 < time.monotonic() - began < PATIENCE
+
+
+def test_time_that_nobody_sleeps_through_is_logged_as_held(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A body that blocks under a deadline leaves nobody in whom to raise; the log says what to do."""
+    release = threading.Event()
+
+    @asynchronous
+    @timeout(500)
+    def blocked() -> Future[None]:
+        release.wait(PATIENCE)
+        return completed_future(None)
+
+    with caplog.at_level(logging.WARNING, "faulttolerance"):
+        future = blocked()
+        for _ in range(int(PATIENCE)):
+            with pytest.raises(concurrent.futures.TimeoutError):
+                future.result(1)
+            if caplog.text:
+                break
+    clock.advance(0.5)
+    with pytest.raises(TimeoutException):
+        future.result(PATIENCE)
+    release.set()
+
+    assert "virtual time is held by thread 'faulttolerance-" in caplog.text
+    assert "clock.advance()" in caplog.text
+
+
+# Advancing
+
+
+def test_time_advances_although_nobody_sleeps(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Without sleepers there is nothing to do on the way."""
+    clock.advance(90)
+    clock.advance(0)
+
+    assert elapsed() == 90
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_time_advances_by_what_can_pass_only(clock: VirtualClock, seconds: float) -> None:
+    """Time goes neither back nor to its end."""
+    with pytest.raises(ValueError, match="finite number of seconds"):
+        clock.advance(seconds)
+
+
+def test_advancing_wakes_what_is_due_on_the_way(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Also past a guard that holds time; each sleeper sees the moment at which it was due."""
+    entered, release = threading.Event(), threading.Event()
+    woken: list[float] = []
+
+    @bulkhead(1)
+    def blocked() -> None:
+        entered.set()
+        release.wait(PATIENCE)
+
+    def work() -> None:
+        for _ in range(4):
+            sleep(1)
+            woken.append(elapsed())
+
+    holder = clock.start(blocked)
+    assert entered.wait(PATIENCE)
+    sleeper = clock.start(work)
+    clock.advance(2.5)
+    seen = list(woken)
+    clock.advance(10)
+
+    assert seen == [1.0, 2.0]
+    assert woken == [1.0, 2.0, 3.0, 4.0]
+    assert elapsed() == 12.5
+    release.set()
+    concurrent.futures.wait([holder, sleeper], PATIENCE)
+
+
+def test_a_body_that_advances_time_ends_late(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """``advance`` stands for work that cannot be interrupted: the call ends in a time-out, its result is dropped."""
+
+    @timeout(500)
+    def work() -> str:
+        clock.advance(0.7)
+        return "too late"
+
+    with pytest.raises(TimeoutException):
+        work()
+
+    assert elapsed() == 0.7
+
+
+def test_timers_run_in_the_order_of_their_moments(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Whatever order they were asked for in, on a thread of the clock, with no lock held; a cancelled one never."""
+    log: list[tuple[str, float]] = []
+    began = clock.monotonic()
+
+    def note(name: str) -> Callable[[], None]:
+        return lambda: log.append((name, elapsed()))
+
+    def chain() -> None:
+        log.append(("chain", elapsed()))
+        clock.call_at(clock.monotonic() + 0.25, note("link"))
+
+    clock.call_at(began + 2, note("late"))
+    clock.call_at(began + 1, chain)
+    clock.call_at(began + 1, note("second of two"))
+    clock.call_at(began + 1, note("never")).cancel()
+    clock.call_at(began - 1, note("overdue"))
+    clock.advance(3)
+
+    assert log == [("overdue", 0.0), ("chain", 1.0), ("second of two", 1.0), ("link", 1.25), ("late", 2.0)]
+
+
+def test_a_timer_that_raises_is_logged(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """The clock goes on without it."""
+
+    def fail() -> None:
+        raise Outage
+
+    clock.call_at(clock.monotonic() + 1, fail)
+
+    clock.advance(2)
+
+    assert "a callback of the clock failed" in caplog.text
+
+
+# The pool
+
+
+def test_offloaded_calls_run_side_by_side(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Ten calls of two seconds each, begun one after the other, take two seconds."""
+    futures = [offloaded(2.0) for _ in range(10)]
+
+    assert [future.result(PATIENCE) for future in futures] == [2.0] * 10
+    assert elapsed() == 2.0
+
+
+def test_offloaded_calls_meet_their_deadlines_and_delays(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """The pool's timers are the clock's: three attempts of half a second, with a second between them."""
+
+    @asynchronous
+    @timeout(500)
+    @retry(max_retries=2, delay=1000, jitter=0)
+    def hopeless() -> Future[None]:
+        sleep(60)
+        return completed_future(None)
+
+    with pytest.raises(TimeoutException):
+        hopeless().result(PATIENCE)
+
+    assert elapsed() == 3.5
+
+
+# Event loops
+
+
+def test_coroutines_sleep_on_the_clock(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """``asyncio.sleep`` and ``asyncio.timeout`` follow it, and the result comes back."""
+    log: list[float] = []
+
+    async def main() -> str:
+        await asyncio.sleep(3600)
+        log.append(elapsed())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await asyncio.sleep(10)
+        log.append(elapsed())
+        return "done"
+
+    assert clock.run(main()) == "done"
+    assert log == [3600.0, 3605.0]
+
+
+def test_guarded_coroutines_delay_and_time_out_on_the_clock(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Delays and deadlines of asynchronous guards are the loop's timers."""
+
+    @timeout(500)
+    async def slow_async() -> None:
+        await asyncio.sleep(60)
+
+    with pytest.raises(Outage):
+        clock.run(down_async())
+    with pytest.raises(TimeoutException):
+        clock.run(slow_async())
+
+    assert elapsed() == 3.5
+
+
+def test_what_a_coroutine_raises_comes_out(clock: VirtualClock) -> None:
+    """The clock adds nothing to it."""
+
+    async def main() -> None:
+        raise Outage
+
+    with pytest.raises(Outage):
+        clock.run(main())
+
+
+def test_a_loop_cleans_up_after_itself(clock: VirtualClock) -> None:
+    """As ``asyncio.run`` does: tasks that are left are cancelled, and the loop is closed."""
+    log: list[str] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.append("cancelled")
+
+    async def main() -> None:
+        loops.append(asyncio.get_running_loop())
+        tasks.append(asyncio.create_task(forever()))
+        await asyncio.sleep(1)
+
+    tasks: list[asyncio.Task[None]] = []
+    clock.run(main())
+
+    assert log == ["cancelled"]
+    assert loops[0].is_closed()
+
+
+def test_a_runner_uses_the_clocks_loops(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """One loop may run several coroutines, one after the other."""
+
+    async def main() -> None:
+        await asyncio.sleep(30)
+
+    with asyncio.Runner(loop_factory=clock.loop_factory) as runner:
+        runner.run(main())
+        runner.run(main())
+
+    assert elapsed() == 60
+
+
+def test_loops_of_several_threads_share_the_clock(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Time jumps only when all of them wait, to whatever is due first in any of them."""
+    log: list[tuple[float, str]] = []
+
+    async def main(name: str, seconds: float) -> None:
+        for _ in range(3):
+            await asyncio.sleep(seconds)
+            log.append((elapsed(), name))
+
+    def run(name: str, seconds: float) -> None:
+        clock.run(main(name, seconds))
+
+    loops = {"a": 1.0, "b": 1.3, "c": 10.0}
+    concurrent.futures.wait([clock.start(run, *loop) for loop in loops.items()], PATIENCE)
+
+    assert log == sorted((round(seconds * turn, 6), name) for name, seconds in loops.items() for turn in (1, 2, 3))
+
+
+def test_a_loop_waits_for_threads_that_work_for_it(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Work in the loop's executor takes as long as it takes, and no timer of the loop overtakes it."""
+
+    def compute() -> float:
+        time.sleep(0.1)
+        return elapsed()
+
+    async def main() -> float:
+        async with asyncio.timeout(5):
+            return await asyncio.to_thread(compute)
+
+    assert clock.run(main()) == 0.0
+
+
+def test_more_work_than_threads_still_lets_time_pass(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """What waits for a thread of an executor holds time only where a thread is free to take it."""
+
+    async def main() -> None:
+        with concurrent.futures.ThreadPoolExecutor(2) as executor:
+            loop = asyncio.get_running_loop()
+            await asyncio.gather(*(loop.run_in_executor(executor, sleep, 1.0) for _ in range(6)))
+
+    clock.run(main())
+
+    assert elapsed() == 3.0
+
+
+def test_coroutines_and_offloaded_calls_share_the_clock(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """A loop that waits for the pool takes the time that the pool takes."""
+
+    async def main() -> list[float]:
+        return await asyncio.gather(*(offloaded(seconds) for seconds in (1.0, 2.0, 3.0)))
+
+    assert clock.run(main()) == [1.0, 2.0, 3.0]
+    assert elapsed() == 3.0
+
+
+def test_input_from_another_thread_comes_before_the_next_timer(clock: VirtualClock) -> None:
+    """A loop that was given something to do does not let time move until it has done it."""
+
+    async def main() -> list[bool]:
+        loop = asyncio.get_running_loop()
+        in_time = []
+        for _ in range(100):
+            answer = loop.create_future()
+
+            def reply(answer: asyncio.Future[float] = answer) -> None:
+                sleep(0.5)
+                loop.call_soon_threadsafe(answer.set_result, loop.time())
+
+            call = clock.start(reply)
+            asked = loop.time()
+            replied = await asyncio.wait_for(answer, 1.0)
+            in_time.append(loop.time() - replied == 0.0 and replied - asked == 0.5)
+            call.result(PATIENCE)
+        return in_time
+
+    assert all(clock.run(main()))
+
+
+def test_a_loop_that_is_blocked_stalls_the_others(clock: VirtualClock) -> None:
+    """A coroutine that blocks its thread holds time, as any participant does."""
+    release, blocked = threading.Event(), threading.Event()
+
+    async def block() -> None:
+        blocked.set()
+        release.wait()
+
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    blocker = clock.start(lambda: clock.run(block()))
+    assert blocked.wait(PATIENCE)
+    with pytest.raises(VirtualTimeStalled, match=r"<lambda>' at .*test_virtual_time\.py"):
+        clock.run(wait())
+
+    release.set()
+    blocker.result(PATIENCE)
+
+
+def test_a_guard_on_a_loop_of_real_time_warns(clock: VirtualClock) -> None:
+    """Deadlines of coroutines would never pass there, and delays take real time."""
+
+    @retry
+    async def fine() -> str:
+        return "fine"
+
+    with pytest.warns(RuntimeWarning, match="does not follow it"):
+        result = asyncio.run(fine())
+
+    assert result == "fine"
+
+
+def test_a_framework_gets_loops_that_suit_the_moment() -> None:
+    """``loop_factory`` makes a loop of the active clock, or else an ordinary one."""
+    outside = loop_factory()
+    with virtual_time() as clock:
+        inside = loop_factory()
+        is_virtual = inside.time() == clock.monotonic()
+        inside.close()
+    is_real = abs(outside.time() - time.monotonic()) < PATIENCE
+    outside.close()
+
+    assert is_virtual
+    assert is_real
+    assert type(outside) is not type(inside)
+
+
+# Beginning and ending
+
+
+def test_time_begins_where_real_time_is() -> None:
+    """What happened before the block does not lie in its future, nor long ago."""
+    before = shared_clock.monotonic()
+    with virtual_time() as clock:
+        began = clock.monotonic()
+
+    assert 0.0 <= began - before <= 1.5
+
+
+def test_the_real_clock_is_back_after_the_block() -> None:
+    """All four parts of it, and no thread of the virtual one is left."""
+    before = (shared_clock.monotonic, shared_clock.random, shared_clock.sleep, shared_clock.call_at)
+    threads = set(threading.enumerate())
+
+    with virtual_time() as clock:
+        clock.call_at(clock.monotonic() + 1, lambda: None)
+        clock.start(sleep, 5)
+        clock.advance(2)
+
+    assert (shared_clock.monotonic, shared_clock.random, shared_clock.sleep, shared_clock.call_at) == before
+    assert not shared_clock.is_virtual
+    assert {thread for thread in threading.enumerate() if thread.name.startswith("virtual-time")} <= threads
+
+
+def test_the_real_clock_is_back_after_a_failure() -> None:
+    """Whatever ends the block."""
+    with pytest.raises(Outage), virtual_time():
+        raise Outage
+
+    assert not shared_clock.is_virtual
+
+
+def test_a_sleeper_does_not_outlive_the_block() -> None:
+    """A thread that is left behind asleep is woken with the reason."""
+    with virtual_time() as clock, clock.working():
+        left = clock.start(sleep, 60)
+        time.sleep(0.01)
+
+    with pytest.raises(VirtualTimeStalled, match=r"virtual_time\(\) block ended"):
+        left.result(PATIENCE)
+
+
+def test_a_timer_that_is_left_runs_in_real_time() -> None:
+    """A call that waits for its delay when the block ends is not forgotten."""
+    done = threading.Event()
+    with virtual_time() as clock:
+        clock.call_at(clock.monotonic() + 0.01, done.set)
+        ran_inside = done.is_set()
+
+    assert not ran_inside
+    assert done.wait(PATIENCE)
+
+
+def test_a_loop_that_outlives_the_block_goes_on_in_real_time() -> None:
+    """Its time never goes back."""
+    with virtual_time() as clock:
+        loop = clock.loop_factory()
+        clock.advance(100)
+        before = loop.time()
+    try:
+        loop.run_until_complete(asyncio.sleep(0.01))
+
+        assert before + 0.01 <= loop.time() < before + PATIENCE
+    finally:
+        loop.close()
+
+
+def test_one_clock_at_a_time() -> None:
+    """A block inside another one would leave two clocks for one library."""
+    with virtual_time(), pytest.raises(RuntimeError, match="active already"), virtual_time():
+        pass
+
+    assert not shared_clock.is_virtual
+
+
+def test_a_clock_whose_block_has_ended_moves_no_more() -> None:
+    """It says so, instead of waiting for nobody."""
+    with virtual_time() as clock:
+        pass
+
+    with pytest.raises(RuntimeError, match="has ended"):
+        clock.advance(1)
+    with pytest.raises(RuntimeError, match="has ended"):
+        clock.sleep(1)
+
+
+# Determinism
+
+
+def test_the_same_seed_gives_the_same_course_of_events() -> None:
+    """Threads, loops, the pool and jitter together, run again and again, leave one and the same record."""
+
+    @retry(max_retries=4, delay=300, jitter=200)
+    def shaky() -> None:
+        raise Outage
+
+    @retry(max_retries=4, delay=300, jitter=200)
+    async def shaky_async() -> None:
+        raise Outage
+
+    def record() -> list[tuple[str, float]]:
+        log: list[tuple[str, float]] = []
+        with virtual_time(seed=11) as clock:
+            began = clock.monotonic()
+
+            def note(name: str) -> None:
+                log.append((name, round(clock.monotonic() - began, 6)))
+
+            def thread() -> None:
+                sleep(0.1)
+                with pytest.raises(Outage):
+                    shaky()
+                note("thread")
+
+            async def loop() -> None:
+                await asyncio.sleep(0.2)
+                with pytest.raises(Outage):
+                    await shaky_async()
+                note("loop")
+
+            calls: list[concurrent.futures.Future[None]] = [
+                clock.start(thread),
+                clock.start(lambda: clock.run(loop())),
+                clock.start(lambda: note(str(offloaded(0.7).result()))),
+            ]
+            for call in calls:
+                call.result(PATIENCE)
+        return log
+
+    records = [record() for _ in range(30)]
+
+    assert records == [records[0]] * 30
+    assert len(records[0]) == 3
+
+
+# Configuration for a block
+
+
+def test_configuration_holds_for_its_block() -> None:
+    """Keys that a test sets are gone behind it."""
+    pytest.importorskip("pydantic_settings")
+    attempts: list[int] = []
+
+    @retry(max_retries=1, delay=0, jitter=0)
+    def body() -> None:
+        attempts.append(1)
+        raise Outage
+
+    def count() -> int:
+        attempts.clear()
+        with pytest.raises(Outage):
+            body()
+        return len(attempts)
+
+    counts = [count()]
+    with configured({"Retry/maxRetries": 4}):
+        counts.append(count())
+        with configured({"MP_Fault_Tolerance_NonFallback_Enabled": "false"}):
+            counts.append(count())
+    counts.append(count())
+
+    assert counts == [2, 5, 1, 2]
