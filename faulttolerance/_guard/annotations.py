@@ -128,6 +128,8 @@ class _Names(dict[str, Any]):
         self._outer = outer
 
     def __missing__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise KeyError(name)  # asked by a debugger, not by an annotation
         for names in self._outer:
             if name in names:
                 return names[name]
@@ -208,7 +210,7 @@ class Scope:
     def evaluated(self, text: str) -> Any:
         """The object for which the text of an annotation stands; an unresolved name where there is none."""
         try:
-            return eval(text.strip(), {"__builtins__": {}}, _Names(self._names))
+            return eval(text.strip(), {"__builtins__": builtins}, _Names(self._names))
         except Exception:  # noqa: BLE001  # the text is the application's, and so is what fails in it
             head = re.match(r"[\s'\"]*([A-Za-z_][\w.]*)", text)
             return _Unresolved(head[1]) if head else Any
