@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import get_type_hints
 
 from .._policy import ChronoUnit, Parameter, Policy
 
 __all__ = ["allowed", "sort_of"]
+
+_TIMEDELTA = re.compile(r" or a timedelta [<>=]+ 0")
 
 
 def sort_of(policy: type[Policy], parameter: Parameter) -> str | type[Enum]:
@@ -26,7 +29,7 @@ def allowed(policy: type[Policy], parameter: Parameter) -> str:
     """What may be configured, in words."""
     match sort_of(policy, parameter):
         case "duration":
-            return f"{parameter.kind.allowed}, as in 400, 400ms, 2s or PT0.4S"
+            return f"{_TIMEDELTA.sub('', parameter.kind.allowed)}, as in 400, 400ms, 2s or PT0.4S"
         case "flag":
             return "true or false"
         case "exceptions":

@@ -1,0 +1,76 @@
+"""The table of all parameters in the reference is what the package accepts; run this file to write it anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from faulttolerance._config import Declared
+from faulttolerance._config.key import ANNOTATIONS, ENABLED, SWITCHES, Key, parameter_keys, switch_key
+from faulttolerance._config.sort import allowed
+from faulttolerance._config.switch import Switches
+from faulttolerance._config.text import text
+from faulttolerance._policy import Policy, parameters
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"
+MARK = "<!-- The table is written by tck/docs/test_configuration.py. -->\n"
+TABLE = re.compile(re.escape(MARK) + r"(?:\n\|[^\n]*)*\n*(?:\|[^\n]*\n)*", re.MULTILINE)
+
+
+def table() -> str:
+    """Every key of the lowest level, with its variable, default and range."""
+    lines = ["| key | environment variable | default | allowed |", "| --- | --- | --- | --- |"]
+    for name, policy in ANNOTATIONS.items():
+        for parameter in parameters(policy).values():
+            key = Key(f"{name}/{parameter.key}", has_class=False)
+            default = text(parameter.default) if is_given(parameter.default) else "required"
+            lines.append(row(key, default or "none", allowed(policy, parameter)))
+        lines.append(row(Key(f"{name}/{ENABLED}", has_class=False), "true", "true or false"))
+    return "\n".join(lines) + "\n"
+
+
+def is_given(default: object) -> bool:
+    return "MISSING" not in repr(default)
+
+
+def row(key: Key, default: str, allowed: str) -> str:
+    return f"| `{key.name}` | `{key.variable}` | `{default}` | {allowed} |"
+
+
+def page() -> str:
+    """The page with the table as it has to be."""
+    return TABLE.sub(lambda _: f"{MARK}\n{table()}\n", PAGE.read_text(encoding="utf-8"), count=1)
+
+
+def test_the_table_of_parameters_is_up_to_date() -> None:
+    """A parameter that is added is in the reference, or the build fails."""
+    assert PAGE.read_text(encoding="utf-8") == page(), f"run python {Path(__file__).name}"
+
+
+def test_the_switches_are_documented_with_their_defaults() -> None:
+    """They are few, and written by hand."""
+    written = PAGE.read_text(encoding="utf-8")
+
+    for name, default in zip(SWITCHES, Switches(), strict=True):
+        assert f"| `{name}` | `{text(default)}` |" in written
+        assert switch_key(name).variable in (name.upper().replace(".", "_"), name.upper())
+
+
+def test_the_keys_of_the_table_are_those_that_are_looked_up() -> None:
+    """For every annotation that can be made without arguments."""
+    looked_up = set[str]()
+    for policy in ANNOTATIONS.values():
+        if all(is_given(one.default) for one in parameters(policy).values()) and not contradicts_itself(policy):
+            declared = Declared(policy(), "class", "", "")
+            looked_up |= {parameter_keys(declared, name)[-1].name for name in parameters(policy)}
+
+    assert looked_up <= set(re.findall(r"`(\w+/\w+)` \|", table()))
+    assert len(looked_up) > 20
+
+
+def contradicts_itself(policy: type[Policy]) -> bool:
+    return bool(list(policy.contradictions({name: one.default for name, one in parameters(policy).items()})))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
