@@ -1,11 +1,11 @@
-"""What the tests under ``spec`` share: time, calling conventions, barriers and failures. Public names of the library only."""
+"""What the tests under ``spec`` share: time, calling conventions, barriers, failures; built on public names only."""
 
 from __future__ import annotations
 
 from .barrier import Barrier, wait_ignoring_interruptions
 from .clock import Clock, RealClock, Stopwatch, VirtualClock
 from .convention import CONVENTIONS, INTERRUPTION, Invoke, conventions
-from .failure import E0, E1, E2, E0S, E1S, E2S, Error, TestException
+from .failure import E0, E0S, E1, E1S, E2, E2S, Error, TestException
 from .service import Service, key
 
 __all__ = [

@@ -1,7 +1,7 @@
 """One scenario, every way to call: plain, in an event loop, on a thread of the pool, as a task.
 
-A test writes its body once, as a coroutine function that waits by ``await invoke.sleep(...)`` only. ``invoke.body`` makes of
-it what the convention asks for, so that policies written above it guard a ``def``, an ``async def``, or one of their
+A test writes a body once, as a coroutine function that waits by ``await invoke.sleep(...)`` only. ``invoke.body`` makes
+of it what the convention asks for, so that policies written above it guard a ``def``, an ``async def``, or one of their
 ``@asynchronous`` kind; ``invoke(...)`` calls it and gives the outcome.
 
     @retry(max_retries=5)
@@ -103,7 +103,7 @@ def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _named_after(function: Body, body: Callable[..., Any]) -> Callable[..., Any]:
-    """Give *body* the name of *function*, without `functools.wraps`: it is no coroutine function, and must not seem one."""
+    """Give *body* the name of *function*, and no more: it is no coroutine function, and must not seem to wrap one."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(body, name, getattr(function, name))
     return body

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from kit import CONVENTIONS, Clock, Invoke, RealClock, VirtualClock
 
 from faulttolerance.testing import virtual_time
+from kit import CONVENTIONS, Clock, Invoke, RealClock, VirtualClock
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("official test kit")
     group.addoption("--real-time", action="store_true", help="let time pass as it does, instead of virtually")
     group.addoption(
-        "--time-factor", type=float, default=1.0, metavar="N", help="widen the kit's tolerances in real time by this factor"
+        "--time-factor", type=float, default=1.0, metavar="N", help="widen the tolerances in real time by this factor"
     )
 
 

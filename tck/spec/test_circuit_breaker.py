@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from kit import INTERRUPTION, Clock, Invoke, Service, TestException
 
 from faulttolerance import BulkheadException, CircuitBreakerOpenException, TimeoutException, circuit_breaker, timeout
+from kit import INTERRUPTION, Clock, Invoke, Service, TestException
 
 FAILED, OPEN = TestException, CircuitBreakerOpenException
 OK = None
@@ -262,7 +262,11 @@ def test_time_out_that_fail_on_does_not_name_is_no_failure(invoke: Invoke) -> No
 
     class Client(Service):
         @circuit_breaker(
-            success_threshold=2, request_volume_threshold=2, failure_ratio=0.75, delay=50_000, fail_on=[BulkheadException]
+            success_threshold=2,
+            request_volume_threshold=2,
+            failure_ratio=0.75,
+            delay=50_000,
+            fail_on=[BulkheadException],
         )
         @timeout(500)
         @invoke.body

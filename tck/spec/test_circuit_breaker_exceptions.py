@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit import E0, E1, E2, E0S, E1S, E2S, Error, Invoke, Service
 
 from faulttolerance import CircuitBreakerOpenException, circuit_breaker
+from kit import E0, E0S, E1, E1S, E2, E2S, Error, Invoke, Service
 
 A = circuit_breaker(fail_on=[E0, E2], skip_on=[E1], request_volume_threshold=1, delay=20_000)
 B = circuit_breaker(fail_on=[Exception, E1], skip_on=[E0, E2], request_volume_threshold=1, delay=20_000)
@@ -29,7 +30,10 @@ CLOSED, OPEN = False, True
         pytest.param(A, E1S, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceAthrowsE1S")),
         pytest.param(A, E0S, OPEN, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceAthrowsE0S")),
         pytest.param(
-            A, RuntimeError, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceAthrowsRuntimeException")
+            A,
+            RuntimeError,
+            CLOSED,
+            marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceAthrowsRuntimeException"),
         ),
         pytest.param(
             A, Error, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceAthrowsError")
@@ -44,7 +48,10 @@ CLOSED, OPEN = False, True
         pytest.param(B, E1S, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceBthrowsE1S")),
         pytest.param(B, E0S, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceBthrowsE0S")),
         pytest.param(
-            B, RuntimeError, OPEN, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceBthrowsRuntimeException")
+            B,
+            RuntimeError,
+            OPEN,
+            marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceBthrowsRuntimeException"),
         ),
         pytest.param(
             B, Error, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceBthrowsError")
@@ -59,7 +66,10 @@ CLOSED, OPEN = False, True
         pytest.param(C, E1S, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceCthrowsE1S")),
         pytest.param(C, E0S, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceCthrowsE0S")),
         pytest.param(
-            C, RuntimeError, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceCthrowsRuntimeException")
+            C,
+            RuntimeError,
+            CLOSED,
+            marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceCthrowsRuntimeException"),
         ),
         pytest.param(
             C, Error, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceCthrowsError")
@@ -67,12 +77,13 @@ CLOSED, OPEN = False, True
     ],
 )
 def test_circuit_follows_the_hierarchy_of_exceptions(
-    policy: Any, failure: type[BaseException], opens: bool, invoke: Invoke
+    policy: Callable[[Any], Any], failure: type[BaseException], opens: bool, invoke: Invoke
 ) -> None:
     """skip_on is asked first, then fail_on; each matches subclasses, and what neither matches is a success.
 
-    An `Error` of Java is here a `BaseException` that is no `Exception`: neither a failure nor a success unless a set names
-    its own class. Either way the caller gets the very object that the method raised.
+    For the `Error` of Java stands a `BaseException` that is no `Exception`. It is neither failure nor success unless a
+    set names its own class; fail_on is `Exception` by default, where Java has `Throwable`. Whatever the verdict, the
+    caller gets the very object that the method raised.
     """
 
     class Client(Service):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
-from kit import INTERRUPTION, Clock, Invoke, Service, TestException, key
 
 from faulttolerance import BulkheadException, ChronoUnit, TimeoutException, retry, timeout
 from faulttolerance.testing import configured
+from kit import INTERRUPTION, Clock, Invoke, Service, TestException, key
 
 # How often and how long
 
@@ -31,7 +33,7 @@ def test_call_that_always_fails_is_made_once_and_retried_max_retries_times(invok
 
 @pytest.mark.tck("RetryTest.testRetryMaxDuration")
 def test_no_retry_begins_after_max_duration_in_milliseconds(invoke: Invoke) -> None:
-    """Attempts of 100 ms fit into a second ten times at most; jitter of up to 200 ms between them applies by default."""
+    """Attempts of 100 ms fit into a second ten times at most; jitter of up to 200 ms between them is the default."""
 
     class Client(Service):
         @retry(max_retries=90, max_duration=1000)
@@ -72,7 +74,7 @@ def test_no_retry_begins_after_max_duration_in_seconds(invoke: Invoke) -> None:
 
 @pytest.mark.tck("RetryTest.testRetryWithDelay")
 def test_delays_stay_within_delay_plus_jitter(invoke: Invoke, clock: Clock) -> None:
-    """A delay of 400 ms with jitter of 400 ms is 0 to 800 ms; a key of no parameter is ignored, as the official kit has one."""
+    """400 ms with jitter of 400 ms is 0 to 800 ms; the key of no parameter, from the official kit, is ignored."""
     pytest.importorskip("pydantic_settings")
 
     class Client(Service):
@@ -153,7 +155,7 @@ def test_no_jitter_is_no_error(invoke: Invoke, clock: Clock) -> None:
 
 
 def _gaps(moments: list[float]) -> list[float]:
-    return [after - before for before, after in zip(moments, moments[1:], strict=False)]
+    return [after - before for before, after in pairwise(moments)]
 
 
 # On classes
@@ -222,7 +224,7 @@ def test_retry_of_a_method_replaces_that_of_its_class_in_seconds(invoke: Invoke)
 
 @pytest.mark.tck("RetryTimeoutTest.testRetryTimeout")
 def test_time_out_begins_anew_with_each_retry(invoke: Invoke) -> None:
-    """An attempt that times out is retried under a deadline of its own, also where the body swallows the interruption."""
+    """An attempt that times out is retried under a new deadline, also where the body swallows the interruption."""
     pytest.importorskip("pydantic_settings")
 
     class Client(Service):

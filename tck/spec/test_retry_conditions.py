@@ -1,4 +1,4 @@
-"""Specification, chapter "Retry Policy": which failures are retried, and what counts as a failure of an asynchronous call."""
+"""Specification, chapter "Retry Policy": which failures are retried, and when an asynchronous call has failed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from concurrent.futures import Future as ExecutorFuture
 from typing import Any
 
 import pytest
-from kit import E0, E1, E2, E0S, E1S, E2S, Clock, Error, Invoke, Service, TestException
 
 from faulttolerance import asynchronous, retry
+from kit import E0, E0S, E1, E1S, E2, E2S, Clock, Error, Invoke, Service, TestException
 
 # retry_on and abort_on
 
@@ -255,11 +255,11 @@ C = retry(retry_on=[E1, E2], abort_on=[E0], max_retries=1)
     ],
 )
 def test_retry_follows_the_hierarchy_of_exceptions(
-    policy: Any, failure: type[BaseException], executions: int, invoke: Invoke
+    policy: Callable[[Any], Any], failure: type[BaseException], executions: int, invoke: Invoke
 ) -> None:
     """abort_on is asked first, then retry_on; each matches subclasses.
 
-    An `Error` of Java is here a `BaseException` that is no `Exception`: never retried unless a set names its own class.
+    For the `Error` of Java stands a `BaseException` that is no `Exception`: never retried unless a set names its class.
     The official kit tries it on its service A where it means B; here it is B.
     """
 
@@ -367,7 +367,7 @@ def test_awaitable_that_failed_is_retried(completion: Completion) -> None:
 
 @pytest.mark.tck("RetryConditionTest.testNoAsynWilNotRetryExceptionally")
 def test_failed_future_that_a_synchronous_method_returns_is_a_success(clock: Clock) -> None:
-    """Without @asynchronous a returned future is a value; a plain `def` it is, since an `async def` is asynchronous anyway."""
+    """Without @asynchronous a returned future is a value; a plain `def`, since an `async def` is asynchronous."""
 
     class Client(Service):
         @retry(max_retries=2)
@@ -406,7 +406,9 @@ def test_exception_of_a_synchronous_method_is_retried_whatever_it_is_to_return(c
 @pytest.mark.tck("RetryConditionTest.testRetrySuccess")
 def test_awaitable_that_completes_ends_the_retries(completion: Completion) -> None:
     """The result of the attempt that succeeds comes out."""
-    client = completion.work(3, lambda n: lambda: _failed(OSError("Simulated error")) if n < 3 else _completed("Success"))
+    client = completion.work(
+        3, lambda n: lambda: _failed(OSError("Simulated error")) if n < 3 else _completed("Success")
+    )
 
     assert completion.outcome(client) == "Success"
     assert client.executions == 3
