@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import TypeAlias
 
-__all__ = ["BOUNDARIES", "DURATIONS", "Histogram", "Series", "Tally"]
+__all__ = ["BOUNDARIES", "DURATIONS", "FOLD", "Histogram", "Series", "Tally"]
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
@@ -22,7 +22,8 @@ BOUNDARIES = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5
 
 DURATIONS = ("ft.timeout.executionDuration", "ft.bulkhead.runningDuration", "ft.bulkhead.waitingDuration")
 
-_FOLD = 1024
+FOLD = 1024
+"""How many smooth calls are kept apart before they are folded into the counts."""
 
 
 class Histogram:
@@ -63,15 +64,12 @@ class Tally:
         self._durations = {name: Histogram() for name in durations}
         self._lock = Lock()
         self.smooth_calls: deque[float] = deque()
-        """Durations of calls on which everything went well, not yet folded: append, then fold when ``is_due``."""
+        """Durations of calls on which everything went well, not yet folded: append one, then ``fold`` when there are ``FOLD``."""
 
-    def smooth(self, seconds: float) -> None:
-        """Count a call whose first attempt succeeded after *seconds*, everything having gone well."""
-        calls = self.smooth_calls
-        calls.append(seconds)
-        if len(calls) >= _FOLD:
-            with self._lock:
-                self._fold_locked()
+    def fold(self) -> None:
+        """Take the smooth calls into the counts."""
+        with self._lock:
+            self._fold_locked()
 
     def add(self, series: Iterable[Series], samples: Mapping[str, float] | None = None) -> None:
         """Advance each of *series* by one, and add one sample to each histogram that is named."""

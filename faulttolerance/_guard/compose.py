@@ -1,24 +1,28 @@
-"""The order of the policies, and everything about it that does not wait.
+"""The order of the policies, written once.
 
 The specification (chapters on interactions) and SmallRye's rate limit give one nesting, whatever order the decorators
 are written in:
 
     asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
 
-This is the only place that writes it down. An attempt goes in through ``Course.enter``, outermost first; it comes out
-through ``Course.leave`` or ``Course.fail``, innermost first; what follows a failure is asked of ``Course.next_delay``,
-then of the fallback. The two drivers, ``_runtime.blocking`` and ``_runtime.aio``, ask in the same places and do the waiting.
+``path`` is that nesting as one function, from the outside to the method and back. It serves every combination of policies,
+synchronous and asynchronous calls alike: ``weave`` cuts away what the capitals rule out, once per combination. What a policy
+decides is asked of its strategy; what follows a failure, of ``Course``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from sys import modules
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .._event import Series, Tally
+from .._event import FOLD, Series, Tally
+from .._runtime.blocking import Arguments, Aside, GuardedCall, pause, warn_of_coroutine
 from .._runtime.clock import clock
-from .._runtime.interruption import remaining
+from .._runtime.environment import Attempt, Environment
+from .._runtime.interruption import NOT_WANTED, Interrupted, begin, end, remaining, settle, slot_here
+from .._runtime.slot import HAS_GIL, slots
 from .._runtime.ticket import Ticket
 from .._strategy.back_off import Delays
 from .._strategy.bulkhead import Bulkhead
@@ -29,8 +33,10 @@ from .._strategy.retry import Retry, Stop
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import FaultToleranceException
 from . import series
+from .weave import Shape, woven
 
-__all__ = ["Course", "Progress"]
+
+__all__ = ["Course", "Progress", "compose"]
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -40,7 +46,7 @@ _NOTE = "faulttolerance: "
 class Progress:
     """How far a call has come that was not over after its first attempt."""
 
-    __slots__ = ("attempts", "began", "delays", "refused", "stop")
+    __slots__ = ("attempts", "began", "delays", "refusal", "stop")
 
     def __init__(self, began: float) -> None:
         self.began = began
@@ -48,17 +54,31 @@ class Progress:
         self.delays: Delays | None = None
         self.stop: Stop | None = None
         """Why no further attempt is made."""
-        self.refused = False
-        """Whether the last attempt returned a result that ``retry_when`` does not accept."""
+        self.refusal: BaseException | None = None
+        """What stands for the last result that ``retry_when`` did not accept."""
 
 
 class Course:
-    """All policies of one guarded function, as one way in and one way out.
+    """What holds for one guarded function, and the decisions on a call that did not go smoothly."""
 
-    A policy that is absent is ``None``. ``begin`` and ``conclude`` are the deadline's: of this thread, or of this task;
-    ``queue`` is what an attempt does that finds the bulkhead full. All three are ``None`` where attempts run
-    apart from the call (``apart``), and the environment that runs them sees to time-out and bulkhead.
-    """
+    __slots__ = (
+        "bulkhead",
+        "circuit_breaker",
+        "conclude",
+        "fail_on",
+        "fallback_on",
+        "interrupt",
+        "late",
+        "name",
+        "on_transition",
+        "queues",
+        "rate_limit",
+        "refuses",
+        "retry",
+        "seconds",
+        "skip_on",
+        "tally",
+    )
 
     def __init__(
         self,
@@ -72,12 +92,9 @@ class Course:
         rate_limit: RateLimit | None = None,
         seconds: float = 0.0,
         interrupt: bool = True,
-        begin: Callable[[Ticket, float, float], None] | None = None,
         conclude: Callable[[Ticket, BaseException | None, str], BaseException | None] | None = None,
         bulkhead: Bulkhead | None = None,
-        queue: Callable[[Bulkhead, Ticket, int], None] | None = None,
         queues: bool = False,
-        apart: bool = False,
         tally: Tally | None = None,
         on_transition: Callable[[CircuitBreaker], None] | None = None,
     ) -> None:
@@ -90,94 +107,42 @@ class Course:
         self.rate_limit = rate_limit
         self.seconds = seconds
         self.interrupt = interrupt
-        self.begin = begin
         self.conclude = conclude
+        """What a deadline of this thread, or of this task, makes of an attempt."""
         self.bulkhead = bulkhead
-        self.queue = queue
         self.queues = queues
-        self.apart = apart
+        """Whether calls may wait for a permit."""
         self.tally = tally
         self.on_transition = on_transition
         self.late = f"{name}: timed out after {seconds:g} s"
         self.refuses = retry.result_predicate if retry is not None else None
 
-    def progress(self, ticket: Ticket) -> Progress:
-        """The account of a call that is not over after its first attempt, *ticket*."""
-        return Progress(ticket.began)
+    # The end of an attempt
 
-    # The way in
-
-    def enter(self, ticket: Ticket) -> None:
-        """Admit one attempt, or raise the refusal; what was taken stands on *ticket* before anything can fail."""
-        now = ticket.began = clock.monotonic()
-        breaker = self.circuit_breaker
-        if breaker is not None:
-            era = breaker.state
-            if not era.is_closed:
-                era = breaker.admit(ticket, get_ident(), now)
-            ticket.era = era
-        if self.rate_limit is not None:
-            self.rate_limit.admit(now)
-            ticket.passed = True
-        if self.apart:
-            return
-        if self.begin is not None:
-            self.begin(ticket, now, self.seconds)
-        bulkhead = self.bulkhead
-        if bulkhead is not None:
-            ident = get_ident()
-            held = bulkhead.held
-            held[ticket] = ident
-            if len(held) > bulkhead.limit or bulkhead.waiting:
-                self.queue(bulkhead, ticket, ident)  # type: ignore[misc]
-            ticket.admitted = ticket.waiter is None
-
-    # The way out
-
-    def leave(self, ticket: Ticket, first: bool) -> None:
-        """Settle an attempt whose body returned; raise ``TimeoutException`` where it did so too late.
-
-        The permit and the deadline were given back by the driver, as the first thing after the body.
-        """
+    def end(self, ticket: Ticket, error: BaseException | None) -> BaseException | None:
+        """Settle an attempt, and count it; give what it failed with, a passed deadline considered."""
         bulkhead = self.bulkhead
         if bulkhead is not None and bulkhead.waiting:
             bulkhead.hand_over()
-        if self.conclude is not None:
-            error = self.conclude(ticket, None, self.late)
-            if error is not None:
-                raise error
-        era = ticket.era
-        if era is not None and not era.is_clean:
-            self._settle(era, ticket, SUCCESS)
-        tally = self.tally
-        if tally is not None:
-            if first and not ticket.running_since:
-                tally.smooth(clock.monotonic() - ticket.began)
-            else:
-                self._count_attempt(ticket, None, first)
-
-    def fail(self, ticket: Ticket, error: BaseException) -> BaseException:
-        """Settle an attempt that failed or was refused; give what it failed with, a passed deadline considered."""
-        bulkhead = self.bulkhead
-        if bulkhead is not None and bulkhead.waiting:
-            bulkhead.hand_over()
-        if self.conclude is not None and ticket.limited and not ticket.timed_out:
-            error = self.conclude(ticket, error, self.late) or error
-        era = ticket.era
-        if era is not None:
-            self._settle(era, ticket, verdict_on(error, self.fail_on, self.skip_on))
-        elif self.circuit_breaker is not None and self.on_transition is not None:
-            self.on_transition(self.circuit_breaker)
+        if self.conclude is not None and (ticket.slot is not None or ticket.deadline is not None):
+            error = self.conclude(ticket, error, self.late)
+        if self.circuit_breaker is not None:
+            if ticket.era is not None:
+                verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
+                self.settle(ticket.era, ticket.permit, verdict)
+            elif self.on_transition is not None:
+                self.on_transition(self.circuit_breaker)
         if self.tally is not None:
-            self._count_attempt(ticket, error, False)
+            self._count_attempt(self.tally, ticket, error)
         return error
 
-    def _settle(self, era: Any, ticket: Ticket, verdict: Any) -> None:
+    def settle(self, era: Any, permit: object, verdict: Any) -> None:
+        """Let the breaker know of an attempt that *era* admitted."""
         breaker = self.circuit_breaker
         assert breaker is not None
         if verdict is NEUTRAL and era.is_closed:
             return
-        breaker.settle(era, ticket, verdict, clock.monotonic())
+        breaker.settle(era, permit, verdict, clock.monotonic())
         if self.on_transition is not None:
             self.on_transition(breaker)
 
@@ -192,7 +157,7 @@ class Course:
         elapsed = clock.monotonic() - progress.began
         if progress.delays is None:
             progress.delays = retry.begin()
-        decide = retry.after_refusal if progress.refused else retry.after_failure
+        decide = retry.after_refusal if failure is progress.refusal else retry.after_failure
         decision = decide(failure, progress.attempts, elapsed, remaining(), clock.random(), progress.delays)
         if isinstance(decision, Stop):
             progress.stop = decision
@@ -210,15 +175,15 @@ class Course:
 
     def refusal(self, progress: Progress, result: object) -> BaseException | None:
         """The failure that stands for *result* where ``retry_when`` does not accept it."""
-        progress.refused = self.refuses is not None and self.refuses(result)
-        if progress.refused:
-            return FaultToleranceException(f"{self.name}: the result was refused by retry_when")
+        if self.refuses is not None and self.refuses(result):
+            progress.refusal = FaultToleranceException(f"{self.name}: the result was refused by retry_when")
+            return progress.refusal
         return None
 
     # What it comes to
 
     def finish(self, progress: Progress | None, returned: bool, applied: bool = False) -> None:
-        """Count a call that is over, unless it was smooth and ``leave`` counted it."""
+        """Count a call that is over and was not smooth."""
         if self.tally is None:
             return
         fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
@@ -229,9 +194,7 @@ class Course:
             counted.append(series.retry_call(retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
         self.tally.add(counted)
 
-    def _count_attempt(self, ticket: Ticket, error: BaseException | None, whole_call: bool) -> None:
-        tally = self.tally
-        assert tally is not None
+    def _count_attempt(self, tally: Tally, ticket: Ticket, error: BaseException | None) -> None:
         counted: list[Series] = []
         samples: dict[str, float] = {}
         if self.circuit_breaker is not None:
@@ -262,8 +225,6 @@ class Course:
             if self.queues and (ticket.admitted or ticket.waiter is not None):
                 samples["ft.bulkhead.waitingDuration"] = waited_until - ticket.began
         tally.add(counted, samples)
-        if whole_call:
-            self.finish(None, returned=True)
 
 
 _RETURNED = "valueReturned"
@@ -288,3 +249,277 @@ def _note(failure: BaseException, attempts: int, elapsed: float, stop: Stop) -> 
     plural = "attempt" if attempts == 1 else "attempts"
     notes.append(f"{_NOTE}{attempts} {plural} in {elapsed:.3f} s; no more, because {_REASONS[stop]}")
     failure.__notes__ = notes
+
+
+def compose(
+    function: Callable[..., Any],
+    course: Course,
+    *,
+    fallback: Aside | None = None,
+    before_retry: Aside | None = None,
+    environment: Environment | None = None,
+    apart: bool = False,
+    awaits: bool = True,
+) -> GuardedCall:
+    """Guard *function* by *course*.
+
+    Args:
+        function: The method.
+        course: Its policies.
+        fallback: What replaces a final failure.
+        before_retry: What is run before each retry.
+        environment: How an asynchronous call waits; ``None`` for a synchronous one.
+        apart: Whether attempts run apart from the call (``@asynchronous``): *environment* runs them, and sees to time-out
+            and bulkhead.
+        awaits: Whether what an attempt returns is awaited and its outcome the attempt's.
+    """
+    cut = woven(path, shape_of(course, fallback, before_retry, environment, apart))
+    return cut(function, course, fallback, before_retry, environment, awaits)  # type: ignore[no-any-return]
+
+
+def shape_of(
+    course: Course, fallback: Aside | None, before_retry: Aside | None, environment: Environment | None, apart: bool
+) -> Shape:
+    """The capitals of ``path`` for these policies."""
+    deadline = course.conclude is not None and not apart
+    bulkhead = course.bulkhead is not None and not apart
+    return {
+        "ASYNC": environment is not None,
+        "APART": apart,
+        "BREAKER": course.circuit_breaker is not None,
+        "RATE_LIMIT": course.rate_limit is not None,
+        "DEADLINE": deadline,
+        "LATE_ONLY": deadline and not course.interrupt,
+        "BULKHEAD": bulkhead,
+        "PERMIT": bulkhead or course.circuit_breaker is not None,
+        "TIMED": deadline or bulkhead,
+        "JUDGED": course.refuses is not None,
+        "COUNTED": course.tally is not None,
+        "FALLBACK": fallback is not None,
+        "BEFORE_RETRY": before_retry is not None,
+        "HAS_GIL": HAS_GIL,
+    }
+
+
+if TYPE_CHECKING:
+    ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = JUDGED = COUNTED = bool()
+    FALLBACK = BEFORE_RETRY = bool()
+
+
+def path(
+    function: Callable[..., Any],
+    course: Course,
+    fallback: Aside,
+    before_retry: Aside,
+    environment: Environment,
+    awaits: bool,
+) -> Any:
+    """The way of a call through its policies, for every combination of them; ``woven`` cuts it down to one."""
+    if BREAKER:
+        breaker: Any = course.circuit_breaker
+    if RATE_LIMIT:
+        rate_limit: Any = course.rate_limit
+    if DEADLINE:
+        seconds = course.seconds
+        if ASYNC:
+            from .._runtime.task_deadlines import begin as begin_in_task
+    if BULKHEAD:
+        bulkhead: Any = course.bulkhead
+        held = bulkhead.held
+        if ASYNC:
+            from .._runtime.tasks import queue
+    if COUNTED:
+        tally: Any = course.tally
+        smooth_calls = tally.smooth_calls
+    if not ASYNC:
+        unseen = True
+
+    async def call(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+        if not ASYNC:
+            nonlocal unseen
+        progress: Progress | None = None
+        while True:
+            # What an attempt holds is noted under these names, which are there before anything is taken.
+            began = clock.monotonic()
+            if APART:
+                permit: Any = Ticket()
+            elif PERMIT:
+                permit = object()
+            if BREAKER:
+                era: Any = None
+            if RATE_LIMIT:
+                passed = False
+            if DEADLINE:
+                if ASYNC:
+                    deadline: Any = None
+                else:
+                    slot: Any = None
+            if BULKHEAD:
+                admitted = False
+                if ASYNC:
+                    turn = None
+                    running_since = 0.0
+            try:
+                # The way in, outermost first.
+                if BREAKER:
+                    state = breaker.state
+                    era = state if state.is_closed else breaker.admit(permit, get_ident(), began)
+                if RATE_LIMIT:
+                    rate_limit.admit(began)
+                    passed = True
+                if DEADLINE:
+                    due = began + seconds
+                    if ASYNC:
+                        deadline = begin_in_task(due, seconds)
+                    else:
+                        mine = slots.slot if "greenlet" not in modules else slot_here()
+                        outer = mine.top
+                        entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
+                        slot = mine
+                        begin(slot, entry)
+                if BULKHEAD:
+                    held[permit] = get_ident()
+                    if len(held) > bulkhead.limit or bulkhead.waiting:
+                        if ASYNC:
+                            turn = queue(bulkhead, permit)
+                            if turn is not None:
+                                await turn.comes
+                                running_since = clock.monotonic()
+                        else:
+                            bulkhead.contend(permit, get_ident())
+                    admitted = True
+
+                if APART:
+                    permit.began = began
+                    limit = began + course.seconds if course.seconds else None
+                    result = await environment.attempt(
+                        Attempt(permit, function, args, kwargs, course.bulkhead, limit, course.interrupt, awaits)
+                    )
+                else:
+                    result = await function(*args, **kwargs)
+
+                # The way out, innermost first. What was taken goes back before anything is called: the deadline of an
+                # enclosing call may interrupt behind any call (contract R11).
+                if BULKHEAD:
+                    del held[permit]
+                if DEADLINE:
+                    if ASYNC:
+                        deadline.end()
+                    elif HAS_GIL:
+                        slot.top = outer
+                    else:
+                        end(slot, outer)
+                if TIMED:
+                    ended = clock.monotonic()
+                if DEADLINE:
+                    if ASYNC:
+                        in_time = ended < due and not deadline.expired
+                    else:
+                        in_time = ended < due and slot.fired is None
+                if BULKHEAD:
+                    if bulkhead.waiting:
+                        bulkhead.hand_over()
+                if not (APART or JUDGED) and (not DEADLINE or in_time):
+                    if progress is None and not (ASYNC and BULKHEAD and running_since):
+                        if BREAKER:
+                            if not era.is_clean:
+                                course.settle(era, permit, SUCCESS)
+                        if COUNTED:
+                            smooth_calls.append(ended - began if TIMED else 0.0)
+                            if len(smooth_calls) >= FOLD:
+                                tally.fold()
+                        if not ASYNC:
+                            if unseen:
+                                unseen = False
+                                warn_of_coroutine(course.name, result)
+                        return result
+                failure = None
+            except BaseException as error:
+                if BULKHEAD:
+                    if permit in held:
+                        del held[permit]
+                if DEADLINE:
+                    if ASYNC:
+                        if deadline is not None:
+                            deadline.end()
+                    elif slot is not None:
+                        if HAS_GIL:
+                            slot.top = outer
+                        else:
+                            end(slot, outer)
+                failure = error
+
+            if DEADLINE and not ASYNC and not LATE_ONLY:
+                # An interruption that is on its way arrives in the next call, so that call is the one that waits for it.
+                try:
+                    if slot is not None and slot.fired is not None:
+                        settle(slot, entry)
+                except Interrupted as interrupted:
+                    failure = interrupted
+            if BULKHEAD and ASYNC:
+                if turn is not None:
+                    bulkhead.withdraw(turn.waiter)
+            if APART:
+                ticket = permit
+            else:
+                ticket = Ticket()
+                ticket.began = began
+            if PERMIT:
+                ticket.permit = permit
+            if BREAKER:
+                ticket.era = era
+            if RATE_LIMIT:
+                ticket.passed = passed
+            if DEADLINE:
+                if ASYNC:
+                    ticket.deadline = deadline
+                elif slot is not None:
+                    ticket.slot = slot
+                    ticket.entry = entry
+            if BULKHEAD:
+                ticket.admitted = admitted
+                if ASYNC:
+                    ticket.running_since = running_since
+                    if turn is not None:
+                        ticket.waiter = turn.waiter
+
+            applied = False
+            try:
+                if progress is None:
+                    progress = Progress(began)
+                failure = course.end(ticket, failure)
+                if JUDGED:
+                    if failure is None:
+                        failure = course.refusal(progress, result)
+                if failure is None:
+                    course.finish(progress, returned=True)
+                    return result
+                delay = course.next_delay(progress, failure)
+                if delay is None:
+                    if FALLBACK:
+                        if course.applies_fallback(failure):
+                            applied = True
+                            if ASYNC:
+                                result = await environment.call(fallback, args, kwargs, failure, progress.attempts)
+                            else:
+                                result = fallback(args, kwargs, failure, progress.attempts)
+                            course.finish(progress, returned=True, applied=True)
+                            return result
+                    raise failure
+                if delay:
+                    if ASYNC:
+                        await environment.pause(delay)
+                    else:
+                        pause(course.name, delay)
+                if BEFORE_RETRY:
+                    if ASYNC:
+                        await environment.call(before_retry, args, kwargs, failure, progress.attempts)
+                    else:
+                        before_retry(args, kwargs, failure, progress.attempts)
+            except BaseException:
+                course.finish(progress, returned=False, applied=applied)
+                raise
+            finally:
+                del failure  # its traceback holds this frame
+
+    return call

@@ -132,7 +132,7 @@ def configure(
     if uninterruptible_modules:
         from .._runtime import interruption
 
-        interruption.add_uninterruptible_modules(*uninterruptible_modules)
+        interruption.add_uninterruptible_modules(uninterruptible_modules)
     if interrupt_signal is not None:
         from .._runtime import interruption
 

@@ -14,6 +14,7 @@ from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import fallback as fallbacks
 from . import registry
+from .compose import compose
 from .declaration import FUNCTION, Declaration
 from .resolve import Plan, course_for
 from .state import State
@@ -200,11 +201,10 @@ def _path(
     function: Callable[..., Any], course: Any, aside: blocking.Aside | None, asynchronous: bool
 ) -> blocking.GuardedCall:
     if not asynchronous:
-        return blocking.guard(function, course, aside)
-    from .._runtime import aio
+        return compose(function, course, fallback=aside)
     from .._runtime.tasks import TaskEnvironment
 
-    return aio.guard(function, course, TaskEnvironment(), aside)
+    return compose(function, course, fallback=aside, environment=TaskEnvironment())
 
 
 def _aside(

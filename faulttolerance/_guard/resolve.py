@@ -35,7 +35,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import annotations as hints
 from . import before_retry, fallback, registry
 from .annotations import Outcome
-from .compose import Course
+from .compose import Course, compose
 from .declaration import (
     CLASS,
     FUNCTION,
@@ -399,16 +399,25 @@ def _guarded(
         before_retry.aside(before, declaration, asynchronous) if isinstance(before, BeforeRetry) else None
     )
     if not asynchronous:
-        return blocking.guard(function, course, aside, before_aside)
-
-    from .._runtime import aio
+        return compose(function, course, fallback=aside, before_retry=before_aside)
 
     awaits = declaration.is_coroutine or hints.outcome(declaration.template, declaration.owner) is not Outcome.FUTURE
     if is_apart and not declaration.is_coroutine and AsynchronousNonBlocking not in policies:
         from .._runtime import offload
 
         environment = offload.ThreadEnvironment()
-        offloaded = _named(aio.guard(function, course, environment, aside, before_aside, awaits=awaits), declaration)
+        offloaded = _named(
+            compose(
+                function,
+                course,
+                fallback=aside,
+                before_retry=before_aside,
+                environment=environment,
+                apart=True,
+                awaits=awaits,
+            ),
+            declaration,
+        )
         bind_offloaded = _binder(plan.function)
 
         def offload_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -419,7 +428,18 @@ def _guarded(
 
     from .._runtime.tasks import AsyncCall, TaskEnvironment
 
-    driver = _named(aio.guard(function, course, TaskEnvironment(), aside, before_aside, awaits=awaits), declaration)
+    driver = _named(
+        compose(
+            function,
+            course,
+            fallback=aside,
+            before_retry=before_aside,
+            environment=TaskEnvironment(),
+            apart=is_apart,
+            awaits=awaits,
+        ),
+        declaration,
+    )
     if not is_apart:
         return driver
     bind = _binder(plan.function)
@@ -471,33 +491,21 @@ def course_for(
     bulkhead = policies.get(Bulkhead)
     if isinstance(bulkhead, Bulkhead):
         values["bulkhead"] = state.bulkhead_for(bulkhead)
-    if not apart:
-        values |= _waiting(asynchronous, values.get("seconds", 0.0), values.get("interrupt", True))
+    if not apart and values.get("seconds"):
+        values["conclude"] = _conclude(asynchronous)
     tally = state.tally_for(policies, queue=asynchronous) if settings.switches.metrics_enabled else None
-    return Course(name, **values, queues=asynchronous, apart=apart, tally=tally)
+    return Course(name, **values, queues=asynchronous, tally=tally)
 
 
-def _waiting(asynchronous: bool, limit: float, interrupt: bool) -> dict[str, Any]:
-    """How a deadline is begun and concluded, and what an attempt does that finds the bulkhead full."""
-    values: dict[str, Any] = {}
+def _conclude(asynchronous: bool) -> Any:
+    """What a deadline makes of an attempt that it was too short for."""
     if asynchronous:
-        from .._runtime import task_deadlines, tasks
+        from .._runtime import task_deadlines
 
-        values["queue"] = tasks.queue
-        if limit:
-            values["begin"], values["conclude"] = task_deadlines.begin, task_deadlines.conclude
-    else:
-        from .._runtime import interruption
+        return task_deadlines.conclude
+    from .._runtime import interruption
 
-        values["queue"] = _refuse
-        if limit:
-            values["begin"] = interruption.begin if interrupt else interruption.begin_late
-            values["conclude"] = interruption.conclude
-    return values
-
-
-def _refuse(bulkhead: Any, ticket: Any, ident: int) -> None:
-    bulkhead.contend(ticket, ident)
+    return interruption.conclude
 
 
 def _retry(policy: Retry, policies: Mapping[type[Policy], Policy]) -> retry_strategy.Retry:

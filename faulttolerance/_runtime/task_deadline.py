@@ -44,6 +44,11 @@ class TaskDeadline:
         self.owed = False
         """Whether it passed while held back; raised at the end of the outermost of these blocks."""
 
+    def end(self) -> None:
+        """Take the deadline back: the attempt is over."""
+        self.pending.pop(self, None)
+        current.set(self.previous)
+
     def expire(self) -> None:
         """Interrupt the task, now that the deadline has passed; later where that is held back."""
         if self.held:

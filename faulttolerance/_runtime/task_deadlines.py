@@ -60,17 +60,16 @@ def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
     return ring
 
 
-def begin(ticket: Ticket, now: float, seconds: float) -> None:
-    """Put the running task under a deadline that passes *seconds* after *now*."""
+def begin(when: float, seconds: float) -> TaskDeadline:
+    """Put the running task under a deadline that passes at *when*, *seconds* after the attempt began."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
     ring = ring_of(loop, seconds)
     cancelling = task.cancelling() if task is not None else 0
-    deadline = TaskDeadline(now + seconds, current.get(), task, cancelling, ring.pending)
-    ticket.limited = True
-    ticket.deadline = deadline
+    deadline = TaskDeadline(when, current.get(), task, cancelling, ring.pending)
     ring.add(deadline)
     current.set(deadline)
+    return deadline
 
 
 def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseException | None:

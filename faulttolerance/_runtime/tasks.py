@@ -7,27 +7,39 @@ import inspect
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ..exceptions import TimeoutException
 from .clock import clock
 from .environment import Attempt
 from .task_deadline import TaskDeadline, current
 from .task_deadlines import ring_of
-from .ticket import Ticket
 
 if TYPE_CHECKING:
-    from .._strategy.bulkhead import Bulkhead
+    from .._strategy.bulkhead import Bulkhead, Waiter
 
-__all__ = ["AsyncCall", "TaskEnvironment", "admitted", "queue"]
+__all__ = ["AsyncCall", "TaskEnvironment", "Turn", "queue"]
 
 T = TypeVar("T")
 
 
-def queue(bulkhead: Bulkhead, ticket: Ticket, ident: int) -> None:
-    """Let an attempt of the running task stand in the queue of a full bulkhead, or raise ``BulkheadException``."""
+class Turn(NamedTuple):
+    """A place in the queue of a bulkhead."""
+
+    waiter: Waiter
+    comes: asyncio.Future[None]
+    """Completes when the waiter is admitted."""
+
+
+def queue(bulkhead: Bulkhead, permit: object) -> Turn | None:
+    """Let an attempt of the running task stand in the queue of a full bulkhead; ``None``: it is admitted at once.
+
+    Raises:
+        BulkheadException: The queue is full too.
+    """
     loop = asyncio.get_running_loop()
     turn = loop.create_future()
+    ident = get_ident()
 
     def wake() -> None:
         if get_ident() == ident:
@@ -35,15 +47,8 @@ def queue(bulkhead: Bulkhead, ticket: Ticket, ident: int) -> None:
         else:
             loop.call_soon_threadsafe(_complete, turn)
 
-    ticket.turn = turn
-    ticket.waiter = bulkhead.enqueue(ticket, ident, wake)
-
-
-async def admitted(ticket: Ticket) -> None:
-    """Wait until the queue lets the attempt in."""
-    await ticket.turn
-    ticket.running_since = clock.monotonic()
-    ticket.admitted = True
+    waiter = bulkhead.enqueue(permit, ident, wake)
+    return Turn(waiter, turn) if waiter is not None else None
 
 
 def _complete(future: asyncio.Future[Any], result: Any = None) -> None:
@@ -114,12 +119,13 @@ class TaskEnvironment:
             current.set(ticket.deadline)
         try:
             if bulkhead is not None:
-                ident = get_ident()
-                bulkhead.held[ticket] = ident
+                bulkhead.held[ticket] = get_ident()
                 if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
-                    queue(bulkhead, ticket, ident)
-                if ticket.waiter is not None:
-                    await admitted(ticket)
+                    turn = queue(bulkhead, ticket)
+                    if turn is not None:
+                        ticket.waiter = turn.waiter
+                        await turn.comes
+                        ticket.running_since = clock.monotonic()
                 ticket.admitted = True
             result = attempt.function(*attempt.args, **attempt.kwargs)
             return await _outcome(result) if attempt.awaits and _can_be_awaited(result) else result

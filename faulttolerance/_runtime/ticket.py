@@ -24,34 +24,27 @@ class Ticket:
         "deadline",
         "entry",
         "era",
-        "limited",
-        "outer",
         "passed",
+        "permit",
         "running_since",
         "slot",
         "timed_out",
-        "turn",
         "waiter",
     )
-
-    turn: Any
-    """What completes when the bulkhead's queue lets it in; there only while it has a waiter."""
 
     def __init__(self) -> None:
         self.began = 0.0
         """When the attempt asked to be let in."""
+        self.permit: object = self
+        """What its permit and its probe place are held under."""
         self.era: Any = None
         """The state of the breaker that admitted it."""
         self.passed = False
         """Whether the rate limit let it through."""
-        self.limited = False
-        """Whether a deadline of its own runs, in one of the two ways that follow."""
         self.slot: Slot | None = None
         """The thread whose chain of deadlines it stands in."""
         self.entry: Any = None
         """Its entry in that chain."""
-        self.outer: Any = None
-        """The entry below."""
         self.deadline: TaskDeadline | None = None
         """The deadline of the task that runs it."""
         self.waiter: Waiter | None = None
