@@ -9,31 +9,32 @@ from collections.abc import Callable
 from math import inf
 
 from ..typing import Clock, Timer
-from .slot import expired, slots, unmasked
-from .watchdog import Interrupted, watchdog
+from .slot import due, slots, unmasked
+from .watchdog import interruption_for, watchdog, withdraw
 
 __all__ = ["SharedClock", "clock", "next_deadline", "raise_if_expired"]
+
+_LONGEST_WAIT = 86400.0
 
 
 def raise_if_expired(now: float) -> None:
     """Raise ``Interrupted`` for a deadline of this thread that has passed at *now* and has not interrupted it yet."""
     slot = slots.slot
-    if slot.top is None:
-        return
-    entry = expired(slot, now)
-    if entry is not None:
-        slot.sent += (entry,)
-        slot.fired = entry
-        raise Interrupted
+    if slot.top is not None:
+        if slot.fired is not None:
+            withdraw(slot)
+        entry = due(slot, now)
+        if entry is not None:
+            raise interruption_for(slot, entry)
 
 
 def next_deadline() -> float:
-    """When the next deadline interrupts this thread; infinity where there is none."""
+    """When a deadline is next going to interrupt this thread: infinity: none does, minus infinity: now."""
     slot = slots.slot
     soonest = inf
     for entry in unmasked(slot.top):
-        if not any(one is entry for one in slot.sent):
-            soonest = min(soonest, -inf if any(one is entry for one in slot.asked) else entry[0])
+        if id(entry) not in slot.sent:
+            soonest = min(soonest, entry[0] if id(entry) not in slot.asked else -inf)
     return soonest
 
 
@@ -47,7 +48,7 @@ def _sleep(seconds: float) -> None:
         try:
             gate.release()
         except RuntimeError:
-            pass
+            pass  # it is open
 
     slot.gate = open_gate
     try:
@@ -56,13 +57,16 @@ def _sleep(seconds: float) -> None:
             raise_if_expired(now)
             if now >= end:
                 return
-            gate.acquire(timeout=min(end, next_deadline()) - now)
+            gate.acquire(timeout=max(0.0, min(end - now, next_deadline() - now, _LONGEST_WAIT)))
     finally:
         slot.gate = None
 
 
 class SharedClock:
-    """The clock that the library uses: the system's, or another one in its place."""
+    """The clock that the library uses: the system's, or another one in its place.
+
+    Its parts are attributes, so that asking it costs no call but the one of the part.
+    """
 
     __slots__ = ("call_at", "is_virtual", "monotonic", "random", "sleep")
 
@@ -71,24 +75,24 @@ class SharedClock:
     random: Callable[[], float]
     """A number in [0, 1)."""
     sleep: Callable[[float], None]
-    """Block the thread, or raise ``Interrupted`` as soon as one of its deadlines passes."""
+    """Block the thread; raise ``Interrupted`` as soon as one of its deadlines passes."""
     call_at: Callable[[float, Callable[[], object]], Timer]
     """Run a short callback once ``monotonic()`` has reached a moment."""
     is_virtual: bool
-    """Whether it is not the system's time that passes."""
+    """Whether time is another one than the system's."""
 
     def __init__(self) -> None:
-        self._use_parts_of_system()
+        self._take_from_system()
 
-    def _use_parts_of_system(self) -> None:
-        self.is_virtual = False
+    def _take_from_system(self) -> None:
         self.monotonic = time.monotonic
         self.random = random.random
         self.sleep = _sleep
         self.call_at = watchdog.call_at
+        self.is_virtual = False
 
     def use(self, other: Clock) -> None:
-        """Follow *other*, which interrupts its own sleepers; the watchdog interrupts nobody meanwhile."""
+        """Follow *other*, which interrupts its own sleepers; the watchdog lets no deadline interrupt anybody meanwhile."""
         watchdog.pause()
         self.is_virtual = True
         self.monotonic = other.monotonic
@@ -98,9 +102,9 @@ class SharedClock:
 
     def use_system(self) -> None:
         """Follow the system's time again."""
-        self._use_parts_of_system()
+        self._take_from_system()
         watchdog.resume()
 
 
 clock = SharedClock()
-"""The one that everything in the library asks. Its parts are attributes, so that asking costs no Python call."""
+"""The one that everything in the library asks."""

@@ -1,22 +1,23 @@
-"""Deadlines of the running thread: how a call begins one, what it comes to, and what holds it back.
+"""Deadlines of the running thread: how a call begins one, what the call comes to, and what holds a deadline back.
 
-The driver of a call restores ``slot.top = ticket.outer`` itself, by a plain store, as the first thing after the body.
+The driver of a call takes the deadline back itself, by the plain store ``slot.top = ticket.outer``, as the first thing
+after the body, and asks ``conclude`` then. An interruption that was sent before may be raised from whatever is called
+next; the driver expects it until ``conclude`` has returned.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..exceptions import TimeoutException
-from . import safe_point
 from .clock import clock, next_deadline, raise_if_expired
-from .slot import Entry, Slot, slots
+from .safe_point import add_uninterruptible_modules, forget_added_modules
+from .slot import HAS_GIL, Entry, Slot, forget_slot, slots
 from .task_deadline import TaskDeadline, current
-from .watchdog import Interrupted, _raise_in, handle_signal, watchdog
+from .watchdog import Interrupted, on_signal, uses_greenlets, watchdog, withdraw
 
 if TYPE_CHECKING:
     from .ticket import Ticket
@@ -25,10 +26,11 @@ __all__ = [
     "Interrupted",
     "Slot",
     "add_uninterruptible_modules",
+    "NOT_WANTED",
     "begin",
-    "begin_late",
     "call_at",
     "conclude",
+    "end",
     "interrupt",
     "next_deadline",
     "raise_if_expired",
@@ -37,169 +39,298 @@ __all__ = [
     "set_interrupt_signal",
     "settle",
     "sleep",
+    "slot_here",
     "slots",
     "uninterruptible",
     "watchdog",
 ]
 
 call_at = watchdog.call_at
-add_uninterruptible_modules = safe_point.add_modules
 
-_may_install = True
+_modules = sys.modules
+_needs_signal = True
+"""Whether the main thread has still to install the handler."""
+_installed: int | None = None
+
+NOT_WANTED = "interrupt=False"
+_GREENLET = "it ran in a greenlet"
 
 
-def begin(ticket: Ticket, now: float, seconds: float) -> None:
-    """Put the running thread under a deadline that passes *seconds* after *now*."""
-    slot = slots.slot
-    ticket.slot = slot
-    ticket.outer = outer = slot.top
-    ticket.entry = entry = (now + seconds, outer)
-    ticket.limited = True
-    slot.top = entry
+# A guarded call
+
+
+def begin(slot: Slot, entry: Entry) -> None:
+    """Let *entry*, ``(when, slot.top)``, be the innermost deadline of the running thread.
+
+    The caller has noted *slot* and ``slot.top`` before, so that it can take the deadline back whatever happens.
+    """
+    if HAS_GIL:
+        slot.top = entry
+    else:
+        with slot.lock:  # type: ignore[union-attr]
+            slot.top = entry
     if entry[0] < watchdog.next:
         watchdog.wake()
-    if _may_install and slot.is_main:
-        _install()
+    if _needs_signal and slot.is_main:
+        _install_handler()
 
 
-def begin_late(ticket: Ticket, now: float, seconds: float) -> None:
-    """Note a deadline that does not interrupt: a call that ends later ends in ``TimeoutException``."""
-    slot = slots.slot
-    ticket.slot = slot
-    ticket.outer = outer = slot.top
-    ticket.entry = entry = (now + seconds, outer, False)
-    ticket.limited = True
-    slot.top = entry
+def end(slot: Slot, outer: Entry) -> None:
+    """Take a deadline back where a plain store does not do: without the GIL."""
+    with slot.lock:  # type: ignore[union-attr]
+        slot.top = outer
+
+
+_nowhere = Slot()
+"""Stands for the thread of calls whose deadlines are in no chain, because stacks are switched under the thread."""
+forget_slot(_nowhere)
+
+
+def slot_here() -> Slot:
+    """The slot of the running call, where the program uses greenlets."""
+    return _nowhere if _runs_in_greenlet() else slots.slot
+
+
+def _runs_in_greenlet() -> bool:
+    getcurrent = getattr(_modules.get("greenlet"), "getcurrent", None)
+    return getcurrent is not None and getcurrent().parent is not None
 
 
 def settle(slot: Slot, entry: Entry) -> None:
     """Withdraw the interruption that is on its way to this thread for *entry*, which is over."""
-    if slot.fired is not entry:
-        return
-    while watchdog.busy is slot:
-        time.sleep(0)
     if slot.fired is entry:
-        if not slot.is_main:
-            _raise_in(slot.ident, None)
-        slot.fired = None
-        if slot.top is not None:
-            watchdog.wake()
+        withdraw(slot)
 
 
 def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseException | None:
-    """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
+    """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
+
+    Args:
+        ticket: The attempt; ``timed_out`` is set where it ends by its own deadline.
+        error: What the body raised, or an ``Interrupted`` that was raised after it; ``None``: it returned.
+        message: What a ``TimeoutException`` is to say.
+    """
     slot, entry = ticket.slot, ticket.entry
-    assert slot is not None
+    withdrawn = False
     try:
-        if slot.fired is not None:
-            settle(slot, entry)
+        if slot.fired is entry:  # type: ignore[union-attr]
+            withdrawn = withdraw(slot)  # type: ignore[arg-type]
         ended = clock.monotonic()
-    except Interrupted as interrupted:
-        error = interrupted
+    except Interrupted as late:
+        error = late
         ended = clock.monotonic()
     if error is None:
         if ended < entry[0]:
             return None
     elif isinstance(error, Interrupted):
-        if error.owner is not entry:
+        if error.owner is not entry or ended < entry[0]:
             return error
     elif ended < entry[0] or not isinstance(error, Exception):
         return error
     ticket.timed_out = True
-    late = TimeoutException(message)
-    late.__cause__ = error
-    late.add_note(f"faulttolerance: ended {ended - entry[0]:.3f} s after its deadline")
-    return late
+    timeout = TimeoutException(message)
+    timeout.__cause__ = error
+    timeout.add_note(f"it ended {ended - entry[0]:.3f} s after its deadline{_explain(slot, entry, error, withdrawn)}")  # type: ignore[arg-type]
+    return timeout
+
+
+def _explain(slot: Slot, entry: Entry, error: BaseException | None, withdrawn: bool) -> str:
+    """Say why a call that ended late was not interrupted."""
+    if isinstance(error, Interrupted):
+        return ""
+    if id(entry) in slot.sent:
+        return "; it was interrupted and went on"
+    if len(entry) == 3:
+        why = entry[2]
+    elif clock.is_virtual:
+        why = "under virtual time only the library's own sleeps are interrupted"
+    elif withdrawn:
+        why = "it was in a call that cannot be interrupted: one that computes, or one that blocks another thread than the main one"
+    elif slot is _nowhere or uses_greenlets():
+        why = _GREENLET
+    elif slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
+        why = slot.pursuit.why
+    else:
+        return ""
+    return f"; it was not interrupted: {why}"
 
 
 def interrupt(slot: Slot, entry: Entry) -> None:
-    """Ask for ``Interrupted`` in the thread of *slot* while *entry* stands in its chain, whatever the clock says."""
-    slot.asked += (entry,)
-    watchdog.wake()
+    """Raise ``Interrupted`` in the thread of *slot* while *entry* stands in its chain, whatever the clock says.
+
+    *entry* may be about to be put there.
+    """
+    slot.asked[id(entry)] = (entry, clock.monotonic())
+    watchdog.rouse()
+
+
+# What an application calls
 
 
 class uninterruptible:  # noqa: N801
-    """Hold back the deadlines that run when the block begins; the one that passed meanwhile interrupts at its end."""
+    """A ``with`` block in which no deadline interrupts that ran when the block began.
 
-    __slots__ = ("_held", "_mask", "_slot")
+    One that passes meanwhile interrupts at the end of the block, unless an exception leaves it: that one goes first. A
+    guarded call inside the block still has its own deadline. Works in threads and in coroutines.
+    """
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Slot, Entry, list[TaskDeadline]]] = []
 
     def __enter__(self) -> None:
-        slot = self._slot = slots.slot
-        self._mask = slot.top = [-1.0, slot.top, True]
-        self._held: list[TaskDeadline] = []
-        deadline = current.get()
-        while deadline is not None:
-            deadline.held += 1
-            self._held.append(deadline)
-            deadline = deadline.previous
+        slot = slots.slot
+        outer = slot.top
+        mask = slot.top = [-1.0, outer, True]
+        held: list[TaskDeadline] = []
+        try:
+            if slot.fired is not None:
+                withdraw(slot)
+            deadline = current.get()
+            while deadline is not None:
+                deadline.held += 1
+                held.append(deadline)
+                deadline = deadline.previous
+            self._blocks.append((slot, mask, held))
+        except BaseException:
+            slot.top = outer
+            for deadline in held:
+                deadline.held -= 1
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        slot, mask = self._slot, self._mask
-        mask[2] = False
-        if slot.top is mask:
-            slot.top = mask[1]
+        slot, mask, held = self._leave_block()
+        _take_off(slot, mask)
         owed = False
-        for deadline in self._held:
+        for deadline in held:
             deadline.held -= 1
-            if deadline.owed and not deadline.held:
-                deadline.owed, deadline.expired = False, True
-                owed = True
-        if error is not None:
-            return
-        if owed:
-            raise sys.modules["asyncio"].CancelledError
-        raise_if_expired(clock.monotonic())
+            if deadline.owed and not deadline.held and error is None:
+                owed = _deliver(deadline) or owed
+        if error is None:
+            raise_if_expired(clock.monotonic())
+            if owed:
+                raise _modules["asyncio"].CancelledError
+        else:
+            watchdog.look_after(slot)
+
+    def _leave_block(self) -> tuple[Slot, Entry, list[TaskDeadline]]:
+        here = slots.slot
+        for number in range(len(self._blocks) - 1, -1, -1):
+            if self._blocks[number][0] is here:
+                return self._blocks.pop(number)
+        return self._blocks.pop()
+
+
+def _take_off(slot: Slot, mask: Entry) -> None:
+    """Take *mask* out of its chain, wherever it stands there: coroutines leave their blocks in any order."""
+    mask[2] = False
+    if slot is not slots.slot:
+        return
+    top = slot.top
+    while type(top) is list and not top[2]:
+        top = slot.top = top[1]
+    while top is not None:
+        if top[1] is mask and type(top) is list:
+            top[1] = mask[1]
+        top = top[1]
+
+
+def _deliver(deadline: TaskDeadline) -> bool:
+    """Let a deadline interrupt that was held back; whether the running task is the one to be interrupted."""
+    deadline.owed = False
+    task, asyncio = deadline.task, _modules["asyncio"]
+    try:
+        is_mine = task is None or asyncio.current_task() is task
+    except RuntimeError:  # no loop runs here
+        is_mine = False
+    if is_mine:
+        deadline.expired = True
+    else:
+        task.get_loop().call_soon_threadsafe(deadline.expire)
+    return is_mine
 
 
 def remaining() -> float | None:
-    """Seconds left to the innermost deadline of the running call; 0.0 once it has passed, ``None`` without one."""
-    found: list[float] = []
+    """Seconds left to the innermost deadline of the running call, the nearest one where they differ.
+
+    0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
+    """
+    soonest = None
     entry = slots.slot.top
     while entry is not None:
-        if type(entry) is tuple:
-            found.append(entry[0])
+        if type(entry) is tuple and (soonest is None or entry[0] < soonest):
+            soonest = entry[0]
         entry = entry[1]
     deadline = current.get()
     while deadline is not None:
-        found.append(deadline.when)
+        if soonest is None or deadline.when < soonest:
+            soonest = deadline.when
         deadline = deadline.previous
-    return max(0.0, min(found) - clock.monotonic()) if found else None
+    if soonest is None or soonest == _NEVER:
+        return None
+    return max(0.0, soonest - clock.monotonic())
+
+
+_NEVER = float("inf")
 
 
 def sleep(seconds: float) -> None:
-    """Sleep, on any thread, until *seconds* have passed or a deadline of the running call interrupts.
+    """Block the thread for *seconds*; any interruption ends it, at once and on every thread.
 
     Raises:
-        Interrupted: A deadline passed, or the call was cancelled.
-        ValueError: *seconds* is negative or no number.
+        Interrupted: A deadline of the running call passed, or the call was cancelled.
+        ValueError: *seconds* is negative or not a number.
     """
     if not seconds >= 0:
-        raise ValueError(f"cannot sleep for {seconds!r} s; allowed: a number >= 0")
+        raise ValueError(f"cannot sleep for {seconds!r} seconds; allowed: a number >= 0")
     if seconds:
         clock.sleep(seconds)
     else:
         raise_if_expired(clock.monotonic())
 
 
+# The signal
+
+
 def set_interrupt_signal(signum: int | None) -> None:
-    """Interrupt blocking calls of the main thread by this signal; ``None``: not at all."""
-    global _may_install
+    """Let this signal interrupt blocking calls of the main thread; ``None``: they end late.
+
+    The handler is installed by the next guarded call on the main thread, and only where the signal has none.
+
+    Raises:
+        ValueError: No handler can be installed for such a signal.
+    """
+    global _needs_signal
+    if signum is not None and (signum not in signal.valid_signals() or signum in _UNCATCHABLE):
+        raise ValueError(f"cannot interrupt by signal {signum!r}; allowed: one of signal.valid_signals() that can be caught")
     watchdog.signum = signum
-    _may_install = True
+    _needs_signal = True
+
+
+_UNCATCHABLE = frozenset(
+    getattr(signal, name) for name in ("SIGKILL", "SIGSTOP") if hasattr(signal, name)
+)
+
+
+def _install_handler() -> None:
+    global _needs_signal, _installed
+    _needs_signal = False
+    signum = watchdog.signum
+    try:
+        if _installed is not None and _installed != signum and signal.getsignal(_installed) is on_signal:
+            signal.signal(_installed, signal.SIG_DFL)
+        _installed = None
+        if signum is not None and hasattr(signal, "pthread_kill") and signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, on_signal)
+            _installed = signum
+    except ValueError:  # a sub-interpreter: signals are not its own
+        watchdog.signum = None
 
 
 def reset() -> None:
     """Go back to the default signal, and interrupt again the modules that the application exempted."""
-    safe_point.forget_added_modules()
+    forget_added_modules()
     set_interrupt_signal(getattr(signal, "SIGURG", None))
-
-
-def _install() -> None:
-    global _may_install
-    _may_install = False
-    signum = watchdog.signum
-    if signum is not None and signal.getsignal(signum) is signal.SIG_DFL:
-        signal.signal(signum, handle_signal)
-

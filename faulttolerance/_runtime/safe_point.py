@@ -1,30 +1,54 @@
-"""Where an exception may be raised in code that does not expect one (contract R2a)."""
+"""Where an exception may be raised in code that does not expect one (contract R2a).
+
+Code of the standard library that takes locks is left in peace, for a lock that is left held hangs the process. So is
+code that stands at a call which takes or gives back something; but only for a while, since it may stand there for ever.
+"""
 
 from __future__ import annotations
 
+import dis
 import os
-from types import FrameType
+import sys
+import threading
+from collections.abc import Iterable
+from functools import cache
+from types import CodeType, FrameType
 
-__all__ = ["add_modules", "is_safe", "place"]
+__all__ = ["IS_EXACT", "add_uninterruptible_modules", "objection", "place"]
+
+IS_EXACT = sys.version_info < (3, 13)
+"""Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_MODULES = ("threading", "queue", "logging", "concurrent", "asyncio", "multiprocessing", "contextlib", "weakref", "importlib")
+_DRIVERS = tuple(os.path.join(_PACKAGE, "_runtime", name) for name in ("blocking.py", "offload.py"))
+"""Code of ours that expects interruptions wherever one may land in it."""
+_MODULES = frozenset(
+    {
+        "_frozen_importlib", "_frozen_importlib_external", "asyncio", "concurrent", "contextlib", "importlib", "logging",
+        "multiprocessing", "queue", "threading", "weakref",
+    }
+)  # fmt: skip
 _RITES = frozenset({"__enter__", "__exit__", "acquire", "release"})
 _PATIENCE = 1.0
+"""Seconds after which a call of one of these no longer holds an interruption back."""
+_FORESIGHT = 200
+"""How many instructions are looked at, at most."""
 
-_added: tuple[str, ...] = ()
+_CONDITION_WAIT = threading.Condition.wait.__code__
+
+_added: frozenset[str] = frozenset()
 
 
-def add_modules(*names: str) -> None:
-    """Never interrupt the code of these modules, and of what they contain."""
+def add_uninterruptible_modules(names: Iterable[str]) -> None:
+    """Leave the code of these modules, and of the modules inside them, in peace as well."""
     global _added
-    _added = tuple(dict.fromkeys((*_added, *names)))
+    _added |= frozenset(names)
 
 
 def forget_added_modules() -> None:
     """Interrupt the code of the added modules again."""
     global _added
-    _added = ()
+    _added = frozenset()
 
 
 def place(frame: FrameType) -> tuple[int, int]:
@@ -32,23 +56,224 @@ def place(frame: FrameType) -> tuple[int, int]:
     return id(frame), frame.f_lasti
 
 
-def is_safe(frame: FrameType | None, late_by: float, blocked: bool = False) -> bool:
-    """Whether an exception may be raised in a thread whose innermost frame is *frame*."""
+def objection(
+    frame: FrameType | None, late_by: float, *, exact: bool, asleep: bool = False, blocked: bool = False
+) -> str | None:
+    """Why no exception may be raised in a thread whose innermost frame is *frame*; ``None`` where one may.
+
+    Args:
+        frame: The innermost frame.
+        late_by: How long the exception has been due, in seconds.
+        exact: Whether it is raised in this place, else at the next one where it can be.
+        asleep: Whether the thread has stood there for a while.
+        blocked: Whether it waits in a call that the exception ends.
+    """
     if frame is None:
-        return False
-    code = frame.f_code
-    if code.co_filename.startswith(_PACKAGE):
-        return False
+        return "its thread ran no Python code"
+    if frame.f_code.co_filename.startswith(_PACKAGE):
+        return "it was in code of this library"
     if not blocked:
-        module = frame.f_globals.get("__name__") or ""
-        if module.split(".", 1)[0] in _MODULES or module == "_frozen_importlib":
-            return False
-        if late_by < _PATIENCE and code.co_name in _RITES:
-            return False
-    step: FrameType | None = frame
+        if _is_left_in_peace(frame):
+            if not (asleep and frame.f_code is _CONDITION_WAIT and frame.f_lasti in _sleeps_of_condition_wait()):
+                return f"it was in {_name_of(frame)}"
+        elif late_by < _PATIENCE:
+            if frame.f_code.co_name in _RITES or _stands_at_rite(frame.f_code, frame.f_lasti):
+                return f"it was acquiring or releasing something in {_name_of(frame)}"
+            if not exact and _comes_to_rite(frame):
+                return f"it was about to acquire or release something in {_name_of(frame)}"
+    return _objection_on_the_way(frame)
+
+
+def _objection_on_the_way(frame: FrameType) -> str | None:
+    guarded = False
+    step = frame.f_back
+    if frame.f_code.co_name == "__del__":
+        return "it was in a finalizer"
     while step is not None:
-        if step.f_code.co_name == "__del__":
-            return False
+        code = step.f_code
+        if code.co_name == "__del__" or step.f_globals.get("__name__") == "weakref":
+            return "it was in a finalizer"
+        if code.co_filename.startswith(_PACKAGE):
+            guarded = True
+        elif not guarded and _is_left_in_peace(step) and not _is_call(code, step.f_lasti):
+            return f"it was in something that the interpreter called amidst {_name_of(step)}"
         step = step.f_back
+    # A greenlet has a stack of its own: the guard may stand on another one.
+    return None if guarded or "greenlet" not in sys.modules else "it was in a greenlet"
+
+
+def _is_left_in_peace(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__")
+    if not isinstance(name, str):
+        return False
+    if name.partition(".")[0] in _MODULES:
+        return True
+    if _added:
+        while name:
+            if name in _added:
+                return True
+            name = name.rpartition(".")[0]
+    return False
+
+
+def _name_of(frame: FrameType) -> str:
+    return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
+
+
+# What the instructions tell
+
+_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
+_BOUNDARIES = ("JUMP", "POP_JUMP", "POP_TOP", "RERAISE", "RESUME", "RETURN", "STORE_", "YIELD_VALUE", "FOR_ITER", "SEND")
+_LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
+
+
+class _Instructions:
+    """The instructions of one code object."""
+
+    __slots__ = ("index", "steps")
+
+    def __init__(self, code: CodeType) -> None:
+        self.steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+        self.index = {step.offset: number for number, step in enumerate(self.steps)}
+
+    def at(self, offset: int) -> int | None:
+        """The number of the instruction at *offset*."""
+        number = self.index.get(offset)
+        if number is None and offset >= 0:  # an EXTENDED_ARG or CACHE that belongs to it
+            number = next((self.index[near] for near in range(offset, offset + 16, 2) if near in self.index), None)
+        return number
+
+    def is_rite(self, number: int) -> bool:
+        """Whether this instruction calls something that acquires or releases, as far as the names of things tell."""
+        name = self.steps[number].opname
+        if name in ("BEFORE_WITH", "WITH_EXCEPT_START", "LOAD_SPECIAL"):
+            return True
+        if name not in _CALLS:
+            return False
+        nones = 0
+        for step in reversed(self.steps[max(0, number - 60) : number]):
+            if step.opname == "LOAD_CONST" and step.argval is None:
+                nones += 1
+                if nones == 3:
+                    return True  # __exit__(None, None, None), as the end of a `with` block calls it
+            elif step.opname not in _CALLS:
+                nones = 0
+            if step.opname.startswith(_BOUNDARIES):
+                return False
+            if self.names_rite(step):
+                return True
+        return False
+
+    @staticmethod
+    def names_rite(step: dis.Instruction) -> bool:
+        """Whether this instruction loads something that is called like a rite."""
+        if step.opname == "LOAD_SPECIAL":
+            return True
+        if not step.opname.startswith(_LOADS):
+            return False
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        return any(name in _RITES for name in names)
+
+
+_cache: dict[CodeType, _Instructions] = {}
+
+
+def _instructions(code: CodeType) -> _Instructions:
+    found = _cache.get(code)
+    if found is None:
+        if len(_cache) >= 64:
+            _cache.clear()
+        found = _cache[code] = _Instructions(code)
+    return found
+
+
+def _is_call(code: CodeType, offset: int) -> bool:
+    instructions = _instructions(code)
+    number = instructions.at(offset)
+    if number is None:
+        return False
+    name = instructions.steps[number].opname
+    return not name.startswith(("RESUME", "JUMP_BACKWARD", "STORE_FAST", "POP_TOP", "RETURN"))
+
+
+def _stands_at_rite(code: CodeType, offset: int) -> bool:
+    instructions = _instructions(code)
+    number = instructions.at(offset)
+    return number is not None and instructions.is_rite(number)
+
+
+def _comes_to_rite(frame: FrameType) -> bool:
+    """Whether the next place where an exception can be raised may be one where none should be."""
+    step: FrameType | None = frame
+    for _ in range(10):
+        if step is None:
+            return True
+        returns = _runs_on(step)
+        if returns is not None:
+            return not returns
+        # The function may return to its caller before anything is checked.
+        step = step.f_back
+        if step is None or step.f_code.co_filename.startswith(_DRIVERS):
+            return False
+        if step.f_code.co_filename.startswith(_PACKAGE) or _is_left_in_peace(step):
+            return True
     return True
+
+
+def _runs_on(frame: FrameType) -> bool | None:
+    """Follow the instructions: true where all ways come to a harmless check, false where not, ``None``: one returns."""
+    instructions = _instructions(frame.f_code)
+    steps = instructions.steps
+    first = instructions.at(frame.f_lasti)
+    if first is None:
+        return False
+    returns = False
+    pending = _successors(instructions, first)
+    seen: set[int] = set()
+    while pending:
+        number = pending.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        if len(seen) > _FORESIGHT or number >= len(steps):
+            return False
+        step = steps[number]
+        name = step.opname
+        if name.startswith(("RAISE", "RERAISE", "WITH_EXCEPT_START")) or instructions.names_rite(step):
+            return False
+        if name.startswith(("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE")):
+            returns = True
+        elif name in _CALLS:
+            if instructions.is_rite(number):
+                return False
+        elif name != "JUMP_BACKWARD":
+            pending += _successors(instructions, number)
+    return None if returns else True
+
+
+def _successors(instructions: _Instructions, number: int) -> list[int]:
+    step = instructions.steps[number]
+    found: list[int] = []
+    if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+        target = instructions.at(step.argval)
+        if target is not None:
+            found.append(target)
+        if step.opname.startswith("JUMP"):
+            return found
+    return [*found, number + 1]
+
+
+@cache
+def _sleeps_of_condition_wait() -> frozenset[int]:
+    """The calls in which ``Condition.wait`` sleeps, its own lock released and about to be taken again by a ``finally``."""
+    found: set[int] = set()
+    released = False
+    latest = ""
+    for step in _Instructions(_CONDITION_WAIT).steps:
+        if step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+            latest = step.argval
+            released = released or latest == "_release_save"
+        elif step.opname in _CALLS and released and latest == "acquire":
+            found.add(step.offset)
+    return frozenset(found)
 

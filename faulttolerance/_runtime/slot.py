@@ -7,37 +7,50 @@ innermost of them. Taking a deadline back is one store, and that store also drop
 
 from __future__ import annotations
 
+import _thread
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
-__all__ = ["Entry", "Slot", "all_slots", "contains", "expired", "forget_other_slots", "slots", "unmasked"]
+if TYPE_CHECKING:
+    from .watchdog import Pursuit
+
+__all__ = ["HAS_GIL", "Entry", "Slot", "all_slots", "due", "forget_other_slots", "forget_slot", "is_open", "prune", "slots", "stands", "unmasked"]
 
 Entry: TypeAlias = Any
-"""``(when, outer)``, ``(when, outer, False)`` or ``[-1.0, outer, alive]``; a recursive type would say no more."""
+"""``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would say no more."""
+
+HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Slot:
     """What is known of one thread."""
 
-    __slots__ = ("__weakref__", "asked", "fired", "gate", "ident", "is_main", "seen_blocked", "sent", "top")
+    __slots__ = (
+        "__weakref__", "asked", "fired", "gate", "ident", "is_main", "lock", "pursuit", "seen_blocked", "sent", "top"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.top: Entry = None
         """The innermost deadline or mask. Written by the thread itself only."""
         self.fired: Entry = None
         """The deadline for which an interruption is on its way; cleared by whoever receives or withdraws it."""
-        self.sent: tuple[Entry, ...] = ()
-        """Deadlines whose interruption was sent, so that each is interrupted once."""
-        self.asked: tuple[Entry, ...] = ()
-        """Entries to interrupt whatever the clock says."""
+        self.sent: dict[int, Entry] = {}
+        """Deadlines whose interruption was sent, by identity: each interrupts once."""
+        self.asked: dict[int, tuple[Entry, float]] = {}
+        """Entries to interrupt whatever the clock says, by identity, and since when."""
         self.gate: Callable[[], object] | None = None
         """What ends the sleep of the thread while it sleeps in this library."""
+        self.pursuit: Pursuit | None = None
+        """How the watchdog fares with the thread; its own business."""
         self.seen_blocked: tuple[int, int] | None = None
-        """The frame and instruction at which the watchdog saw the thread blocked."""
+        """The frame and instruction at which the thread was seen to be blocked."""
         self.ident = threading.get_ident()
         self.is_main = self.ident == threading.main_thread().ident
+        self.lock = None if HAS_GIL else _thread.allocate_lock()
+        """Without the GIL: orders the stores of this thread and the looks of the watchdog."""
         _known[ref(self, _known.pop)] = None
 
 
@@ -60,11 +73,20 @@ def all_slots() -> list[Slot]:
     return [slot for one in list(_known) if (slot := one()) is not None]
 
 
+def forget_slot(slot: Slot) -> None:
+    """Let the watchdog not look at *slot*, which is no thread's."""
+    for one in list(_known):
+        if one() is slot:
+            _known.pop(one, None)
+
+
 def forget_other_slots() -> None:
     """Keep the slot of the running thread only: in the child of a fork there is no other thread."""
     mine = slots.slot
     mine.ident = threading.get_ident()
     mine.is_main = True
+    if mine.lock is not None:
+        mine.lock = _thread.allocate_lock()
     for one in list(_known):
         if one() is not mine:
             _known.pop(one, None)
@@ -81,15 +103,37 @@ def unmasked(top: Entry) -> Iterator[Entry]:
         top = top[1]
 
 
-def contains(entries: tuple[Entry, ...], entry: Entry) -> bool:
-    """Whether *entry* itself is among *entries*; two deadlines may well be equal."""
-    return any(one is entry for one in entries)
+def is_open(slot: Slot, entry: Entry) -> bool:
+    """Whether *entry* itself stands in the chain, and no mask above it; two deadlines may well be equal."""
+    return any(one is entry for one in unmasked(slot.top))
 
 
-def expired(slot: Slot, now: float) -> Entry:
-    """The outermost deadline of the thread that is to interrupt it and has not done so, or ``None``."""
+def stands(slot: Slot, entry: Entry) -> bool:
+    """Whether *entry* itself stands in the chain, held back or not."""
+    one = slot.top
+    while one is not None:
+        if one is entry:
+            return True
+        one = one[1]
+    return False
+
+
+def due(slot: Slot, now: float) -> Entry:
+    """The outermost deadline that is to interrupt the thread at *now* and has not done so, or ``None``."""
     found = None
     for entry in unmasked(slot.top):
-        if (entry[0] <= now or contains(slot.asked, entry)) and not contains(slot.sent, entry):
+        if (entry[0] <= now or id(entry) in slot.asked) and id(entry) not in slot.sent:
             found = entry
     return found
+
+
+def prune(slot: Slot) -> None:
+    """Forget what was sent for deadlines that are over; called from the thread itself and from the watchdog."""
+    standing: set[int] = set()
+    entry = slot.top
+    while entry is not None:
+        standing.add(id(entry))
+        entry = entry[1]
+    for key in list(slot.sent):
+        if key not in standing:
+            slot.sent.pop(key, None)

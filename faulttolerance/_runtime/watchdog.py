@@ -1,17 +1,26 @@
 """The one thread that interrupts calls at their deadlines, and runs the timers of the library.
 
-``next`` is when it will look again. A caller that begins a deadline stores it in its chain first and reads ``next``
-afterwards; the watchdog sets ``next`` to infinity first and reads the chains afterwards. One of them sees the other.
+``next`` is when it will look again. A caller stores its deadline in the chain first and reads ``next`` afterwards; the
+watchdog sets ``next`` to infinity first and reads the chains afterwards. One of them sees what the other did.
+
+An interruption is withdrawn in the same way: the caller takes its deadline off the chain first and reads ``fired``
+afterwards; the watchdog stores ``fired`` first and reads the chain afterwards. While ``busy`` names the caller's thread,
+the caller waits for the outcome. So nothing arrives after its call is over.
+
+No lock is taken here by any thread but the watchdog's own: an interruption, a finalizer or a signal handler may land
+between any two steps of a caller.
 """
 
 from __future__ import annotations
 
 import _thread
 import heapq
+import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from math import inf
 from types import FrameType
 from typing import Any
@@ -19,13 +28,22 @@ from typing import Any
 from .._strategy.exception_set import never_match
 from . import safe_point
 from .fork import at_fork
-from .slot import Entry, Slot, all_slots, contains, expired, forget_other_slots, slots, unmasked
+from .slot import HAS_GIL, Entry, Slot, all_slots, due, forget_other_slots, is_open, prune, slots, stands, unmasked
 
-__all__ = ["Interrupted", "Watchdog", "watchdog"]
+__all__ = ["Interrupted", "Pursuit", "Watchdog", "interruption_for", "on_signal", "uses_greenlets", "watchdog", "withdraw"]
 
 _LOOK_AGAIN = 0.0005
+"""Seconds until the next look at a thread that moves, and may soon come to a better place."""
+_LOOK_OFTEN = 0.005
+_LOOK_SELDOM = 0.05
+"""The same, at the longest, for a thread that does not move: in the first second, and later."""
 _SEND_AGAIN = (0.001, 0.005, 0.05)
+"""Seconds after which a signal is repeated: one that comes just before a blocking call is lost."""
+_LONGEST_SLEEP = 86400.0
+
 _monotonic = time.monotonic
+_CAN_SIGNAL = hasattr(signal, "pthread_kill")
+_CAN_SEE_CPU = hasattr(time, "pthread_getcpuclockid")
 
 
 class Interrupted(BaseException):
@@ -39,52 +57,114 @@ class Interrupted(BaseException):
     """The deadline that interrupts; ``None`` where an application raised this itself."""
 
     def __init__(self, *args: object) -> None:
+        # The interpreter makes it, in the thread that is interrupted, where it was sent to that thread.
         super().__init__(*args)
         slot = slots.slot
-        self.owner = slot.fired
-        slot.fired = None
-        if expired(slot, _monotonic()) is not None:
-            watchdog.wake()
+        fired = slot.fired
+        if fired is not None and id(fired) in slot.sent:
+            self.owner = fired
+            slot.fired = None
+            watchdog.look_after(slot)
 
 
 never_match(Interrupted)
 
 
+def interruption_for(slot: Slot, entry: Entry) -> Interrupted:
+    """What the running thread, *slot*, is to raise for *entry*."""
+    prune(slot)
+    slot.sent[id(entry)] = entry
+    interrupted = Interrupted.__new__(Interrupted)
+    interrupted.owner = entry
+    if slot.fired is entry:
+        slot.fired = None
+    watchdog.look_after(slot)
+    return interrupted
+
+
+def withdraw(slot: Slot) -> bool:
+    """Take back what is on its way to the running thread, *slot*, unless it is raised from here; whether it was sent."""
+    while watchdog.busy is slot:
+        time.sleep(0)
+    entry = slot.fired
+    if entry is None:
+        return False
+    was_sent = slot.sent.pop(id(entry), None) is not None
+    if was_sent and _sender is not None:
+        _sender(slot.ident, _nothing)
+    slot.fired = None
+    watchdog.look_after(slot)
+    return was_sent
+
+
 class Timer:
     """A callback that is due at a moment; made by ``Watchdog.call_at``."""
 
-    __slots__ = ("_callback", "_watchdog", "when")
+    __slots__ = ("_alive", "callback", "when")
 
-    def __init__(self, watchdog: Watchdog, when: float, callback: Callable[[], object]) -> None:
+    def __init__(self, alive: dict[Timer, None], when: float, callback: Callable[[], object]) -> None:
         self.when = when
-        self._watchdog = watchdog
-        self._callback: Callable[[], object] | None = callback
+        self.callback = callback
+        self._alive = alive
+        alive[self] = None
 
     def __lt__(self, other: Timer) -> bool:
         return self.when < other.when
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the callback is not going to be called (any more)."""
-        return self._callback is None
-
     def cancel(self) -> None:
         """Forget the callback if it has not begun."""
-        if self._callback is not None:
-            self._callback = None
-            self._watchdog.forgot_timer()
+        self._alive.pop(self, None)
 
-    def run(self) -> None:
-        """Call the callback, unless it was cancelled meanwhile."""
-        callback, self._callback = self._callback, None
-        if callback is None:
-            return
-        try:
-            callback()
-        except Exception:
-            import logging
 
-            logging.getLogger("faulttolerance").exception("a timer's callback failed")
+class Pursuit:
+    """How it goes with one deadline that has passed."""
+
+    __slots__ = ("_cpu", "_since", "_wait", "at", "entry", "looks", "send_at", "signals", "why")
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.at: tuple[int, int] | None = None
+        """Where the thread was seen last."""
+        self.looks = 0
+        """How often in a row it was seen there without having done anything."""
+        self.signals = 0
+        self.send_at = -inf
+        """When to repeat the signal."""
+        self.why: str | None = None
+        """What kept the thread from being interrupted when it was last looked at."""
+        self._since = -inf
+        self._cpu = -1.0
+        self._wait = _LOOK_AGAIN
+
+    def look(self, at: tuple[int, int], cpu: float, now: float) -> None:
+        """Note where the thread stands, and the processor time that it has used."""
+        if at == self.at and cpu == self._cpu:
+            self.looks += 1
+            self._wait = min(self._wait * 1.5, _LOOK_SELDOM)
+        else:
+            self.at, self._cpu, self._since = at, cpu, now
+            self.looks = 1
+            self._wait = _LOOK_AGAIN
+
+    def again(self, late_by: float) -> float:
+        """When to look again."""
+        return _monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
+
+    def is_blocked(self, now: float) -> bool:
+        """Whether the main thread waits inside a call.
+
+        One that waits for the interpreter's lock wakes up each switch interval, which takes processor time, or at least
+        wants to. To look at a place that is blocked is safe: a signal ends the call, before it has taken anything.
+        """
+        return now - self._since >= max(0.01, 2.5 * sys.getswitchinterval()) and _main_sleeps()
+
+
+def _main_sleeps() -> bool:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].lstrip().startswith(b"S")
+    except OSError:
+        return False
 
 
 class Watchdog:
@@ -94,212 +174,367 @@ class Watchdog:
         self.next: float = inf
         """When it will look again; who begins an earlier deadline calls ``wake``."""
         self.busy: Slot | None = None
-        """The thread that is being interrupted right now; it has to wait before it withdraws the interruption."""
+        """The thread that is being interrupted at this moment."""
         self.signum: int | None = getattr(signal, "SIGURG", None)
-        self._paused = False
+        """What interrupts blocking calls of the main thread; ``None``: nothing does."""
+        self.is_paused = False
+        self._forks = 0
         self._renew()
 
     def _renew(self) -> None:
         self._sleep = _thread.allocate_lock()
         self._sleep.acquire()
-        self._claim = _thread.allocate_lock()
         self._starting = _thread.allocate_lock()
         self._ended = _thread.allocate_lock()
         self._running = False
         self._stopping = False
+        self._ident = 0
         self._native_id = 0
-        self._timers: list[Timer] = []
-        self._timing = _thread.allocate_lock()
-        self._cancelled = 0
+        self._handle: Any = None
+        self._alive: dict[Timer, None] = {}
+        self._incoming: deque[Timer] = deque()
+        self._heap: list[Timer] = []
+        self._next_timer: float = inf
+        self._main_cpu_clock: int | None = None
         self.busy = None
+        self.next = -inf if self.is_paused else inf
 
     # What callers do
 
     def wake(self) -> None:
-        """Look at the chains soon; starts the thread where there is none."""
-        if self._paused:
-            return
-        self.next = -inf
-        self._rouse()
+        """Look at the chains soon; the thread is started where there is none."""
+        if not self.is_paused:
+            self.next = -inf  # nobody else needs to wake it
+            self.rouse()
 
-    def _rouse(self) -> None:
+    def rouse(self) -> None:
+        """Make the thread go through its round."""
         if not self._running:
             self._start()
         try:
             self._sleep.release()
         except RuntimeError:
-            pass  # it has not yet gone to sleep since it was woken last
+            pass  # it was woken already, and has not yet gone to sleep since
+
+    def look_after(self, slot: Slot) -> None:
+        """Look again at a thread for which an interruption was delivered or withdrawn; others may have waited for that."""
+        if slot.top is not None:
+            self.wake()
 
     def _start(self) -> None:
-        with self._starting:
-            if self._running:
-                return
-            self._running = True
-            try:
-                _thread.start_new_thread(self._run, ())
-            except RuntimeError:  # the interpreter is ending, or there is no thread to be had: deadlines end late
-                self._running = False
-                self.next = inf
+        if self._forks or not self._starting.acquire(False):
+            return
+        try:
+            if not self._running and self._ended.acquire(False):
+                self._running = True
+                self._stopping = False
+                try:
+                    if sys.version_info >= (3, 13):
+                        self._handle = _thread.start_joinable_thread(self._run, daemon=True)
+                    else:
+                        _thread.start_new_thread(self._run, ())
+                except RuntimeError:  # the interpreter is ending, or no thread is to be had: deadlines end late
+                    self._running = False
+                    self._ended.release()
+                    if not self.is_paused:
+                        self.next = inf
+        finally:
+            self._starting.release()
 
     def pause(self) -> None:
-        """Interrupt nobody until ``resume``; timers go on."""
-        with self._claim:
-            self._paused = True
-            self.next = -inf
+        """Let deadlines interrupt nobody until ``resume``; timers go on, and so do interruptions that were asked for."""
+        self.is_paused = True
+        self.next = -inf
+        while self.busy is not None:
+            time.sleep(0)
 
     def resume(self) -> None:
         """Interrupt again."""
-        with self._claim:
-            self._paused = False
-            self.next = inf
-        self.wake()
+        if self.is_paused:
+            self.is_paused = False
+            self.wake()
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
         """Run a short callback on this thread at *when*; what it raises is logged."""
-        timer = Timer(self, when, callback)
-        with self._timing:
-            heapq.heappush(self._timers, timer)
-            first = self._timers[0] is timer
-        if first:
-            self._rouse()
+        timer = Timer(self._alive, when, callback)
+        self._incoming.append(timer)
+        if when < self._next_timer or len(self._heap) + len(self._incoming) > 2 * len(self._alive) + 64:
+            self._next_timer = -inf
+            self.rouse()
         return timer
-
-    def forgot_timer(self) -> None:
-        """Note that a timer was cancelled; cancelled ones are dropped before they outnumber the others."""
-        with self._timing:
-            self._cancelled += 1
-            if self._cancelled > 32 and self._cancelled * 2 > len(self._timers):
-                self._timers = [timer for timer in self._timers if not timer.is_cancelled]
-                heapq.heapify(self._timers)
-                self._cancelled = 0
 
     # Its thread
 
     def _run(self) -> None:
+        self._ident = _thread.get_ident()
         self._native_id = _thread.get_native_id()
-        self._ended.acquire(False)
         while not self._stopping:
-            if not self._paused:
+            if not self.is_paused:
                 self.next = inf
-            now = _monotonic()
-            soonest = self._look(now)
-            if not self._paused:
+            soonest = self._round()
+            if not self.is_paused:
                 self.next = soonest
-            soonest = min(soonest, self._run_timers())
-            if soonest == inf:
-                self._sleep.acquire()
-            else:
-                self._sleep.acquire(timeout=max(0.0, min(soonest - _monotonic(), 1e6)))
+            self._next_timer = inf
+            until = self._next_timer = self._run_timers()
+            until = min(soonest, until)
+            self._sleep.acquire(timeout=max(0.0, min(until - _monotonic(), _LONGEST_SLEEP)))
         self._running = False
         self._ended.release()
+        if not self._forks:
+            self._look_around()
 
     def _run_timers(self) -> float:
-        while True:
-            with self._timing:
-                timers = self._timers
-                while timers and timers[0].is_cancelled:
-                    heapq.heappop(timers)
-                    self._cancelled -= 1
-                if not timers:
-                    return inf
-                if timers[0].when > _monotonic():
-                    return timers[0].when
-                timer = heapq.heappop(timers)
-            timer.run()
+        """Run what is due; when the next one is."""
+        heap, incoming, alive = self._heap, self._incoming, self._alive
+        while incoming:
+            heapq.heappush(heap, incoming.popleft())
+        if len(heap) > 2 * len(alive) + 64:
+            heap[:] = [timer for timer in heap if timer in alive]
+            heapq.heapify(heap)
+        while heap:
+            first = heap[0]
+            if first in alive:
+                if first.when > _monotonic():
+                    return first.when
+                heapq.heappop(heap)
+                if alive.pop(first, first) is None:
+                    self._call(first.callback)
+            else:
+                heapq.heappop(heap)
+        return inf
 
-    def _look(self, now: float) -> float:
-        """Interrupt whom it is time to interrupt; when to look again."""
+    def _call(self, callback: Callable[[], object]) -> None:
+        try:
+            callback()
+        except BaseException:
+            import logging
+
+            logging.getLogger("faulttolerance").exception("a timer's callback failed")
+
+    def _round(self) -> float:
+        """Look at every thread; when to do so again."""
         soonest = inf
+        needs_sender = False
         for slot in all_slots():
-            if slot.top is None:
-                continue
-            if slot.fired is not None:
-                soonest = min(soonest, self._fire(slot, slot.fired, now))
-                continue
-            entry = None if self._paused and not slot.asked else expired(slot, now)
-            if entry is not None:
-                soonest = min(soonest, self._fire(slot, entry, now))
-            for one in unmasked(slot.top):
-                if one[0] > now:
-                    soonest = min(soonest, one[0])
+            if slot.lock is not None:
+                slot.lock.acquire()
+                slot.lock.release()
+            if slot.top is not None:
+                needs_sender |= not _tried and not (slot.is_main and self.owns_signal())
+                soonest = min(soonest, self._see_to(slot))
+        if needs_sender:
+            _find_sender()
+            return -inf
         return soonest
 
-    def _fire(self, slot: Slot, entry: Entry, now: float) -> float:
-        """Interrupt one thread for one deadline; when to look again for it."""
-        with self._claim:
-            gate = slot.gate
-            if gate is not None:
-                gate()
-                return inf
-            if slot.fired is not None:
-                if slot.is_main:
-                    self._send_signal(slot)
-                    return now + 0.001
-                return inf
-            self.busy = slot
-            try:
-                slot.fired = entry
-                if not any(one is entry for one in unmasked(slot.top)):
-                    slot.fired = None
+    def _see_to(self, slot: Slot) -> float:
+        now = _monotonic()
+        soonest = inf
+        if not self.is_paused:
+            for entry in unmasked(slot.top):
+                if entry[0] > now:
+                    soonest = min(soonest, entry[0])
+        if slot.asked:
+            soonest = min(soonest, self._forget_asked(slot, now))
+        entry = due(slot, -inf if self.is_paused else now)
+        if entry is not None:
+            soonest = min(soonest, self._pursue(slot, entry, now))
+        return soonest
+
+    def _forget_asked(self, slot: Slot, now: float) -> float:
+        """Forget requests that were met, or found their call over or not begun within a second; when to look again."""
+        soonest = inf
+        for key, (entry, since) in list(slot.asked.items()):
+            if key in slot.sent:
+                slot.asked.pop(key, None)
+            elif not stands(slot, entry):
+                if now - since > 1.0:
+                    slot.asked.pop(key, None)
+                else:
+                    soonest = now + 0.001
+        return soonest
+
+    def _pursue(self, slot: Slot, entry: Entry, now: float) -> float:
+        """Interrupt one thread for one deadline if it stands well; when to look again."""
+        gate = slot.gate
+        if gate is not None:
+            gate()  # who sleeps here raises the interruption itself
+            return now + 0.001
+        by_signal = slot.is_main and self.owns_signal()
+        if slot.fired is not None and not by_signal:
+            return inf  # under way, or about to be withdrawn
+        if not (by_signal or (HAS_GIL and _sender is not None)) or uses_greenlets():
+            return inf
+        pursuit = slot.pursuit
+        if pursuit is None or pursuit.entry is not entry:
+            pursuit = slot.pursuit = Pursuit(entry)
+        asked = slot.asked.get(id(entry))
+        late_by = now - (entry[0] if asked is None else asked[1])
+        frame = sys._current_frames().get(slot.ident)
+        if frame is None:
+            return pursuit.again(late_by)
+        pursuit.look(safe_point.place(frame), self._cpu_of_main(slot) if by_signal else 0.0, now)
+        exact = by_signal or safe_point.IS_EXACT
+        pursuit.why = safe_point.objection(frame, late_by, exact=exact, asleep=pursuit.looks > 1)
+        blocked = pursuit.why is not None and by_signal and _CAN_SEE_CPU and pursuit.is_blocked(now)
+        if blocked:
+            pursuit.why = safe_point.objection(frame, late_by, exact=exact, blocked=True)
+        if pursuit.why is None:
+            if not by_signal:
+                if self._shoot(slot, entry, frame):
                     return inf
-                frame = sys._current_frames().get(slot.ident)
-                if not safe_point.is_safe(frame, now - entry[0]):
-                    slot.fired = None
-                    return now + _LOOK_AGAIN
-                if slot.is_main:
-                    self._send_signal(slot)
-                    return now + 0.001
-                slot.sent += (entry,)
-                _raise_in(slot.ident, Interrupted)
-                return inf
-            finally:
-                self.busy = None
+            elif pursuit.send_at <= now:
+                slot.seen_blocked = pursuit.at if blocked else None
+                self._signal(slot, entry, pursuit, now)
+        return pursuit.again(late_by)
 
-    def _send_signal(self, slot: Slot) -> None:
-        if self.signum is not None and signal.getsignal(self.signum) is handle_signal:
-            signal.pthread_kill(slot.ident, self.signum)
+    def _shoot(self, slot: Slot, entry: Entry, frame: FrameType) -> bool:
+        """Send the exception to a thread, unless it has left the place where it was seen; whether that was done."""
+        ident, instruction = slot.ident, frame.f_lasti
+        prune(slot)
+        # Made beforehand: below, every step up to the shot is one of those between which the interpreter never switches
+        # threads, which excludes calls as such. An iteration over something written in C is none.
+        look = iter(sys._current_frames, None)
+        shot = iter(_shot_at(ident))
+        done = False
+        self.busy = slot
+        slot.fired = entry
+        if is_open(slot, entry):
+            slot.sent[id(entry)] = entry
+            for frames in look:
+                if ident in frames and frames[ident] is frame and frame.f_lasti == instruction:
+                    for count in shot:
+                        done = count > 0
+                        break
+                break
+            if not done:
+                del slot.sent[id(entry)]
+        if not done:
+            slot.fired = None
+        self.busy = None
+        return done
 
-    # Fork
+    # The main thread
+
+    def owns_signal(self) -> bool:
+        """Whether our handler stands; an application may have put its own in the place at any time."""
+        return self.signum is not None and _CAN_SIGNAL and signal.getsignal(self.signum) is on_signal
+
+    def _signal(self, slot: Slot, entry: Entry, pursuit: Pursuit, now: float) -> None:
+        self.busy = slot
+        slot.fired = entry
+        if is_open(slot, entry):
+            pursuit.send_at = now + _SEND_AGAIN[min(pursuit.signals, len(_SEND_AGAIN) - 1)]
+            pursuit.signals += 1
+            signal.pthread_kill(slot.ident, self.signum)  # type: ignore[arg-type]
+        else:
+            slot.fired = None
+        self.busy = None
+
+    def _cpu_of_main(self, slot: Slot) -> float:
+        if not _CAN_SEE_CPU:
+            return 0.0
+        if self._main_cpu_clock is None:
+            self._main_cpu_clock = time.pthread_getcpuclockid(slot.ident)
+        return time.clock_gettime(self._main_cpu_clock)
+
+    # Forking
 
     def stop(self) -> None:
-        """End the thread and wait until it is gone."""
-        if not self._running:
+        """End the thread and wait until it is gone; it is not started until ``begin_again``."""
+        self._forks += 1
+        if not self._running or self._ident == _thread.get_ident():
             return
         self._stopping = True
-        self._rouse()
-        self._ended.acquire()
-        self._ended.release()
-        self._stopping = False
+        self.rouse()
+        if self._ended.acquire(timeout=1.0):  # a timer's callback may take its time
+            self._ended.release()
+            self._wait_until_gone()
+
+    def _wait_until_gone(self) -> None:
+        if self._handle is not None:
+            self._handle.join()
+            self._handle = None
+            return
+        path = f"/proc/self/task/{self._native_id}"
+        for _ in range(100):
+            if not os.path.exists(path):
+                return
+            time.sleep(0.0001)
 
     def begin_again(self) -> None:
-        """Go on after a fork."""
-        if not self._paused:
-            self.wake()
+        """Go on, in the parent of a fork."""
+        self._forks -= 1
+        if not self._forks:
+            self._stopping = False
+            self._look_around()
 
     def begin_anew(self) -> None:
-        """Begin in the child of a fork."""
+        """Go on, in the child of a fork: the deadlines of the forking thread still hold, others are gone."""
         forget_other_slots()
+        self._forks = 0
         self._renew()
-        self.begin_again()
+        self._look_around()
+
+    def _look_around(self) -> None:
+        """Start the thread again where it has something to do, and else as soon as it has."""
+        if not self.is_paused:
+            self.next = inf
+        self._next_timer = inf
+        if self._alive or any(slot.top is not None for slot in all_slots()):
+            self.rouse()
 
 
-def handle_signal(signum: int, frame: FrameType | None) -> None:
-    """Raise ``Interrupted`` in the main thread where one is on its way and this is the place for it."""
+def on_signal(signum: int, frame: FrameType | None) -> None:
+    """Raise ``Interrupted`` in the main thread where a deadline has passed and this is the place for it."""
     slot = slots.slot
     entry = slot.fired
-    if entry is None or not any(one is entry for one in unmasked(slot.top)):
+    if entry is None or not is_open(slot, entry) or frame is None:
         return
-    if contains(slot.sent, entry) or not safe_point.is_safe(frame, _monotonic() - entry[0]):
-        return
-    slot.sent += (entry,)
-    raise Interrupted
+    blocked = slot.seen_blocked is not None and slot.seen_blocked == safe_point.place(frame)
+    asked = slot.asked.get(id(entry))
+    late_by = _monotonic() - (entry[0] if asked is None else asked[1])
+    if safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked) is None:
+        raise interruption_for(slot, entry)
+    pursuit = slot.pursuit
+    if pursuit is not None:
+        pursuit.send_at = -inf  # this one was not lost, and need not be waited for
 
 
-def _raise_in(ident: int, exception: type[BaseException] | None) -> int:
-    import ctypes
+# Exceptions for other threads
 
-    argument: Any = ctypes.py_object(exception) if exception is not None else None
-    return ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), argument)
+_sender: Callable[[Any, Any], int] | None = None
+"""``PyThreadState_SetAsyncExc``; ``None`` where there is none, and before it was first needed."""
+_tried = False
+_nothing: Any = None
+_interrupted: Any = None
+
+
+def _find_sender() -> None:
+    # Not at import: it takes some 10 ms, which are better spent while the first deadline runs.
+    global _sender, _nothing, _interrupted, _tried
+    _tried = True
+    if sys.implementation.name == "cpython":
+        try:
+            import ctypes
+
+            sender = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        except (ImportError, AttributeError):
+            return
+        sender.argtypes = [ctypes.c_ulong, ctypes.py_object]
+        sender.restype = ctypes.c_int
+        _nothing, _interrupted = ctypes.py_object(), ctypes.py_object(Interrupted)
+        _sender = sender
+
+
+def _shot_at(ident: int) -> Iterator[int]:
+    assert _sender is not None
+    return map(_sender, (ident,), (_interrupted,))
+
+
+def uses_greenlets() -> bool:
+    """Whether stacks of this process are switched under their threads: an interruption would hit another one."""
+    return "gevent" in sys.modules or "eventlet" in sys.modules
 
 
 watchdog = Watchdog()
