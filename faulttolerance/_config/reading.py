@@ -1,9 +1,9 @@
-"""Reads what is named: files, properties and further sources, all by sources of pydantic-settings."""
+"""Reads what is named: files and further sources, by sources of pydantic-settings."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from pydantic_settings import (
 
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import ORDINAL, PREFIX
-from .snapshot import CONFIG_VARIABLE, Entry, Inputs, Source, ordinal
+from .snapshot import CONFIG_VARIABLE, Entry, Inputs, Source, flat, ordinal, place, source_of
 
 __all__ = ["read"]
 
@@ -53,7 +53,7 @@ class PropertiesConfigSettingsSource(InitSettingsSource):
 
 
 def read(inputs: Inputs, named: Sequence[str]) -> list[Source]:
-    """Everything that *inputs* and the files *named* by the environment hold, of equals the strongest first.
+    """What the files and sources of *inputs* and the files *named* by the environment hold, the strongest first.
 
     Raises:
         FaultToleranceDefinitionException: With all sources that cannot be read, not only the first.
@@ -75,22 +75,15 @@ def read(inputs: Inputs, named: Sequence[str]) -> list[Source]:
         collect(partial(_file, file), file, f"named by {CONFIG_VARIABLE}")
     for source in inputs.sources:
         collect(partial(_foreign, source), repr(source), "given to configure(sources=...)")
-    if inputs.properties:
-        collect(partial(_properties, inputs.properties), "properties", "given to configure(properties=...)")
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return found[::-1]
 
 
-def _properties(properties: Mapping[str, Any]) -> Source:
-    data = InitSettingsSource(Keys, dict(properties))()
-    return _source("configure(properties=...)", 500, data)
-
-
 def _foreign(source: Any) -> Source:
     own = type(source) if isinstance(source, PydanticBaseSettingsSource) else source
     name = getattr(own, "__name__", repr(source))
-    return _source(f"source {name}", 100, source())
+    return source_of(f"source {name}", 100, source())
 
 
 def _file(name: str) -> Source:
@@ -101,14 +94,14 @@ def _file(name: str) -> Source:
     match path.suffix.lower() or path.name.lower():
         case ".properties":
             source = PropertiesConfigSettingsSource(Keys, path)
-            return _source(words, 100, source(), source.lines, is_shared=True)
+            return source_of(words, 100, source(), source.lines, is_shared=True)
         case ".toml":
             data, table = _ours(path, TomlConfigSettingsSource(Keys, path)())
-            return _source(words, 100, data, _toml_lines(path, table))
+            return source_of(words, 100, data, _toml_lines(path, table))
         case ".yaml" | ".yml":
-            return _source(words, 100, _document(YamlConfigSettingsSource, path), _yaml_lines(path))
+            return source_of(words, 100, _document(YamlConfigSettingsSource, path), _yaml_lines(path))
         case ".json":
-            return _source(words, 100, _document(JsonConfigSettingsSource, path), _yaml_lines(path))
+            return source_of(words, 100, _document(JsonConfigSettingsSource, path), _yaml_lines(path))
         case ".env":
             return _dotenv(words, path)
     raise FaultToleranceDefinitionException(
@@ -125,27 +118,6 @@ def _document(load: Callable[[type[BaseSettings], Path], PydanticBaseSettingsSou
         raise
 
 
-def _source(
-    name: str, rank: int, data: Mapping[str, Any], lines: Lines | None = None, *, is_shared: bool = False
-) -> Source:
-    entries = {key: Entry(key, value, _place(name, (lines or {}).get(key))) for key, value in _flat(data)}
-    if own := entries.pop(ORDINAL, None):
-        rank = ordinal(own.value, own.place)
-    return Source(name, rank, tuple(entries.values()), is_shared=is_shared)
-
-
-def _place(name: str, line: int | None) -> str:
-    return name if line is None else f"{name} line {line}"
-
-
-def _flat(data: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{path}{key}/")
-        else:
-            yield f"{path}{key}", value
-
-
 def _dotenv(name: str, path: Path) -> Source:
     from dotenv.parser import parse_stream
 
@@ -157,7 +129,7 @@ def _dotenv(name: str, path: Path) -> Source:
         )
     lines = {one.key: one.original.line + _blank_lines(one.original.string) for one in bindings if one.key is not None}
     source = DotEnvSettingsSource(Keys, env_file=path, env_file_encoding="utf-8", case_sensitive=True)
-    entries = {key: Entry(key, value or "", _place(name, lines.get(key))) for key, value in source.env_vars.items()}
+    entries = {key: Entry(key, value or "", place(name, lines.get(key))) for key, value in source.env_vars.items()}
     rank = 295
     for own in (ORDINAL, PREFIX + ORDINAL.upper()):
         if entry := entries.pop(own, None):
@@ -190,7 +162,7 @@ def _toml_lines(path: Path, table: str) -> Lines:
             continue
         if statement.lstrip().startswith("["):
             header = _deepest(data)
-        for key, _ in _flat(data):
+        for key, _ in flat(data):
             lines.setdefault((header + key).removeprefix(table), first)
         statement, first = "", number + 1
     return lines

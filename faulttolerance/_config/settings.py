@@ -12,7 +12,7 @@ from .._policy import Fallback, check, parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .effective import Effective
 from .key import ENABLED, Declared, enabled_keys, parameter_keys
-from .snapshot import CONFIG_VARIABLE, Entry, Inputs, Snapshot, environment
+from .snapshot import CONFIG_VARIABLE, Entry, Inputs, Snapshot, environment, source_of
 from .switch import Switches, read_enabled, read_switches
 
 __all__ = ["Settings", "State", "settings"]
@@ -102,10 +102,10 @@ class Settings:
             last.files if files is _UNSET else tuple(os.fspath(file) for file in files),
             last.sources if sources is _UNSET else tuple(sources),
         )
-        found = environment()
-        own = [found] if found else []
+        own = [source_of("configure(properties=...)", 500, inputs.properties)] if inputs.properties else []
+        own += [found] if (found := environment()) else []
         named = [name for name in os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if name]
-        if inputs.properties or inputs.files or inputs.sources or named:
+        if inputs.files or inputs.sources or named:
             try:
                 from .reading import read
             except ImportError as error:

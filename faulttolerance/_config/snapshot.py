@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,7 +12,18 @@ from .._policy import parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import ANNOTATIONS, ENABLED, ORDINAL, PREFIX, SWITCHES, Key, folded
 
-__all__ = ["CONFIG_VARIABLE", "Entry", "Inputs", "Snapshot", "Source", "environment", "ordinal"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "Entry",
+    "Inputs",
+    "Snapshot",
+    "Source",
+    "environment",
+    "flat",
+    "ordinal",
+    "place",
+    "source_of",
+]
 
 CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
 """Names files to read, separated as in ``PATH``."""
@@ -124,6 +135,30 @@ def environment() -> Source | None:
             rank = ordinal(found.pop(name), f"environment variable {name}")
     entries = tuple(Entry(name, value, f"environment variable {name}") for name, value in found.items())
     return Source("environment", rank, entries, is_environment=True, is_shared=True)
+
+
+def source_of(
+    name: str, rank: int, data: Mapping[str, Any], lines: Mapping[str, int] | None = None, *, is_shared: bool = False
+) -> Source:
+    """The source of *data*, nested or not, whose keys stand in *lines* where these are known."""
+    entries = {key: Entry(key, value, place(name, (lines or {}).get(key))) for key, value in flat(data)}
+    if own := entries.pop(ORDINAL, None):
+        rank = ordinal(own.value, own.place)
+    return Source(name, rank, tuple(entries.values()), is_shared=is_shared)
+
+
+def place(name: str, line: int | None) -> str:
+    """Where a key stands, in words."""
+    return name if line is None else f"{name} line {line}"
+
+
+def flat(data: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested keys joined by slashes, with their values."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{path}{key}/")
+        else:
+            yield f"{path}{key}", value
 
 
 def ordinal(value: object, place: str) -> int:

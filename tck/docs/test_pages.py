@@ -2,6 +2,7 @@
 
 In a page, a block marked `pycon` is a doctest. A block marked `python` runs in the pages that a reader follows with the
 keyboard (README, tutorial, how-to), each page as one module; elsewhere it need only be Python. `python no-run` exempts.
+A page that cannot do without an optional package says so: `<!-- needs pydantic_settings -->`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FOLLOWED = [ROOT / "README.md", ROOT / "docs" / "tutorial", ROOT / "docs" / "how-to"]
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_NEEDS = re.compile(r"^<!-- needs (\w+) -->$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?P<path>[^)\s#]*)(?:#(?P<anchor>[^)\s]+))?\)")
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
@@ -56,6 +58,8 @@ def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_code_in_pages_runs(page: Path, module: ModuleType) -> None:
     """Every example can be typed as it stands and prints what the page says."""
+    for module_name in _NEEDS.findall(page.read_text(encoding="utf-8")):
+        pytest.importorskip(module_name)
     followed = any(page.is_relative_to(part) for part in FOLLOWED)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     said: list[str] = []

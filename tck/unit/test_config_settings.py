@@ -274,10 +274,22 @@ def test_a_key_that_cannot_be_read_for_lack_of_pydantic_is_not_passed_over(monke
     ]
 
 
-def test_files_and_properties_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Likewise where sources are named."""
     monkeypatch.delitem(sys.modules, "faulttolerance._config.reading", raising=False)
     monkeypatch.setitem(sys.modules, "pydantic_settings", None)
 
     with pytest.raises(FaultToleranceDefinitionException, match=r"needs pydantic_settings; allowed: pip install"):
-        Settings().prepare(properties={"Retry/delay": 5})
+        Settings().prepare(files=["faulttolerance.toml"])
+
+
+def test_properties_that_only_switch_need_no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of applications without the extra can switch policies off, too."""
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    monkeypatch.setitem(sys.modules, "pydantic_settings", None)
+    settings = Settings()
+
+    configure(settings, properties={"Retry": {"enabled": False}, "MP_Fault_Tolerance_Metrics_Enabled": "false"})
+
+    assert not resolve(settings, Retry())[0].enabled
+    assert settings.switches == Switches(metrics_enabled=False)
