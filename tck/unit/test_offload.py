@@ -15,6 +15,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,10 +32,8 @@ from faulttolerance.exceptions import BulkheadException, TimeoutException
 
 PATIENCE = 20.0
 """Seconds after which something that must happen did not."""
-SOON = 0.05
-"""Seconds of a deadline that is to pass in a test."""
 LONG = 1000.0
-"""Seconds of a deadline or a delay that is not."""
+"""Seconds of a deadline or a delay that passes only where a test moves the clock."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +43,52 @@ def nothing_left_under_way() -> Iterator[None]:
     pool.configure(max_threads=None)
     assert shutdown(PATIENCE)
     pool.reopen()
+
+
+class StillClock:
+    """Time that stands still until a test moves it on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.timers: list[StillTimer] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def random(self) -> float:
+        return 0.5
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody sleeps")
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> StillTimer:
+        self.timers.append(StillTimer(when, callback))
+        return self.timers[-1]
+
+    def advance(self, seconds: float = LONG) -> None:
+        """Move time on, and call what has become due."""
+        self.now += seconds
+        for timer in self.timers.copy():
+            if timer.when <= self.now and timer.callback is not None:
+                callback, timer.callback = timer.callback, None
+                callback()
+
+
+class StillTimer:
+    def __init__(self, when: float, callback: Callable[[], object]) -> None:
+        self.when = when
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+@pytest.fixture
+def time_stands_still() -> Iterator[StillClock]:
+    still = StillClock()
+    clock.use(still)
+    yield still
+    clock.use_system()
 
 
 class Call:
@@ -134,6 +179,9 @@ class Body:
         self.count = 0
         self.interrupted: list[BaseException] = []
         self.threads: list[threading.Thread] = []
+
+    def has_begun(self, times: int) -> bool:
+        return self.count == times
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.count += 1
@@ -407,31 +455,32 @@ def test_no_thread_is_held_between_two_attempts() -> None:
 # Deadlines
 
 
-def test_the_caller_is_free_at_the_deadline_while_the_body_goes_on() -> None:
+def test_the_caller_is_free_at_the_deadline_while_the_body_goes_on(time_stands_still: StillClock) -> None:
     """A body that cannot be interrupted keeps its permit until it really ends, and is not looked at any more."""
     body = Body()
     bulkhead = Bulkhead(1, 1)
-    call = Call(body, seconds=SOON, bulkhead=bulkhead)
+    call = Call(body, seconds=LONG, bulkhead=bulkhead)
+    future = call()
+    assert body.begun.wait(PATIENCE)
 
-    with pytest.raises(TimeoutException):
-        call().result(PATIENCE)
+    time_stands_still.advance()
 
-    assert not body.over.is_set()
+    assert isinstance(future.exception(PATIENCE), TimeoutException)
     assert call.tickets[0].timed_out
     assert bulkhead.running == 1
     body.open.set()
     wait_until(lambda: not bulkhead.running)
 
 
-def test_a_queued_call_whose_deadline_passes_never_begins() -> None:
+def test_a_queued_call_whose_deadline_passes_never_begins(time_stands_still: StillClock) -> None:
     """The time in the queue counts, and whoever has given up leaves it."""
     body, second = Body(), Body()
     bulkhead = Bulkhead(1, 1)
-    first = Call(body, bulkhead=bulkhead)()
+    first, queued = Call(body, bulkhead=bulkhead)(), Call(second, bulkhead=bulkhead, seconds=LONG)()
 
-    with pytest.raises(TimeoutException):
-        Call(second, bulkhead=bulkhead, seconds=SOON)().result(PATIENCE)
+    time_stands_still.advance()
 
+    assert isinstance(queued.exception(PATIENCE), TimeoutException)
     assert bulkhead.waiting_count == 0
     body.open.set()
     assert first.result(PATIENCE) == "done"
@@ -439,26 +488,35 @@ def test_a_queued_call_whose_deadline_passes_never_begins() -> None:
     assert not second.count
 
 
-def test_a_deadline_passes_while_all_threads_are_taken() -> None:
+def test_a_deadline_passes_while_all_threads_are_taken(time_stands_still: StillClock) -> None:
     """What needs a thread never begins, what hangs on one frees its caller: timers need no thread of the pool."""
     pool.configure(max_threads=1)
     hung, queued = Body(), Body()
+    first, second = Call(hung, seconds=LONG)(), Call(queued, seconds=LONG)()
+    assert hung.begun.wait(PATIENCE)
 
-    first, second = Call(hung, seconds=SOON)(), Call(queued, seconds=SOON)()
+    time_stands_still.advance()
 
     assert isinstance(first.exception(PATIENCE), TimeoutException)
     assert isinstance(second.exception(PATIENCE), TimeoutException)
-    assert not queued.count
     hung.open.set()
     assert Call(add)(1, 2).result(PATIENCE) == 3
     assert not queued.count
+
+
+def test_a_late_result_is_discarded(time_stands_still: StillClock) -> None:
+    """Also where the timer has not come to its turn yet when the body returns."""
+    call = Call(lambda: setattr(time_stands_still, "now", time_stands_still.now + LONG), seconds=LONG)
+
+    assert isinstance(call().exception(PATIENCE), TimeoutException)
+    assert call.tickets[0].timed_out
 
 
 def test_a_body_is_interrupted_at_the_deadline() -> None:
     """``Interrupted`` is raised in it, once, where it sleeps."""
     body = Body(interruptible=True)
 
-    future = Call(body, seconds=SOON)()
+    future = Call(body, seconds=0.5)()
 
     assert isinstance(future.exception(PATIENCE), TimeoutException)
     assert body.over.wait(PATIENCE)
@@ -469,19 +527,23 @@ def test_a_body_that_is_not_to_be_interrupted_is_not() -> None:
     """``interrupt=False``: the caller is free at the deadline all the same."""
     body = Body()
 
-    future = Call(body, seconds=SOON, interrupt=False)()
+    future = Call(body, seconds=0.5, interrupt=False)()
 
     assert isinstance(future.exception(PATIENCE), TimeoutException)
+    assert body.begun.is_set()
     body.open.set()
     assert body.over.wait(PATIENCE)
     assert not body.interrupted
 
 
-def test_a_retry_begins_while_the_attempt_that_timed_out_still_runs() -> None:
+def test_a_retry_begins_while_the_attempt_that_timed_out_still_runs(time_stands_still: StillClock) -> None:
     """Specification, chapter Timeout."""
     body = Body()
+    future = Call(body, seconds=LONG, attempts=3)()
 
-    future = Call(body, seconds=SOON, attempts=3)()
+    for attempt in range(1, 4):
+        wait_until(partial(body.has_begun, attempt))
+        time_stands_still.advance()
 
     assert isinstance(future.exception(PATIENCE), TimeoutException)
     assert body.count == 3
@@ -489,11 +551,13 @@ def test_a_retry_begins_while_the_attempt_that_timed_out_still_runs() -> None:
     body.open.set()
 
 
-def test_the_fallback_runs_at_the_deadline() -> None:
+def test_the_fallback_runs_at_the_deadline(time_stands_still: StillClock) -> None:
     """It does not wait for the body."""
     body = Body()
+    future = Call(body, seconds=LONG, fallback=lambda error: type(error))()
+    assert body.begun.wait(PATIENCE)
 
-    future = Call(body, seconds=SOON, fallback=lambda error: type(error))()
+    time_stands_still.advance()
 
     assert future.result(PATIENCE) is TimeoutException
     assert not body.over.is_set()
@@ -513,18 +577,23 @@ def test_a_body_without_a_deadline_has_none() -> None:
     assert Call(remaining)().result(PATIENCE) is None
 
 
-def test_a_failure_after_the_caller_left_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_after_the_caller_left_is_dropped(
+    time_stands_still: StillClock, caplog: pytest.LogCaptureFixture
+) -> None:
     """It is written down for whoever looks for it."""
     caplog.set_level(logging.DEBUG, "faulttolerance")
-    go_on = threading.Event()
+    body = Body()
 
     def fail() -> None:
-        go_on.wait(PATIENCE)
+        body()
         raise ValueError("late")
 
-    future = Call(fail, seconds=SOON)()
+    future = Call(fail, seconds=LONG)()
+    assert body.begun.wait(PATIENCE)
+    time_stands_still.advance()
     error = future.exception(PATIENCE)
-    go_on.set()
+
+    body.open.set()
 
     wait_until(lambda: caplog.records)
     assert [record.levelno for record in caplog.records] == [logging.DEBUG]
@@ -796,14 +865,15 @@ def test_the_permit_is_kept_until_the_awaitable_has_ended() -> None:
     assert bulkhead.running == 0
 
 
-def test_an_awaitable_is_cancelled_at_the_deadline() -> None:
+def test_an_awaitable_is_cancelled_at_the_deadline(time_stands_still: StillClock) -> None:
     """Its caller does not wait for it to end; the bulkhead does."""
-    cancelled, go_on = threading.Event(), threading.Event()
+    begun, cancelled, go_on = threading.Event(), threading.Event(), threading.Event()
     bulkhead = Bulkhead(1, 1)
     left: list[float | None] = []
 
     async def coroutine() -> None:
         left.append(remaining())
+        begun.set()
         try:
             await asyncio.sleep(PATIENCE)
         except asyncio.CancelledError:
@@ -811,15 +881,17 @@ def test_an_awaitable_is_cancelled_at_the_deadline() -> None:
             go_on.wait(PATIENCE)
             raise
 
-    future = Call(lambda: coroutine(), bulkhead=bulkhead, seconds=SOON)()
+    future = Call(lambda: coroutine(), bulkhead=bulkhead, seconds=LONG)()
+    assert begun.wait(PATIENCE)
+
+    time_stands_still.advance()
 
     assert isinstance(future.exception(PATIENCE), TimeoutException)
     assert cancelled.wait(PATIENCE)
     assert bulkhead.running == 1
     go_on.set()
     wait_until(lambda: not bulkhead.running)
-    assert left[0] is not None
-    assert 0.0 <= left[0] <= SOON
+    assert left == [LONG]
 
 
 @pytest.mark.parametrize("may_interrupt", [True, False])
@@ -886,7 +958,7 @@ def test_an_awaitable_of_a_loop_that_was_closed_is_a_failed_attempt() -> None:
 
 
 @pytest.mark.parametrize("end", ["deadline", "cancel"])
-def test_a_coroutine_that_comes_too_late_is_closed(end: str) -> None:
+def test_a_coroutine_that_comes_too_late_is_closed(time_stands_still: StillClock, end: str) -> None:
     """It never begins, and Python does not complain that it was never awaited."""
     begun: list[str] = []
     body = Body()
@@ -894,10 +966,12 @@ def test_a_coroutine_that_comes_too_late_is_closed(end: str) -> None:
     async def coroutine() -> None:
         begun.append("begun")
 
-    future = Call(lambda: (body(), coroutine())[1], seconds=SOON if end == "deadline" else 0.0)()
+    future = Call(lambda: (body(), coroutine())[1], seconds=LONG)()
     assert body.begun.wait(PATIENCE)
     if end == "cancel":
         future.cancel(may_interrupt=False)
+    else:
+        time_stands_still.advance()
     wait_until(future.done)
 
     body.open.set()
@@ -910,25 +984,28 @@ def test_a_coroutine_that_comes_too_late_is_closed(end: str) -> None:
 # The end of things
 
 
-def test_shutdown_refuses_calls_and_waits_for_those_under_way() -> None:
+def test_shutdown_refuses_calls_and_waits_for_those_under_way(time_stands_still: StillClock) -> None:
     """Also for one that waits between two attempts, and for a body that its caller gave up on."""
     body = Body()
     attempts: list[int] = []
 
     def fail() -> None:
         attempts.append(1)
-        if len(attempts) < 3:
+        if len(attempts) < 2:
             raise ValueError
 
-    retried = Call(fail, attempts=3, delay=SOON)()
-    abandoned = Call(body, seconds=SOON)()
-    assert isinstance(abandoned.exception(PATIENCE), TimeoutException)
+    retried = Call(fail, attempts=2, delay=LONG)()
+    abandoned = Call(body)()
+    assert body.begun.wait(PATIENCE)
+    abandoned.cancel(may_interrupt=False)
+    wait_until(lambda: time_stands_still.timers)
 
     in_time = shutdown(0.01)
     refused = Call(add)(1, 2)
 
     assert not in_time
     assert isinstance(refused.exception(0), RuntimeError)
+    time_stands_still.advance()
     assert retried.result(PATIENCE) is None
     assert not shutdown(0.01)
     body.open.set()
@@ -1054,6 +1131,74 @@ assert os.waitstatus_to_exitcode(inner.result(10)) == 7
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform does not fork")
+def test_a_fork_finds_no_idle_loop_and_the_child_has_its_own() -> None:
+    """No warning about threads, and awaiting works in parent and child."""
+    ended = python(
+        """
+import os, time
+from faulttolerance._runtime.environment import Attempt
+from faulttolerance._runtime.offload import ThreadEnvironment, start
+from faulttolerance._runtime.pool import pool
+from faulttolerance._runtime.ticket import Ticket
+
+environment = ThreadEnvironment()
+
+async def coroutine():
+    return os.getpid()
+
+def call():
+    async def driver(args, kwargs):
+        return await environment.attempt(Attempt(Ticket(), lambda: coroutine(), (), {}, None, None, True, True))
+    return start(driver, (), {}).result(10)
+
+assert call() == os.getpid()
+while pool.busy:
+    time.sleep(0.001)
+child = os.fork()
+if not child:
+    try:
+        assert call() == os.getpid()
+        os._exit(0)
+    finally:
+        os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+assert call() == os.getpid()
+""",
+        "-W",
+        "error",
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_call_at_exit_ends_one_way_or_the_other() -> None:
+    """While the interpreter ends there may be no thread to be had; the future says so."""
+    ended = python(
+        """
+import atexit
+from faulttolerance._runtime.environment import Attempt
+from faulttolerance._runtime.offload import ThreadEnvironment, start
+from faulttolerance._runtime.ticket import Ticket
+
+environment = ThreadEnvironment()
+
+def at_exit():
+    async def driver(args, kwargs):
+        return await environment.attempt(Attempt(Ticket(), lambda: "done", (), {}, None, None, True, True))
+    try:
+        print(start(driver, (), {}).result(10))
+    except RuntimeError as error:
+        print("refused")
+
+atexit.register(at_exit)
+"""
+    )
+
+    assert ended.stdout.strip() in ("done", "refused"), ended.stderr
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_permits_and_calls_survive_any_order_of_ends() -> None:
     """Calls that end, fail, time out and are cancelled at any moment: never more than the limit, none lost.
 
@@ -1076,7 +1221,7 @@ def test_permits_and_calls_survive_any_order_of_ends() -> None:
             running.remove(me)
 
     call = Call(body, bulkhead=bulkhead, attempts=2, delay=0.0005)
-    limited = Call(body, bulkhead=bulkhead, attempts=2, seconds=0.01, interrupt=False)
+    limited = Call(body, bulkhead=bulkhead, attempts=2, delay=0.0, seconds=0.01, interrupt=False)
     futures = [(limited if number % 2 else call)(number) for number in range(300)]
     for number, future in enumerate(futures):
         if number % 7 == 0:
