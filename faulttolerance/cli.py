@@ -80,17 +80,11 @@ def explain(
     if not colon or not path:
         raise typer.BadParameter(f"{target!r} is not MODULE:NAME, as in acme.billing:Client.charge")
     _import([module], recursive=False)
-    parent: Any = None
-    found: Any = sys.modules[module]
-    for name in path.split("."):
-        parent = found
-        try:
-            found = getattr(parent, name)
-        except AttributeError:
-            near = difflib.get_close_matches(name, dir(parent), 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise typer.BadParameter(f"{target!r}: there is no {name}{hint}") from None
-    explained = _explained(parent, name, found)
+    *outer, name = path.split(".")
+    parent: Any = sys.modules[module]
+    for one in outer:
+        parent = _member(parent, one, target)
+    explained = _explained(parent, name, _member(parent, name, target))
     if not explained:
         raise typer.BadParameter(f"{target!r} is not guarded")
     typer.echo("\n".join(explained))
@@ -189,6 +183,15 @@ def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
 def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effective]]:
     plan = guard._plan
     return zip(plan.declared, plan.effective, strict=True)
+
+
+def _member(parent: Any, name: str, target: str) -> Any:
+    try:
+        return getattr(parent, name)
+    except AttributeError:
+        near = difflib.get_close_matches(name, dir(parent), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise typer.BadParameter(f"{target!r}: there is no {name}{hint}") from None
 
 
 def _explained(parent: Any, name: str, found: Any) -> list[str]:

@@ -99,7 +99,7 @@ class Settings:
             last, version = self._state.inputs, self._version
         inputs = Inputs(
             last.properties if properties is _UNSET else dict(properties),
-            last.files if files is _UNSET else tuple(os.fspath(file) for file in files),
+            last.files if files is _UNSET else _paths(files),
             last.sources if sources is _UNSET else tuple(sources),
         )
         own = [source_of("configure(properties=...)", 500, inputs.properties)] if inputs.properties else []
@@ -177,6 +177,11 @@ class Settings:
             effective.append(resolved)
             faults += wrong
         return effective, faults
+
+
+def _paths(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """One path is meant as a list of one, not as its letters."""
+    return tuple(map(os.fspath, [files] if isinstance(files, (str, os.PathLike)) else files))
 
 
 def _resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switches) -> tuple[Effective, list[Fault]]:

@@ -230,6 +230,14 @@ def test_a_path_may_be_an_object(tmp_path: Path) -> None:
     assert max_retries(configured(files=[file]))[0] == 5
 
 
+@pytest.mark.parametrize("kind", [str, Path])
+def test_one_file_need_not_be_a_list(kind: type[Any]) -> None:
+    """A string is not a list of letters."""
+    file = write("f.toml", "Retry.maxRetries = 5")
+
+    assert max_retries(configured(files=kind(file)))[0] == 5
+
+
 def test_variables_in_dotenv_follow_the_rules_of_the_environment() -> None:
     """Upper case without a class needs the prefix there, too."""
     assert max_retries(configured(files=[write(".env", "RETRY_MAXRETRIES=5")]))[0] == 3
