@@ -81,7 +81,7 @@ class Settings:
         self,
         *,
         properties: Mapping[str, Any] | _Unset = _UNSET,
-        files: Iterable[str | os.PathLike[str]] | _Unset = _UNSET,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | _Unset = _UNSET,
         sources: Iterable[Any] | _Unset = _UNSET,
     ) -> Snapshot:
         """Read all sources anew and change nothing; what is not given is as it was given last.
@@ -181,7 +181,9 @@ class Settings:
 
 def _paths(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     """One path is meant as a list of one, not as its letters."""
-    return tuple(map(os.fspath, [files] if isinstance(files, (str, os.PathLike)) else files))
+    if isinstance(files, (str, os.PathLike)):
+        files = [files]
+    return tuple(os.fspath(file) for file in files)
 
 
 def _resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switches) -> tuple[Effective, list[Fault]]:
