@@ -92,7 +92,7 @@ class SharedClock:
         self.is_virtual = False
 
     def use(self, other: Clock) -> None:
-        """Follow *other*, which interrupts its own sleepers; the watchdog lets no deadline interrupt anybody meanwhile."""
+        """Follow *other*, which interrupts its own sleepers; deadlines interrupt nobody else meanwhile."""
         watchdog.pause()
         self.is_virtual = True
         self.monotonic = other.monotonic

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,17 @@ from ..exceptions import TimeoutException
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
 from .slot import HAS_GIL, Entry, Slot, forget_slot, slots
-from .task_deadline import TaskDeadline, current
+from .task_deadline import TaskDeadline, innermost
 from .watchdog import Interrupted, on_signal, uses_greenlets, watchdog, withdraw
 
 if TYPE_CHECKING:
     from .ticket import Ticket
 
 __all__ = [
+    "NOT_WANTED",
     "Interrupted",
     "Slot",
     "add_uninterruptible_modules",
-    "NOT_WANTED",
     "begin",
     "call_at",
     "conclude",
@@ -69,10 +70,10 @@ def begin(slot: Slot, entry: Entry) -> None:
     else:
         with slot.lock:  # type: ignore[union-attr]
             slot.top = entry
-    if entry[0] < watchdog.next:
-        watchdog.wake()
     if _needs_signal and slot.is_main:
         _install_handler()
+    if entry[0] < watchdog.next:
+        watchdog.wake()
 
 
 def end(slot: Slot, outer: Entry) -> None:
@@ -111,10 +112,10 @@ def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseE
         message: What a ``TimeoutException`` is to say.
     """
     slot, entry = ticket.slot, ticket.entry
-    withdrawn = False
+    assert slot is not None
     try:
-        if slot.fired is entry:  # type: ignore[union-attr]
-            withdrawn = withdraw(slot)  # type: ignore[arg-type]
+        if slot.fired is entry:
+            withdraw(slot)
         ended = clock.monotonic()
     except Interrupted as late:
         error = late
@@ -130,12 +131,11 @@ def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseE
     ticket.timed_out = True
     timeout = TimeoutException(message)
     timeout.__cause__ = error
-    timeout.add_note(f"it ended {ended - entry[0]:.3f} s after its deadline{_explain(slot, entry, error, withdrawn)}")  # type: ignore[arg-type]
+    timeout.add_note(f"it ended {ended - entry[0]:.3f} s after its deadline{_why_so_late(slot, entry, error)}")
     return timeout
 
 
-def _explain(slot: Slot, entry: Entry, error: BaseException | None, withdrawn: bool) -> str:
-    """Say why a call that ended late was not interrupted."""
+def _why_so_late(slot: Slot, entry: Entry, error: BaseException | None) -> str:
     if isinstance(error, Interrupted):
         return ""
     if id(entry) in slot.sent:
@@ -144,8 +144,8 @@ def _explain(slot: Slot, entry: Entry, error: BaseException | None, withdrawn: b
         why = entry[2]
     elif clock.is_virtual:
         why = "under virtual time only the library's own sleeps are interrupted"
-    elif withdrawn:
-        why = "it was in a call that cannot be interrupted: one that computes, or one that blocks another thread than the main one"
+    elif slot.withdrawn is entry:
+        why = "it was in a call that is no Python code, which only a signal to the main thread interrupts, and only if it waits"
     elif slot is _nowhere or uses_greenlets():
         why = _GREENLET
     elif slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
@@ -187,7 +187,7 @@ class uninterruptible:  # noqa: N801
         try:
             if slot.fired is not None:
                 withdraw(slot)
-            deadline = current.get()
+            deadline = innermost()
             while deadline is not None:
                 deadline.held += 1
                 held.append(deadline)
@@ -207,8 +207,8 @@ class uninterruptible:  # noqa: N801
         owed = False
         for deadline in held:
             deadline.held -= 1
-            if deadline.owed and not deadline.held and error is None:
-                owed = _deliver(deadline) or owed
+            if deadline.owed and not deadline.held:
+                owed = _deliver(deadline, now=error is None) or owed
         if error is None:
             raise_if_expired(clock.monotonic())
             if owed:
@@ -238,19 +238,27 @@ def _take_off(slot: Slot, mask: Entry) -> None:
         top = top[1]
 
 
-def _deliver(deadline: TaskDeadline) -> bool:
-    """Let a deadline interrupt that was held back; whether the running task is the one to be interrupted."""
-    deadline.owed = False
-    task, asyncio = deadline.task, _modules["asyncio"]
+def _deliver(deadline: TaskDeadline, now: bool) -> bool:
+    """Let a deadline interrupt that was held back; whether the running task has to raise *now* for it."""
+    asyncio, task = _modules["asyncio"], deadline.task
     try:
         is_mine = task is None or asyncio.current_task() is task
-    except RuntimeError:  # no loop runs here
+    except RuntimeError:  # no loop runs on this thread
         is_mine = False
-    if is_mine:
+    if is_mine and now:
+        deadline.owed = False
         deadline.expired = True
-    else:
-        task.get_loop().call_soon_threadsafe(deadline.expire)
-    return is_mine
+        return True
+    if task is not None:
+        # For another task, or at the next time that this one waits; by then the call may be over.
+        task.get_loop().call_soon_threadsafe(_expire_if_owed, deadline)
+    return False
+
+
+def _expire_if_owed(deadline: TaskDeadline) -> None:
+    if deadline.owed and not deadline.held:
+        deadline.owed = False
+        deadline.expire()
 
 
 def remaining() -> float | None:
@@ -264,17 +272,14 @@ def remaining() -> float | None:
         if type(entry) is tuple and (soonest is None or entry[0] < soonest):
             soonest = entry[0]
         entry = entry[1]
-    deadline = current.get()
+    deadline = innermost()
     while deadline is not None:
         if soonest is None or deadline.when < soonest:
             soonest = deadline.when
         deadline = deadline.previous
-    if soonest is None or soonest == _NEVER:
+    if soonest is None or soonest == inf:
         return None
     return max(0.0, soonest - clock.monotonic())
-
-
-_NEVER = float("inf")
 
 
 def sleep(seconds: float) -> None:
@@ -305,14 +310,20 @@ def set_interrupt_signal(signum: int | None) -> None:
     """
     global _needs_signal
     if signum is not None and (signum not in signal.valid_signals() or signum in _UNCATCHABLE):
-        raise ValueError(f"cannot interrupt by signal {signum!r}; allowed: one of signal.valid_signals() that can be caught")
+        raise ValueError(
+            f"cannot interrupt by signal {signum!r}; allowed: one of signal.valid_signals() that can be caught"
+        )
     watchdog.signum = signum
     _needs_signal = True
 
 
-_UNCATCHABLE = frozenset(
-    getattr(signal, name) for name in ("SIGKILL", "SIGSTOP") if hasattr(signal, name)
-)
+def reset() -> None:
+    """Go back to the default signal, and interrupt again the modules that the application exempted."""
+    forget_added_modules()
+    set_interrupt_signal(getattr(signal, "SIGURG", None))
+
+
+_UNCATCHABLE = frozenset(getattr(signal, name) for name in ("SIGKILL", "SIGSTOP") if hasattr(signal, name))
 
 
 def _install_handler() -> None:
@@ -328,9 +339,3 @@ def _install_handler() -> None:
             _installed = signum
     except ValueError:  # a sub-interpreter: signals are not its own
         watchdog.signum = None
-
-
-def reset() -> None:
-    """Go back to the default signal, and interrupt again the modules that the application exempted."""
-    forget_added_modules()
-    set_interrupt_signal(getattr(signal, "SIGURG", None))

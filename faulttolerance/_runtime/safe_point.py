@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from functools import cache
 from types import CodeType, FrameType
 
-__all__ = ["IS_EXACT", "add_uninterruptible_modules", "objection", "place"]
+__all__ = ["IS_EXACT", "add_uninterruptible_modules", "forget_added_modules", "objection", "place"]
 
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_DRIVERS = tuple(os.path.join(_PACKAGE, "_runtime", name) for name in ("blocking.py", "offload.py"))
+_DRIVERS = (os.path.join(_PACKAGE, "_guard", "compose.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
 """Code of ours that expects interruptions wherever one may land in it."""
 _MODULES = frozenset(
     {
@@ -123,7 +123,18 @@ def _name_of(frame: FrameType) -> str:
 # What the instructions tell
 
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
-_BOUNDARIES = ("JUMP", "POP_JUMP", "POP_TOP", "RERAISE", "RESUME", "RETURN", "STORE_", "YIELD_VALUE", "FOR_ITER", "SEND")
+_BOUNDARIES = (
+    "JUMP",
+    "POP_JUMP",
+    "POP_TOP",
+    "RERAISE",
+    "RESUME",
+    "RETURN",
+    "STORE_",
+    "YIELD_VALUE",
+    "FOR_ITER",
+    "SEND",
+)
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
 
 
@@ -276,4 +287,3 @@ def _sleeps_of_condition_wait() -> frozenset[int]:
         elif step.opname in _CALLS and released and latest == "acquire":
             found.add(step.offset)
     return frozenset(found)
-

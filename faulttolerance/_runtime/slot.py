@@ -17,7 +17,20 @@ from weakref import ref
 if TYPE_CHECKING:
     from .watchdog import Pursuit
 
-__all__ = ["HAS_GIL", "Entry", "Slot", "all_slots", "due", "forget_other_slots", "forget_slot", "is_open", "prune", "slots", "stands", "unmasked"]
+__all__ = [
+    "HAS_GIL",
+    "Entry",
+    "Slot",
+    "all_slots",
+    "due",
+    "forget_other_slots",
+    "forget_slot",
+    "is_open",
+    "prune",
+    "slots",
+    "stands",
+    "unmasked",
+]
 
 Entry: TypeAlias = Any
 """``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would say no more."""
@@ -29,8 +42,19 @@ class Slot:
     """What is known of one thread."""
 
     __slots__ = (
-        "__weakref__", "asked", "fired", "gate", "ident", "is_main", "lock", "pursuit", "seen_blocked", "sent", "top"
-    )  # fmt: skip
+        "__weakref__",
+        "asked",
+        "fired",
+        "gate",
+        "ident",
+        "is_main",
+        "lock",
+        "pursuit",
+        "seen_blocked",
+        "sent",
+        "top",
+        "withdrawn",
+    )
 
     def __init__(self) -> None:
         self.top: Entry = None
@@ -39,6 +63,8 @@ class Slot:
         """The deadline for which an interruption is on its way; cleared by whoever receives or withdraws it."""
         self.sent: dict[int, Entry] = {}
         """Deadlines whose interruption was sent, by identity: each interrupts once."""
+        self.withdrawn: Entry = None
+        """The last deadline that was over before the interruption arrived which had been sent for it."""
         self.asked: dict[int, tuple[Entry, float]] = {}
         """Entries to interrupt whatever the clock says, by identity, and since when."""
         self.gate: Callable[[], object] | None = None

@@ -30,7 +30,16 @@ from . import safe_point
 from .fork import at_fork
 from .slot import HAS_GIL, Entry, Slot, all_slots, due, forget_other_slots, is_open, prune, slots, stands, unmasked
 
-__all__ = ["Interrupted", "Pursuit", "Watchdog", "interruption_for", "on_signal", "uses_greenlets", "watchdog", "withdraw"]
+__all__ = [
+    "Interrupted",
+    "Pursuit",
+    "Watchdog",
+    "interruption_for",
+    "on_signal",
+    "uses_greenlets",
+    "watchdog",
+    "withdraw",
+]
 
 _LOOK_AGAIN = 0.0005
 """Seconds until the next look at a thread that moves, and may soon come to a better place."""
@@ -82,19 +91,19 @@ def interruption_for(slot: Slot, entry: Entry) -> Interrupted:
     return interrupted
 
 
-def withdraw(slot: Slot) -> bool:
-    """Take back what is on its way to the running thread, *slot*, unless it is raised from here; whether it was sent."""
+def withdraw(slot: Slot) -> None:
+    """Take back what is on its way to the running thread, *slot*, unless it is raised from here."""
     while watchdog.busy is slot:
         time.sleep(0)
     entry = slot.fired
     if entry is None:
-        return False
-    was_sent = slot.sent.pop(id(entry), None) is not None
-    if was_sent and _sender is not None:
-        _sender(slot.ident, _nothing)
+        return
+    if slot.sent.pop(id(entry), None) is not None:
+        slot.withdrawn = entry
+        if _sender is not None:
+            _sender(slot.ident, _nothing)
     slot.fired = None
     watchdog.look_after(slot)
-    return was_sent
 
 
 class Timer:
@@ -154,7 +163,7 @@ class Pursuit:
         """Whether the main thread waits inside a call.
 
         One that waits for the interpreter's lock wakes up each switch interval, which takes processor time, or at least
-        wants to. To look at a place that is blocked is safe: a signal ends the call, before it has taken anything.
+        wants to. A signal ends the call before it has taken anything.
         """
         return now - self._since >= max(0.01, 2.5 * sys.getswitchinterval()) and _main_sleeps()
 
@@ -320,7 +329,7 @@ class Watchdog:
                 slot.lock.acquire()
                 slot.lock.release()
             if slot.top is not None:
-                needs_sender |= not _tried and not (slot.is_main and self.owns_signal())
+                needs_sender = needs_sender or not (_tried or (slot.is_main and self.owns_signal()))
                 soonest = min(soonest, self._see_to(slot))
         if needs_sender:
             _find_sender()
