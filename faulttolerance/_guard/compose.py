@@ -404,7 +404,8 @@ def path(
                     del held[permit]
                 if DEADLINE:
                     if ASYNC:
-                        deadline.end()
+                        deadline.pending.pop(deadline, None)
+                        deadline.place.top = deadline.previous
                     elif HAS_GIL:
                         slot.top = outer
                     else:

@@ -47,10 +47,11 @@ def _cut(function: Callable[..., Any], shape: Shape) -> ast.Module:
     ast.increment_lineno(tree, _source(function)[1] - 1)
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
-    definition.returns = None
-    for argument in ast.walk(definition):
-        if isinstance(argument, ast.arg):
-            argument.annotation = None
+    for node in ast.walk(definition):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
     return ast.fix_missing_locations(_Cutter(shape).visit(tree))  # type: ignore[no-any-return]
 
 

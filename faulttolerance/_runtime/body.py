@@ -20,7 +20,7 @@ from .loop_thread import loop_thread
 from .offloaded import NO_THREAD, StoppedIteration, Suspension, log_dropped
 from .pool import pool
 from .slot import Entry, Slot
-from .task_deadline import TaskDeadline, current
+from .task_deadline import TaskDeadline, innermost, work_under
 
 if TYPE_CHECKING:
     import asyncio
@@ -311,9 +311,8 @@ class Body(Suspension):
             return
         if self._attempt.deadline is not None:
             limit = self._limit = TaskDeadline()
-            limit.when = self._attempt.deadline
-            limit.previous = context.get(current)
-            context.run(current.set, limit)
+            limit.start(self._attempt.deadline, context.run(innermost))
+            context.run(work_under, limit)
         task = self._task = loop.create_task(_outcome(result), context=context)
         if self._limit is not None:
             self._limit.task = task

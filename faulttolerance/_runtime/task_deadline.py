@@ -1,53 +1,51 @@
-"""The deadline under which the running task works, inherited by the tasks and threads that it starts."""
+"""The deadlines under which the running task works, inherited by the tasks and threads that it starts."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from math import inf
 from typing import Any
 
-__all__ = ["TaskDeadline", "current"]
+__all__ = ["Place", "TaskDeadline", "current", "innermost", "work_under"]
 
 
 class TaskDeadline:
-    """One deadline of a guarded coroutine; links to the one that encloses it.
+    """One deadline of a guarded coroutine; links to the one that encloses it."""
 
-    Args:
-        when: When it passes, on the shared clock.
-        previous: The deadline that encloses it.
-        task: The task to cancel; ``None`` where nothing can be cancelled.
-        cancelling: How many cancellations the task had been asked for when the deadline began.
-        pending: The ring that watches it.
-    """
+    __slots__ = ("cancelled", "cancelling", "expired", "held", "owed", "pending", "place", "previous", "task", "when")
 
-    __slots__ = ("cancelled", "cancelling", "expired", "held", "owed", "pending", "previous", "task", "when")
+    when: float
+    """When it passes, on the shared clock."""
+    previous: TaskDeadline | None
+    """The deadline that encloses it."""
+    task: Any
+    """The task to cancel; ``None`` where nothing can be cancelled."""
+    cancelling: int
+    """How many cancellations the task had been asked for when the deadline began."""
+    pending: dict[TaskDeadline, None]
+    """The ring that watches it."""
+    place: Place
+    """Where it is the innermost one."""
+    expired: bool
+    """Whether it has passed and the task was, or is to be, interrupted for it."""
+    cancelled: bool
+    """Whether the task was asked to cancel for it; not so where ``uninterruptible`` raised it itself."""
+    held: int
+    """How many ``uninterruptible`` blocks hold it back."""
+    owed: bool
+    """Whether it passed while held back; raised at the end of the outermost of these blocks."""
 
-    def __init__(
-        self,
-        when: float = inf,
-        previous: TaskDeadline | None = None,
-        task: Any = None,
-        cancelling: int = 0,
-        pending: dict[TaskDeadline, None] | None = None,
-    ) -> None:
+    def start(self, when: float, previous: TaskDeadline | None, task: Any = None) -> None:
+        """Take values; not an ``__init__``, which the one that is made for each attempt does without."""
         self.when = when
         self.previous = previous
         self.task = task
-        self.cancelling = cancelling
-        self.pending: dict[TaskDeadline, None] = {} if pending is None else pending
-        self.expired = False
-        """Whether it has passed and the task was, or is to be, interrupted for it."""
-        self.cancelled = False
-        """Whether the task was asked to cancel for it; not so where ``uninterruptible`` raised it itself."""
-        self.held = 0
-        """How many ``uninterruptible`` blocks hold it back."""
-        self.owed = False
-        """Whether it passed while held back; raised at the end of the outermost of these blocks."""
+        self.cancelling = self.held = 0
+        self.expired = self.cancelled = self.owed = False
 
     def end(self) -> None:
         """Take the deadline back: the attempt is over."""
         self.pending.pop(self, None)
-        current.set(self.previous)
+        self.place.top = self.previous
 
     def expire(self) -> None:
         """Interrupt the task, now that the deadline has passed; later where that is held back."""
@@ -60,5 +58,34 @@ class TaskDeadline:
             self.task.cancel()
 
 
-current: ContextVar[TaskDeadline | None] = ContextVar("faulttolerance_deadline", default=None)
-"""The innermost deadline of the running context."""
+class Place:
+    """Where the innermost deadline of one task stands.
+
+    A context variable is set once per task, to this, and not for each call: what a task starts inherits the place, and
+    makes one of its own when it begins a deadline itself.
+    """
+
+    __slots__ = ("ident", "loop", "rings", "task", "top")
+
+    def __init__(self, top: TaskDeadline | None, task: Any = None, loop: Any = None, rings: Any = None) -> None:
+        self.top = top
+        self.task = task
+        self.loop = loop
+        self.rings = rings
+        self.ident = 0
+        """The thread of the loop; 0 where the place belongs to no task."""
+
+
+current: ContextVar[Place | None] = ContextVar("faulttolerance_deadlines", default=None)
+"""The place of the running context, or the one that it inherited."""
+
+
+def innermost() -> TaskDeadline | None:
+    """The innermost deadline of the running context."""
+    place = current.get()
+    return place.top if place is not None else None
+
+
+def work_under(deadline: TaskDeadline | None) -> None:
+    """Let *deadline* be the innermost one of the running context."""
+    current.set(Place(deadline))

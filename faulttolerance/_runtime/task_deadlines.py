@@ -7,53 +7,71 @@ oldest. A call that ends in time costs an insertion and a removal; the timer fin
 from __future__ import annotations
 
 import asyncio
+import sys
+from contextlib import suppress
+from threading import get_ident
 
 from ..exceptions import TimeoutException
 from .clock import clock
-from .task_deadline import TaskDeadline, current
+from .task_deadline import Place, TaskDeadline, current
 from .ticket import Ticket
 
-__all__ = ["Ring", "begin", "conclude", "ring_of"]
+__all__ = ["Ring", "begin", "conclude", "ring_of", "rings_of"]
 
 _RINGS = "__faulttolerance_rings__"
+
+if sys.version_info >= (3, 12):
+    current_task = asyncio.current_task
+else:
+    # What ``current_task`` asks there, without a Python call.
+    current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
 class Ring:
     """The deadlines of one length on one event loop, in the order in which they pass."""
 
-    __slots__ = ("_timer", "loop", "pending")
+    __slots__ = ("loop", "pending", "timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.pending: dict[TaskDeadline, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     def add(self, deadline: TaskDeadline) -> None:
         """Watch *deadline*, which passes later than every other one of this ring."""
+        deadline.pending = self.pending
         self.pending[deadline] = None
-        if self._timer is None:
-            self._arm(deadline.when)
+        if self.timer is None:
+            self.arm(deadline.when)
 
-    def _arm(self, when: float) -> None:
-        self._timer = self.loop.call_later(max(0.0, when - clock.monotonic()), self._tick)
+    def arm(self, when: float) -> None:
+        """Look again at *when*, as nothing else is going to."""
+        self.timer = self.loop.call_later(max(0.0, when - clock.monotonic()), self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
+        self.timer = None
         while self.pending:
             oldest = next(iter(self.pending))
             if oldest.when > clock.monotonic():
-                self._arm(oldest.when)
+                self.arm(oldest.when)
                 return
             del self.pending[oldest]
             oldest.expire()
 
 
-def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
-    """The ring of *loop* for deadlines of this length; it lives as long as the loop does."""
+def rings_of(loop: asyncio.AbstractEventLoop) -> dict[float, Ring]:
+    """The rings of *loop* by the length of their deadlines; they live as long as the loop does."""
     rings: dict[float, Ring] | None = getattr(loop, _RINGS, None)
     if rings is None:
         rings = {}
-        setattr(loop, _RINGS, rings)
+        with suppress(AttributeError):  # a loop that takes no attributes gets a timer per call
+            setattr(loop, _RINGS, rings)
+    return rings
+
+
+def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
+    """The ring of *loop* for deadlines of this length."""
+    rings = rings_of(loop)
     ring = rings.get(seconds)
     if ring is None:
         ring = rings[seconds] = Ring(loop)
@@ -62,14 +80,38 @@ def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
 
 def begin(when: float, seconds: float) -> TaskDeadline:
     """Put the running task under a deadline that passes at *when*, *seconds* after the attempt began."""
+    place = current.get()
+    if place is None or place.ident != get_ident() or current_task(place.loop) is not place.task:
+        place = _own_place(place)
+    task = place.task
+    deadline = TaskDeadline()
+    deadline.when = when
+    deadline.previous = place.top
+    deadline.task = task
+    deadline.cancelling = task.cancelling() if task is not None else 0
+    deadline.expired = False
+    deadline.cancelled = False
+    deadline.held = 0
+    deadline.owed = False
+    deadline.place = place
+    ring = place.rings.get(seconds) or ring_of(place.loop, seconds)
+    deadline.pending = pending = ring.pending
+    pending[deadline] = None
+    if ring.timer is None:
+        ring.arm(when)
+    place.top = deadline
+    return deadline
+
+
+def _own_place(inherited: Place | None) -> Place:
+    """The place of the running task, below what its context inherited."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
-    ring = ring_of(loop, seconds)
-    cancelling = task.cancelling() if task is not None else 0
-    deadline = TaskDeadline(when, current.get(), task, cancelling, ring.pending)
-    ring.add(deadline)
-    current.set(deadline)
-    return deadline
+    place = Place(inherited.top if inherited is not None else None, task, loop, rings_of(loop))
+    if task is not None:
+        place.ident = get_ident()
+    current.set(place)
+    return place
 
 
 def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseException | None:

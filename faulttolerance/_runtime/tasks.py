@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from ..exceptions import TimeoutException
 from .clock import clock
 from .environment import Attempt
-from .task_deadline import TaskDeadline, current
+from .task_deadline import TaskDeadline, innermost, work_under
 from .task_deadlines import ring_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Apart(TaskDeadline):
     __slots__ = ("_given_up",)
 
     def __init__(self, when: float, task: asyncio.Task[Any], given_up: asyncio.Future[Any]) -> None:
-        super().__init__(when, current.get(), task)
+        self.start(when, innermost(), task)
         self._given_up = given_up
 
     def expire(self) -> None:
@@ -116,7 +116,7 @@ class TaskEnvironment:
     async def _body(self, attempt: Attempt) -> Any:
         ticket, bulkhead = attempt.ticket, attempt.bulkhead
         if ticket.deadline is not None:
-            current.set(ticket.deadline)
+            work_under(ticket.deadline)
         try:
             if bulkhead is not None:
                 bulkhead.held[ticket] = get_ident()
