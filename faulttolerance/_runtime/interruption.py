@@ -145,7 +145,7 @@ def _why_so_late(slot: Slot, entry: Entry, error: BaseException | None) -> str:
     elif clock.is_virtual:
         why = "under virtual time only the library's own sleeps are interrupted"
     elif slot.withdrawn is entry:
-        why = "it was in a call that is no Python code, which only a signal to the main thread interrupts, and only if it waits"
+        why = "it was in a call that is no Python code; only one that waits can be interrupted, on the main thread"
     elif slot is _nowhere or uses_greenlets():
         why = _GREENLET
     elif slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
@@ -266,20 +266,18 @@ def remaining() -> float | None:
 
     0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
     """
-    soonest = None
+    soonest: float = inf
     entry = slots.slot.top
     while entry is not None:
-        if type(entry) is tuple and (soonest is None or entry[0] < soonest):
+        if type(entry) is not list and entry[0] < soonest:
             soonest = entry[0]
         entry = entry[1]
     deadline = innermost()
     while deadline is not None:
-        if soonest is None or deadline.when < soonest:
+        if deadline.when < soonest:
             soonest = deadline.when
         deadline = deadline.previous
-    if soonest is None or soonest == inf:
-        return None
-    return max(0.0, soonest - clock.monotonic())
+    return None if soonest == inf else max(0.0, soonest - clock.monotonic())
 
 
 def sleep(seconds: float) -> None:

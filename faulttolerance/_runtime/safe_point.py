@@ -24,10 +24,19 @@ _DRIVERS = (os.path.join(_PACKAGE, "_guard", "compose.py"), os.path.join(_PACKAG
 """Code of ours that expects interruptions wherever one may land in it."""
 _MODULES = frozenset(
     {
-        "_frozen_importlib", "_frozen_importlib_external", "asyncio", "concurrent", "contextlib", "importlib", "logging",
-        "multiprocessing", "queue", "threading", "weakref",
+        "_frozen_importlib",
+        "_frozen_importlib_external",
+        "asyncio",
+        "concurrent",
+        "contextlib",
+        "importlib",
+        "logging",
+        "multiprocessing",
+        "queue",
+        "threading",
+        "weakref",
     }
-)  # fmt: skip
+)
 _RITES = frozenset({"__enter__", "__exit__", "acquire", "release"})
 _PATIENCE = 1.0
 """Seconds after which a call of one of these no longer holds an interruption back."""
@@ -276,7 +285,7 @@ def _successors(instructions: _Instructions, number: int) -> list[int]:
 
 @cache
 def _sleeps_of_condition_wait() -> frozenset[int]:
-    """The calls in which ``Condition.wait`` sleeps, its own lock released and about to be taken again by a ``finally``."""
+    """The calls in which ``Condition.wait`` sleeps; its lock is released, and the ``finally`` around them takes it."""
     found: set[int] = set()
     released = False
     latest = ""

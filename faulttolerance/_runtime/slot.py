@@ -77,11 +77,13 @@ class Slot:
         self.is_main = self.ident == threading.main_thread().ident
         self.lock = None if HAS_GIL else _thread.allocate_lock()
         """Without the GIL: orders the stores of this thread and the looks of the watchdog."""
-        _known[ref(self, _known.pop)] = None
+        known: ref[Slot] = ref(self, _forget)
+        _known[known] = None
 
 
 _known: dict[ref[Slot], None] = {}
 """Every slot of a living thread; changed and copied by single C calls only."""
+_forget: Callable[[ref[Slot]], None] = _known.pop
 
 
 class _Slots(threading.local):

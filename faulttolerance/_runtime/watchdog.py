@@ -4,8 +4,8 @@
 watchdog sets ``next`` to infinity first and reads the chains afterwards. One of them sees what the other did.
 
 An interruption is withdrawn in the same way: the caller takes its deadline off the chain first and reads ``fired``
-afterwards; the watchdog stores ``fired`` first and reads the chain afterwards. While ``busy`` names the caller's thread,
-the caller waits for the outcome. So nothing arrives after its call is over.
+afterwards; the watchdog stores ``fired`` first and reads the chain afterwards. While ``busy`` names the caller's
+thread, the caller waits for the outcome. So nothing arrives after its call is over.
 
 No lock is taken here by any thread but the watchdog's own: an interruption, a finalizer or a signal handler may land
 between any two steps of a caller.
@@ -58,8 +58,8 @@ _CAN_SEE_CPU = hasattr(time, "pthread_getcpuclockid")
 class Interrupted(BaseException):
     """Raised in the body of a guarded call when its deadline passes, or when the call is cancelled; once for each.
 
-    It is no ``Exception``, so that handlers of errors let it pass. A body may catch it to put things in order and raise it
-    on; one that swallows it goes on, and its call still ends in ``TimeoutException``.
+    It is no ``Exception``, so that handlers of errors let it pass. A body may catch it to put things in order and raise
+    it on; one that swallows it goes on, and its call still ends in ``TimeoutException``.
     """
 
     owner: Entry = None
@@ -226,7 +226,7 @@ class Watchdog:
             pass  # it was woken already, and has not yet gone to sleep since
 
     def look_after(self, slot: Slot) -> None:
-        """Look again at a thread for which an interruption was delivered or withdrawn; others may have waited for that."""
+        """Look again at a thread whose interruption was delivered or withdrawn; others may have waited for that."""
         if slot.top is not None:
             self.wake()
 
@@ -251,7 +251,7 @@ class Watchdog:
             self._starting.release()
 
     def pause(self) -> None:
-        """Let deadlines interrupt nobody until ``resume``; timers go on, and so do interruptions that were asked for."""
+        """Let deadlines interrupt nobody until ``resume``; what was asked for, and the timers, are still seen to."""
         self.is_paused = True
         self.next = -inf
         while self.busy is not None:
