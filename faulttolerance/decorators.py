@@ -89,9 +89,9 @@ def retry(target: Any = None, /, **parameters: Any) -> Any:
 
     Args:
         target: What to guard, where the decorator stands without parentheses.
-        **parameters: ``max_retries=3`` (-1: no limit), ``delay=0``, ``delay_unit=MILLIS``, ``max_duration=180_000`` (0: no
-            limit), ``duration_unit=MILLIS``, ``jitter=200``, ``jitter_delay_unit=MILLIS``, ``retry_on=Exception``,
-            ``abort_on=()``; see ``Retry``.
+        **parameters: ``max_retries=3`` (-1: no limit), ``delay=0``, ``delay_unit=MILLIS``, ``max_duration=180_000``
+            (0: no limit), ``duration_unit=MILLIS``, ``jitter=200``, ``jitter_delay_unit=MILLIS``,
+            ``retry_on=Exception``, ``abort_on=()``; see ``Retry``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range, or *target* cannot be guarded.
@@ -108,9 +108,7 @@ def retry(target: Any = None, /, **parameters: Any) -> Any:
 @overload
 def timeout(value: F, /) -> F: ...
 @overload
-def timeout(
-    value: float | timedelta = ..., unit: ChronoUnit = ..., *, interrupt: bool = ...
-) -> Callable[[F], F]: ...
+def timeout(value: float | timedelta = ..., unit: ChronoUnit = ..., *, interrupt: bool = ...) -> Callable[[F], F]: ...
 def timeout(value: Any = 1000, unit: ChronoUnit = ChronoUnit.MILLIS, *, interrupt: bool = True) -> Any:
     """End an attempt that takes too long with ``TimeoutException`` (specification, chapter Timeout).
 
@@ -191,8 +189,8 @@ def fallback(
 
     Args:
         value: A ``FallbackHandler`` class, or any callable that takes an ``ExecutionContext``.
-        fallback_method: Instead of *value*: the name of a method of the same class, or of a function of the same module,
-            with the same parameters and at will the exception as one more.
+        fallback_method: Instead of *value*: the name of a method of the same class, or of a function of the same
+            module, with the same parameters and at will the exception as one more.
         apply_on: Failures that the fallback replaces.
         skip_on: Failures that it never replaces, also where *apply_on* names them.
 

@@ -50,7 +50,7 @@ class _Refusal(FaultToleranceException):
 
 
 class CircuitBreakerOpenException(_Refusal):
-    """The circuit breaker is open, or half-open with all its probes under way (specification, chapter Circuit Breaker)."""
+    """The circuit breaker is open, or half-open with all its probes under way (chapter Circuit Breaker)."""
 
 
 class RateLimitException(_Refusal):

@@ -211,8 +211,7 @@ def adopt(owner: type) -> None:
         declaration = declaration_of(value)
         if declaration is None or declaration.owner is not None:
             continue
-        binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else None
-        binding = binding or (FUNCTION if name == "__new__" else INSTANCE)
+        binding = FUNCTION if name == "__new__" else _binding_of(value)
         if binding != declaration.binding:
             declaration.binding = binding
             guard = make_guard(declaration)
@@ -221,6 +220,13 @@ def adopt(owner: type) -> None:
         faults += resolve.contradictions(declaration)
     if faults:
         raise FaultToleranceDefinitionException(*faults)
+
+
+def _binding_of(attribute: object) -> str:
+    """How the guard in an attribute of a class is bound."""
+    if isinstance(attribute, classmethod):
+        return CLASS
+    return FUNCTION if isinstance(attribute, staticmethod) else INSTANCE
 
 
 def _class_body(function: Any) -> dict[str, Any] | None:
@@ -242,7 +248,12 @@ def _binding_by_name(function: Any) -> str:
 def _can_be_guarded(target: Any) -> bool:
     if isinstance(target, property):
         raise FaultToleranceDefinitionException(
-            Fault("a property", "cannot be guarded", target, "a function, a method, a class; guard the getter below @property")
+            Fault(
+                "a property",
+                "cannot be guarded",
+                target,
+                "a function, a method, a class; guard the getter below @property",
+            )
         )
     return callable(target) or isinstance(target, (staticmethod, classmethod))
 
@@ -287,7 +298,9 @@ def cover(cls: type) -> None:
             continue
         declaration = declaration_of(function)
         if declaration is None:
-            binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else INSTANCE
+            binding = (
+                CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else INSTANCE
+            )
             own = function if base is cls else None
             declaration = Declaration(own, {}, binding, template=function)
             declaration.owner = cls
@@ -303,7 +316,7 @@ def _cover_subclasses_of(cls: type) -> None:
     """Let every subclass of *cls* be covered when it is created, whatever ``__init_subclass__`` there is already."""
     own = vars(cls).get("__init_subclass__")
 
-    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:
+    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:  # noqa: N807  # it becomes one
         if own is not None:
             own.__func__(subclass, **kwargs)
         else:
@@ -316,7 +329,7 @@ def _cover_subclasses_of(cls: type) -> None:
 
     if own is not None:
         update_wrapper(__init_subclass__, own.__func__)
-    setattr(cls, "__init_subclass__", classmethod(__init_subclass__))
+    cls.__init_subclass__ = classmethod(__init_subclass__)
 
 
 # Faults of decorators that stand above one another are reported together

@@ -5,9 +5,9 @@ are written in:
 
     asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
 
-``path`` is that nesting as one function, from the outside to the method and back. It serves every combination of policies,
-synchronous and asynchronous calls alike: ``weave`` cuts away what the capitals rule out, once per combination. What a policy
-decides is asked of its strategy; what follows a failure, of ``Course``.
+``path`` is that nesting as one function, from the outside to the method and back. It serves every combination of
+policies, synchronous and asynchronous calls alike: ``weave`` cuts away what the capitals rule out, once for each. What a
+policy decides is asked of its strategy; what follows a failure, of ``Course``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import FaultToleranceException
 from . import series
 from .weave import Shape, woven
-
 
 __all__ = ["Course", "Progress", "compose"]
 
@@ -269,8 +268,8 @@ def compose(
         fallback: What replaces a final failure.
         before_retry: What is run before each retry.
         environment: How an asynchronous call waits; ``None`` for a synchronous one.
-        apart: Whether attempts run apart from the call (``@asynchronous``): *environment* runs them, and sees to time-out
-            and bulkhead.
+        apart: Whether attempts run apart from the call (``@asynchronous``): *environment* runs them, and sees to
+            time-out and bulkhead.
         awaits: Whether what an attempt returns is awaited and its outcome the attempt's.
     """
     cut = woven(path, shape_of(course, fallback, before_retry, environment, apart))
@@ -302,8 +301,8 @@ def shape_of(
 
 
 if TYPE_CHECKING:
-    ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = JUDGED = COUNTED = bool()
-    FALLBACK = BEFORE_RETRY = bool()
+    ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = JUDGED = COUNTED = False
+    FALLBACK = BEFORE_RETRY = False
 
 
 def path(
@@ -417,28 +416,24 @@ def path(
                         in_time = ended < due and not deadline.expired
                     else:
                         in_time = ended < due and slot.fired is None
-                if BULKHEAD:
-                    if bulkhead.waiting:
-                        bulkhead.hand_over()
+                if BULKHEAD and bulkhead.waiting:
+                    bulkhead.hand_over()
                 if not (APART or JUDGED) and (not DEADLINE or in_time):
                     if progress is None and not (ASYNC and BULKHEAD and running_since):
-                        if BREAKER:
-                            if not era.is_clean:
-                                course.settle(era, permit, SUCCESS)
+                        if BREAKER and not era.is_clean:
+                            course.settle(era, permit, SUCCESS)
                         if COUNTED:
                             smooth_calls.append(ended - began if TIMED else 0.0)
                             if len(smooth_calls) >= FOLD:
                                 tally.fold()
-                        if not ASYNC:
-                            if unseen:
-                                unseen = False
-                                warn_of_coroutine(course.name, result)
+                        if not ASYNC and unseen:
+                            unseen = False
+                            warn_of_coroutine(course.name, result)
                         return result
                 failure = None
-            except BaseException as error:
-                if BULKHEAD:
-                    if permit in held:
-                        del held[permit]
+            except BaseException as error:  # noqa: BLE001  # what it means is decided below
+                if BULKHEAD and permit in held:
+                    del held[permit]
                 if DEADLINE:
                     if ASYNC:
                         if deadline is not None:
@@ -451,15 +446,14 @@ def path(
                 failure = error
 
             if DEADLINE and not ASYNC and not LATE_ONLY:
-                # An interruption that is on its way arrives in the next call, so that call is the one that waits for it.
+                # An interruption that is on its way arrives in the next call: in this one, which waits for it.
                 try:
                     if slot is not None and slot.fired is not None:
                         settle(slot, entry)
                 except Interrupted as interrupted:
                     failure = interrupted
-            if BULKHEAD and ASYNC:
-                if turn is not None:
-                    bulkhead.withdraw(turn.waiter)
+            if BULKHEAD and ASYNC and turn is not None:
+                bulkhead.withdraw(turn.waiter)
             if APART:
                 ticket = permit
             else:
@@ -489,23 +483,21 @@ def path(
                 if progress is None:
                     progress = Progress(began)
                 failure = course.end(ticket, failure)
-                if JUDGED:
-                    if failure is None:
-                        failure = course.refusal(progress, result)
+                if JUDGED and failure is None:
+                    failure = course.refusal(progress, result)
                 if failure is None:
                     course.finish(progress, returned=True)
                     return result
                 delay = course.next_delay(progress, failure)
                 if delay is None:
-                    if FALLBACK:
-                        if course.applies_fallback(failure):
-                            applied = True
-                            if ASYNC:
-                                result = await environment.call(fallback, args, kwargs, failure, progress.attempts)
-                            else:
-                                result = fallback(args, kwargs, failure, progress.attempts)
-                            course.finish(progress, returned=True, applied=True)
-                            return result
+                    if FALLBACK and course.applies_fallback(failure):
+                        applied = True
+                        if ASYNC:
+                            result = await environment.call(fallback, args, kwargs, failure, progress.attempts)
+                        else:
+                            result = fallback(args, kwargs, failure, progress.attempts)
+                        course.finish(progress, returned=True, applied=True)
+                        return result
                     raise failure
                 if delay:
                     if ASYNC:

@@ -35,7 +35,7 @@ F = TypeVar("F")
 class GuardedMethod:
     """One guarded method of one concrete class, or one ``Guard``: what ``guards`` lists."""
 
-    __slots__ = ("_resolver", "_cls", "_plan")
+    __slots__ = ("_cls", "_plan", "_resolver")
 
     def __init__(self, resolver: Any, cls: type | None, plan: Plan) -> None:
         self._resolver = resolver
@@ -85,7 +85,7 @@ class GuardedMethod:
 
 
 def guards() -> Iterator[GuardedMethod]:
-    """Every guarded method that lives: of its declaring class, and of each other class that it was called for."""
+    """Every guarded method that lives, once for each class that has it."""
     for resolver in list(registry.resolvers()):
         for cls in _classes_of(resolver):
             plan, _ = resolver.plan(cls)
@@ -96,7 +96,8 @@ def guards() -> Iterator[GuardedMethod]:
 def configure(
     *,
     properties: Mapping[str, Any] | None = None,
-    files: Iterable[str | os.PathLike[str]] | None = None,
+    files: Iterable[str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
+    sources: Iterable[Any] | None = None,
     max_threads: int | None = None,
     uninterruptible_modules: Iterable[str] = (),
     interrupt_signal: int | None = None,
@@ -109,6 +110,7 @@ def configure(
     Args:
         properties: Configuration keys and values; they win over every other source.
         files: Configuration files to read, by suffix: ``.properties``, ``.toml``, ``.yaml``, ``.json``, ``.env``.
+        sources: Settings sources of pydantic-settings, or other callables that return a mapping of keys to values.
         max_threads: The most threads that offloaded calls may use at once; no limit unless given.
         uninterruptible_modules: Further modules in whose code no time-out interrupts (contract R2a).
         interrupt_signal: The signal that interrupts blocking calls of the main thread instead of ``SIGURG``.
@@ -124,6 +126,8 @@ def configure(
         given["properties"] = properties
     if files is not None:
         given["files"] = files
+    if sources is not None:
+        given["sources"] = sources
     changes = _exchange(given)
     if max_threads is not None:
         from .._runtime import pool
@@ -271,7 +275,14 @@ def _classes_of(resolver: Any) -> list[type | None]:
     if isinstance(resolver, Guard):
         return [None]
     owner = resolver.declaration.owner
-    return [*dict.fromkeys([owner, *resolved])]
+    return [*dict.fromkeys([owner, *_subclasses(owner), *resolved])]
+
+
+def _subclasses(cls: type | None) -> Iterator[type]:
+    """The living classes that inherit from *cls*: each has a state of its own."""
+    for one in cls.__subclasses__() if cls is not None else ():
+        yield one
+        yield from _subclasses(one)
 
 
 def _explained(plan: Plan) -> str:

@@ -31,7 +31,7 @@ __all__ = [
 Policies = Mapping[type[Policy], Policy]
 
 CLASS_LEVEL = "__faulttolerance__"
-"""The attribute of a class that holds the policies declared on it; ``dataclass(slots=True)`` copies it with the rest."""
+"""The attribute of a class that holds what is declared on it; ``dataclass(slots=True)`` copies it with the rest."""
 
 CLASS_INTERCEPTORS = "__faulttolerance_interceptors__"
 """Likewise for the interceptors."""

@@ -12,8 +12,7 @@ from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Ret
 from .._runtime import blocking
 from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import fallback as fallbacks
-from . import registry
+from . import fallback as fallbacks, registry
 from .compose import compose
 from .declaration import FUNCTION, Declaration
 from .resolve import Plan, course_for
@@ -40,8 +39,8 @@ class Guard:
         bulkhead: See ``Bulkhead``.
         rate_limit: See ``RateLimit``.
         fallback: See ``Fallback``; with a handler, not with a method's name.
-        name: What ``apply_guard``, ``circuit_breakers`` and configuration keys such as ``payments/Retry/maxRetries`` call
-            it; held until ``close``.
+        name: What ``apply_guard``, ``circuit_breakers`` and keys such as ``payments/Retry/maxRetries`` call it; held
+            until ``close``.
 
     Raises:
         FaultToleranceDefinitionException: If another guard has the name, or the fallback names a method.
@@ -190,7 +189,7 @@ def _decorated(function: F, find: Callable[[], Guard]) -> F:
         return find()._path(function, asynchronous)(args, kwargs)
 
     update_wrapper(guarded, function, [name for name in WRAPPER_ASSIGNMENTS if hasattr(function, name)])
-    return (mark_coroutine_function(guarded) if asynchronous else guarded)  # type: ignore[return-value]
+    return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
 
 
 def _invoke(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

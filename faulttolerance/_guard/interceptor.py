@@ -1,8 +1,8 @@
-"""The application's own interceptors, before and behind the policies (specification, chapter Fault Tolerance Interceptor(s)).
+"""The application's own interceptors, around and inside the policies (specification, Fault Tolerance Interceptor(s)).
 
 The fault tolerance interceptor stands at one priority, 4010 unless ``mp.fault.tolerance.interceptor.priority`` says
-otherwise. Interceptors of a lower number surround it and see each call once; those of a higher number stand between it and
-the method and see each attempt. Equal numbers: the one written further up goes first.
+otherwise. Interceptors of a lower number surround it and see each call once; those of a higher number stand between it
+and the method and see each attempt. Equal numbers: the one written further up goes first.
 """
 
 from __future__ import annotations
@@ -70,13 +70,11 @@ class Interceptor:
         return f"<interceptor {getattr(self.function, '__qualname__', self.function)} at priority {self.priority}>"
 
 
-def around_invoke(
-    function: Callable[[Invocation], Any] | None = None, *, priority: int = _DEFAULT_PRIORITY
-) -> Any:
+def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priority: int = _DEFAULT_PRIORITY) -> Any:
     """Make a decorator of *function*, which is called around each call of what it decorates.
 
-    *function* gets an ``Invocation`` and returns what its ``proceed()`` returns, or something else. For coroutine functions
-    it is ``async def``, or returns the awaitable.
+    *function* gets an ``Invocation`` and returns what its ``proceed()`` returns, or something else. For coroutine
+    functions it is ``async def``, or returns the awaitable.
 
     Args:
         function: What is called around.

@@ -1,9 +1,9 @@
 """Cutting one function, written for every policy, down to the policies that a guard has.
 
-``compose.path`` is ordinary Python: a coroutine function full of ``if BREAKER:`` and ``if ASYNC:``. ``woven`` evaluates these
-capitals, drops what they rule out, and takes ``async`` and ``await`` away where the call is synchronous. What is left keeps
-its file and its line numbers: a traceback or a debugger shows the lines of ``compose.py`` that run. Nothing is added, so
-whoever reads ``compose.path`` has read every guard there is.
+``compose.path`` is ordinary Python: a coroutine function full of ``if BREAKER:`` and ``if ASYNC:``. ``woven`` evaluates
+these capitals, drops what they rule out, and takes ``async`` and ``await`` away where the call is synchronous. What is
+left keeps its file and its line numbers: a traceback or a debugger shows the lines of ``compose.py`` that run. Nothing
+is added, so whoever reads ``compose.path`` has read every guard there is.
 
 One function is compiled per combination of capitals, however many guards have it.
 """
@@ -38,7 +38,7 @@ def _woven(function: Callable[..., Any], shape: tuple[tuple[str, bool], ...]) ->
     names: dict[str, Any] = {}
     file = inspect.getsourcefile(function) or "<faulttolerance>"
     code = compile(_cut(function, dict(shape)), file, "exec", dont_inherit=True)
-    exec(code, function.__globals__, names)  # noqa: S102  # our own source
+    exec(code, function.__globals__, names)  # our own source
     return names[function.__name__]  # type: ignore[no-any-return]
 
 

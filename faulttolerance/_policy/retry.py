@@ -25,7 +25,7 @@ class Retry(Policy):
         max_duration: No retry is begun later than this after the call began, in *duration_unit*; 0 for no limit, else
             greater than *delay*.
         duration_unit: What *max_duration* counts.
-        jitter: Each delay is drawn from ``delay - jitter`` to ``delay + jitter``, never below 0; in *jitter_delay_unit*.
+        jitter: Each delay is drawn from ``delay - jitter`` to ``delay + jitter``, at least 0; in *jitter_delay_unit*.
         jitter_delay_unit: What *jitter* counts.
         retry_on: Failures to retry.
         abort_on: Failures never to retry, also where *retry_on* names them.

@@ -23,7 +23,7 @@ class Attempt:
         deadline: When the caller stops waiting, on the shared clock; ``None``: never. The body is interrupted then, and
             one that is still queued is withdrawn and never begins.
         interrupt: Whether a body on a thread is interrupted at the deadline.
-        awaits: Whether an awaitable that the body returns is part of the attempt: it is awaited, and its outcome counts.
+        awaits: Whether an awaitable that the body returns is part of the attempt: then its outcome is the attempt's.
     """
 
     __slots__ = ("args", "awaits", "bulkhead", "deadline", "function", "interrupt", "kwargs", "ticket")

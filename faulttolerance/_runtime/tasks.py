@@ -245,15 +245,15 @@ class AsyncCall(Coroutine[Any, Any, T], Generic[T]):
         if self._task is None:
             if self._start is None:
                 raise asyncio.CancelledError
-            raise asyncio.InvalidStateError("the call has not begun: it is awaited nowhere, and no loop ran when it was made")
+            raise asyncio.InvalidStateError(
+                "the call has not begun: it is awaited nowhere, and no loop ran when it was made"
+            )
         return self._task
 
 
 async def _from_other_loop(task: asyncio.Task[T]) -> T:
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
-    task.get_loop().call_soon_threadsafe(
-        task.add_done_callback, lambda _: loop.call_soon_threadsafe(_complete, ended)
-    )
+    task.get_loop().call_soon_threadsafe(task.add_done_callback, lambda _: loop.call_soon_threadsafe(_complete, ended))
     await ended
     return task.result()

@@ -1,0 +1,1 @@
+"""How to wait: clocks, deadlines, threads, tasks. The only room that sleeps, awaits or starts a thread."""
