@@ -5,59 +5,47 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Any
 
 from .._policy import Fallback
 from .._runtime.blocking import Aside
-from .._runtime.kinds import is_coroutine_function, is_generator_function
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import FallbackHandler
-from .annotations import (
-    ANYTHING,
-    Outcome,
-    Scope,
-    Type,
-    ancestry,
-    awaited,
-    displayed,
-    members,
-    outcome_of,
-    resolved,
-    same,
-    says_nothing,
-    signature,
-    takes,
-)
+from .annotations import ANYTHING, Scope, Type, ancestry, displayed, resolved, says_nothing, signature, takes
 from .aside import context_of, watched
 from .declaration import FUNCTION, INSTANCE, Declaration
-from .sibling import Sibling, attribute_of, found_in_class, found_in_module, home_of, mangled, missing, named
+from .fit import Guarded, Problem, can_bind, fitted, is_asynchronous, shape_of
+from .sibling import Sibling, attribute_of, found_in_class, found_in_module, home_of, mangled, missing, named, weakly
 
 __all__ = ["aside", "faults"]
 
-_PENDING = (Outcome.FUTURE, Outcome.AWAITABLE)
-
 
 def faults(
-    policy: Fallback, declaration: Declaration, where: str, asynchronous: bool, owner: type | None = None
+    policy: Fallback,
+    declaration: Declaration,
+    where: str,
+    asynchronous: bool,
+    owner: type | None = None,
+    *,
+    final: bool = False,
 ) -> list[Fault]:
     """What is wrong with a fallback, as far as can be told now.
 
     A method is looked up once its class is created, a function of the module once the guard is used. *where* names the
     guarded function. *asynchronous* tells that it is asynchronous, so that the fallback may be. *owner* is the class
-    that declares the fallback, from which the method is looked up; by default that of the guarded function.
+    that declares the fallback, from which the method is looked up; by default that of the guarded function. *final*
+    tells that no further decorator can make the guarded function asynchronous.
     """
-    if policy.value is not None:
-        return [
-            Fault(f"{where} @Fallback(value)", problem, policy.value, allowed)
-            for problem, allowed in _problems_of_handler(policy.value, declaration, asynchronous)
-        ]
     owner = owner or declaration.owner
-    if owner is None and (declaration.guard is None or declaration.binding != FUNCTION):
+    guarded = Guarded(declaration, owner, is_asynchronous(declaration, asynchronous, final))
+    name, got = ("value", policy.value) if policy.value is not None else ("fallback_method", policy.fallback_method)
+    if policy.value is not None:
+        problems = _problems_of_handler(policy.value, guarded)
+    elif owner is not None or (final and declaration.binding == FUNCTION):
+        problems = _problems_of_method(policy.fallback_method, declaration, owner, guarded)
+    else:
         return []
-    return [
-        Fault(f"{where} @Fallback(fallback_method)", problem, policy.fallback_method, allowed)
-        for problem, allowed in _problems_of_method(policy.fallback_method, declaration, owner, asynchronous)
-    ]
+    return [Fault(f"{where} @Fallback({name})", problem, got, allowed) for problem, allowed in problems]
 
 
 def aside(policy: Fallback, declaration: Declaration, asynchronous: bool, owner: type | None = None) -> Aside:
@@ -68,7 +56,7 @@ def aside(policy: Fallback, declaration: Declaration, asynchronous: bool, owner:
     if policy.value is not None:
         call = _by_handler(policy.value, declaration)
     else:
-        call = _by_method(policy.fallback_method, declaration, owner or declaration.owner)
+        call = _by_method(policy.fallback_method, declaration, weakly(owner or declaration.owner))
     return watched(call, _remember, asynchronous)
 
 
@@ -99,16 +87,14 @@ def _by_handler(value: Callable[[Any], Any], declaration: Declaration) -> Aside:
         try:
             return handle(context_of(declaration, args, kwargs, failure, attempts))
         finally:
-            del failure
+            del failure  # its traceback may hold this frame
 
     return call
 
 
-def _problems_of_handler(
-    value: Callable[[Any], Any], declaration: Declaration, asynchronous: bool
-) -> Iterator[tuple[str, str]]:
+def _problems_of_handler(value: Callable[[Any], Any], guarded: Guarded) -> Iterator[Problem]:
     if not isinstance(value, type):
-        yield from _problems_of_handling(value, value, None, declaration, asynchronous)
+        yield from _problems_of_handling(value, value, None, guarded)
         return
     name = value.__qualname__
     handle = found_in_class("handle", value)
@@ -117,222 +103,80 @@ def _problems_of_handler(
         yield f"is the class {name}, which is abstract or does not define handle", "a class that defines handle"
         return
     constructor = signature(value)
-    if constructor is not None and not _can_bind(constructor):
+    if not can_bind(constructor, 0):
         yield (
             f"is the class {name}, whose constructor needs arguments: {constructor}",
             "a class that is made without arguments; or a callable, as the bound method handle of an object of it",
         )
-    yield from _problems_of_handling(value, handle.function, handle, declaration, asynchronous)
+    yield from _problems_of_handling(value, handle.function, handle, guarded)
 
 
 def _problems_of_handling(
-    value: Any, function: Callable[..., Any], handle: Sibling | None, declaration: Declaration, asynchronous: bool
-) -> Iterator[tuple[str, str]]:
+    value: Any, function: Callable[..., Any], handle: Sibling | None, guarded: Guarded
+) -> Iterator[Problem]:
     """What is wrong with *function*, which is *value* itself or the method *handle* of that class."""
     subject = f"is {getattr(value, '__qualname__', None) or repr(value)}" + (".handle" if handle else "")
     found = signature(function)
-    if found is not None and not _can_bind(found, *[None] * (2 if handle and handle.takes_itself else 1)):
+    if not can_bind(found, 2 if handle and handle.takes_itself else 1):
         yield f"{subject}, which does not take one argument: {found}", "a handler that takes an ExecutionContext"
-    yield from _problems_of_kind(subject, function, declaration, asynchronous)
+    yield from guarded.problems_of_kind(subject, function)
     if found is None:
         return
     scope = Scope.of(function, value if handle else None, handle.home if handle else None)
-    gives = resolved(found.return_annotation, scope)
-    text = displayed(found.return_annotation)
+    gives, text = resolved(found.return_annotation, scope), displayed(found.return_annotation)
     if handle is not None and says_nothing(gives):
         gives = (ancestry(Type(value)).get(FallbackHandler) or (ANYTHING,))[0]
         text = str(gives)
-    yield from _problems_of_result(subject, gives, text, function, declaration, declaration.owner, asynchronous)
-
-
-def _can_bind(found: inspect.Signature, *args: object) -> bool:
-    try:
-        found.bind(*args)
-    except TypeError:
-        return False
-    return True
+    yield from guarded.problems_of_result(subject, function, gives, text)
 
 
 # Methods
 
 
-class _Shape(NamedTuple):
-    """The parameters of a function by kind, without itself or its class."""
-
-    positional: list[Parameter]
-    rest: Parameter | None
-    named: dict[str, Parameter]
-    more: Parameter | None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is ``(*args, **kwargs)``, as of a wrapper, which tells nothing and takes everything."""
-        return self.rest is not None and self.more is not None and not self.positional and not self.named
-
-    def __str__(self) -> str:
-        every = [*self.positional, self.rest, *self.named.values(), self.more]
-        return str(inspect.Signature([one for one in every if one is not None]))
-
-
-def _shape(function: Callable[..., Any], takes_itself: bool) -> _Shape | None:
-    found = signature(function)
-    if found is None:
-        return None
-    every = list(found.parameters.values())
-    if takes_itself and every and every[0].kind is not Parameter.VAR_POSITIONAL:
-        del every[0]
-    return _Shape(
-        [one for one in every if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)],
-        next((one for one in every if one.kind is Parameter.VAR_POSITIONAL), None),
-        {one.name: one for one in every if one.kind is Parameter.KEYWORD_ONLY},
-        next((one for one in every if one.kind is Parameter.VAR_KEYWORD), None),
-    )
-
-
-class _Fit(NamedTuple):
-    """How a fallback takes what the guarded function takes: the same, and then the exception where *error* is there."""
-
-    error: Parameter | None = None
-
-
-def _fitted(guarded: _Shape | None, substitute: _Shape | None) -> _Fit | None:
-    """How *substitute* takes what *guarded* takes; ``None`` where it does not."""
-    if guarded is None or substitute is None or substitute.is_open:
-        return _Fit()
-    if (guarded.rest is None) != (substitute.rest is None) or (guarded.more is None) != (substitute.more is None):
-        return None
-    if guarded.named.keys() - substitute.named.keys():
-        return None
-    extra = [*substitute.positional[len(guarded.positional) :]]
-    if len(extra) != len(substitute.positional) - len(guarded.positional) or (extra and substitute.rest is not None):
-        return None
-    extra += [one for name, one in substitute.named.items() if name not in guarded.named]
-    if len(extra) > 1:
-        return None
-    return _Fit(extra[0]) if extra else _Fit()
-
-
-def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
-    """Whether a parameter more than the guarded function has can only be the exception."""
-    if parameter.annotation is Parameter.empty:
-        return parameter.default in (Parameter.empty, None)
-    found = members(resolved(parameter.annotation, scope))
-    heads = [one.head for one in found if one.head is not type(None)]
-    return bool(heads) and all(
-        says_nothing(one) or one.head is object or (isinstance(one.head, type) and issubclass(one.head, BaseException))
-        for one in found
-        if one.head is not type(None)
-    )
-
-
-def _problems_of_method(
-    name: str, declaration: Declaration, owner: type | None, asynchronous: bool
-) -> Iterator[tuple[str, str]]:
+def _problems_of_method(name: str, declaration: Declaration, owner: type | None, guarded: Guarded) -> Iterator[Problem]:
     found = found_in_class(name, owner) if owner else found_in_module(name, declaration.template)
     if found is None:
         yield missing(name, declaration, owner), "the name of a function there, in a class also of one in its bases"
         return
+    subject = f"names {name!r}"
     if found.function is declaration.guard or (owner is not None and mangled(name, owner) == declaration.name):
         yield (
-            f"names {name!r}, which is the guarded function itself",
-            "another one, exempt from the class's by @unguarded",
+            f"{subject}, which is the guarded function itself",
+            "another, exempt from the class's by @unguarded",
         )
         return
     if found.needs_instance and declaration.binding != INSTANCE:
-        yield f"names {name!r}, which needs an instance", "a class method or static method, as the guarded one is"
-    yield from _problems_of_kind(f"names {name!r}", found.function, declaration, asynchronous)
-    yield from _problems_of_signature(name, found, declaration, owner, asynchronous)
-
-
-def _problems_of_kind(
-    subject: str, function: Callable[..., Any], declaration: Declaration, asynchronous: bool
-) -> Iterator[tuple[str, str]]:
-    if is_generator_function(function):
-        yield f"{subject}, which is a generator function", "a function that returns"
-    elif asynchronous or not is_coroutine_function(function):
-        return
-    elif outcome_of(_guarded_result(declaration, declaration.owner)) is not Outcome.AWAITABLE:
-        yield f"{subject}, which is a coroutine function", "a plain function, as the guarded one is"
-
-
-def _problems_of_signature(
-    name: str, found: Sibling, declaration: Declaration, owner: type | None, asynchronous: bool
-) -> Iterator[tuple[str, str]]:
-    guarded = _shape(declaration.template, declaration.binding != FUNCTION)
-    substitute = _shape(found.function, found.takes_itself)
+        yield f"{subject}, which needs an instance", "a class method or static method, as the guarded one is"
+    yield from guarded.problems_of_kind(subject, found.function)
     scope = Scope.of(found.function, owner, found.home)
-    fit = _fitted(guarded, substitute)
-    if fit is None or (fit.error is not None and not _takes_exceptions(fit.error, scope)):
-        yield (
-            f"names {name!r}, whose parameters {substitute} are not those of the guarded function",
-            _allowed(guarded),
-        )
-        return
-    if guarded is not None and substitute is not None and not substitute.is_open:
-        home = _scope_of_guarded(declaration, owner)
-        for mine, yours in _pairs(guarded, substitute):
-            if not same(resolved(mine.annotation, home), resolved(yours.annotation, scope)):
-                yield f"names {name!r}, whose parameter `{yours}` is of another type", f"the type of `{mine}`"
+    yield from guarded.problems_of_parameters(subject, shape_of(found.function, found.takes_itself), scope)
     result = signature(found.function)
     if result is not None:
-        gives = resolved(result.return_annotation, scope)
-        text = displayed(result.return_annotation)
-        yield from _problems_of_result(f"names {name!r}", gives, text, found.function, declaration, owner, asynchronous)
+        gives, text = resolved(result.return_annotation, scope), displayed(result.return_annotation)
+        yield from guarded.problems_of_result(subject, found.function, gives, text)
 
 
-def _allowed(guarded: _Shape | None) -> str:
-    return f"{guarded}, and at will one more at the end, which takes the exception"
+def _by_method(name: str, declaration: Declaration, home: Callable[[], type | None]) -> Aside:
+    where = f"{declaration.where} @Fallback(fallback_method)"
+    attribute = attribute_of(name, declaration, home())
+    last: _Passing | None = None
 
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        nonlocal last
+        try:
+            owner = home()
+            method = named(attribute, declaration, owner, args)
+            if method is None:
+                raise FaultToleranceDefinitionException(
+                    Fault(where, missing(name, declaration, owner), name, "the name of a function there")
+                )
+            if last is None or last.function() is not getattr(method, "__func__", method):
+                last = _Passing(method, declaration, owner, where)
+            return last(method, args, kwargs, failure)
+        finally:
+            del failure  # its traceback may hold this frame
 
-def _pairs(guarded: _Shape, substitute: _Shape) -> Iterator[tuple[Parameter, Parameter]]:
-    yield from zip(guarded.positional, substitute.positional, strict=False)
-    for mine, yours in ((guarded.rest, substitute.rest), (guarded.more, substitute.more)):
-        if mine is not None and yours is not None:
-            yield mine, yours
-    for name, mine in guarded.named.items():
-        yield mine, substitute.named[name]
-
-
-def _scope_of_guarded(declaration: Declaration, owner: type | None) -> Scope:
-    home = home_of(declaration.template, owner) if owner is not None else None
-    return Scope.of(declaration.template, owner, home)
-
-
-def _guarded_result(declaration: Declaration, owner: type | None) -> Type:
-    found = signature(declaration.template)
-    return ANYTHING if found is None else resolved(found.return_annotation, _scope_of_guarded(declaration, owner))
-
-
-def _problems_of_result(
-    subject: str,
-    gives: Type,
-    text: str,
-    function: Callable[..., Any],
-    declaration: Declaration,
-    owner: type | None,
-    asynchronous: bool,
-) -> Iterator[tuple[str, str]]:
-    wanted = _guarded_result(declaration, owner)
-    if not _is_same_result(wanted, gives, declaration.is_coroutine, is_coroutine_function(function), asynchronous):
-        guarded = signature(declaration.template)
-        expected = displayed(guarded.return_annotation) if guarded is not None else ""
-        yield f"{subject}, which returns {text}", f"{expected}, as the guarded function returns"
-
-
-def _is_same_result(wanted: Type, gives: Type, is_coroutine: bool, gives_coroutine: bool, asynchronous: bool) -> bool:
-    """Whether both come to the same type, of a result that comes later what it comes to."""
-    if not is_coroutine:
-        kind = outcome_of(wanted)
-        if asynchronous or (gives_coroutine and kind is Outcome.AWAITABLE):
-            wanted = awaited(wanted) if kind in _PENDING else ANYTHING
-        else:
-            return gives_coroutine or same(wanted, gives)
-    if not gives_coroutine and outcome_of(gives) in _PENDING and same(wanted, awaited(gives)):
-        return True
-    return same(wanted, gives)
-
-
-# Calling a method
+    return call
 
 
 class _Passing:
@@ -340,21 +184,22 @@ class _Passing:
 
     __slots__ = ("_accepts", "_bound", "_count", "_error", "_signature", "function")
 
-    def __init__(self, method: Callable[..., Any], declaration: Declaration, where: str) -> None:
-        self.function = getattr(method, "__func__", method)
-        self._bound = bound = declaration.binding != FUNCTION
-        guarded, substitute = _shape(declaration.template, bound), _shape(method, False)
-        scope = Scope.of(method, declaration.owner)
-        fit = _fitted(guarded, substitute)
-        if fit is None or (fit.error is not None and not _takes_exceptions(fit.error, scope)):
+    def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None, where: str) -> None:
+        self.function = weakly(getattr(method, "__func__", method))
+        guarded = Guarded(declaration, owner, asynchronous=None)
+        scope = Scope.of(method, owner, home_of(method, owner) if owner is not None else None)
+        fit = fitted(guarded.shape, shape_of(method, takes_itself=False), scope)
+        if fit is None:
             name = getattr(method, "__qualname__", method)
-            problem = f"leads to {name}, whose parameters {substitute} are not those of the guarded function"
-            raise FaultToleranceDefinitionException(Fault(where, problem, method, _allowed(guarded)))
+            problem = f"leads to {name}, whose parameters {signature(method)} are not those of the guarded function"
+            raise FaultToleranceDefinitionException(Fault(where, problem, method, guarded.allowed))
         self._error = fit.error
         self._accepts = ANYTHING if fit.error is None else resolved(fit.error.annotation, scope)
+        self._bound = declaration.binding != FUNCTION
         self._signature = signature(declaration.template)
         # So many positional arguments need no defaults, and can be passed on as they are.
-        self._count = -1 if guarded is None or guarded.rest or guarded.named else len(guarded.positional) + bound
+        shape = guarded.shape
+        self._count = -1 if shape is None or shape.rest or shape.named else len(shape.positional) + self._bound
 
     def __call__(
         self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException
@@ -380,26 +225,4 @@ class _Passing:
                 return method(*args, **kwargs, **{self._error.name: failure})
             return method(*args, failure, **kwargs)
         finally:
-            del failure
-
-
-def _by_method(name: str, declaration: Declaration, owner: type | None) -> Aside:
-    where = f"{declaration.where} @Fallback(fallback_method)"
-    attribute = attribute_of(name, declaration, owner)
-    last: _Passing | None = None
-
-    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        nonlocal last
-        try:
-            method = named(attribute, declaration, owner, args)
-            if method is None:
-                raise FaultToleranceDefinitionException(
-                    Fault(where, missing(name, declaration, owner), name, "the name of a function there")
-                )
-            if last is None or last.function is not getattr(method, "__func__", method):
-                last = _Passing(method, declaration, where)
-            return last(method, args, kwargs, failure)
-        finally:
-            del failure
-
-    return call
+            del failure  # its traceback may hold this frame

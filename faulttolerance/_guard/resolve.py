@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
 
@@ -29,11 +29,9 @@ from .._policy import (
     seconds,
 )
 from .._runtime import blocking
-from .._strategy import back_off
-from .._strategy import retry as retry_strategy
+from .._strategy import back_off, retry as retry_strategy
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import annotations as hints
-from . import before_retry, fallback, registry
+from . import annotations as hints, before_retry, fallback, registry
 from .annotations import Outcome
 from .compose import Course, compose
 from .declaration import (
@@ -48,6 +46,7 @@ from .declaration import (
     module_name,
     unbound,
 )
+from .sibling import home_of
 from .state import State
 
 __all__ = ["ORDER", "Plan", "Resolver", "class_level_contradictions", "contradictions", "course_for"]
@@ -82,6 +81,7 @@ class Plan:
         function: What runs; where nothing guards it, that is all.
         declared: What the annotations say; empty where the method runs plainly.
         effective: The same with configuration applied, in the same order.
+        homes: The class that declares each of them, held weakly; empty for a function.
     """
 
     name: str
@@ -89,6 +89,11 @@ class Plan:
     declared: tuple[Declared, ...] = ()
     effective: tuple[Effective, ...] = ()
     interceptors: tuple[Any, ...] = ()
+    homes: Mapping[type[Policy], ref[type]] = field(default_factory=dict)
+
+    def home(self, kind: type[Policy]) -> type | None:
+        """The class that declares the policy of this *kind*."""
+        return self.homes[kind]() if kind in self.homes else None
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
@@ -140,7 +145,7 @@ class Resolver:
         if not policies:
             return Plan(name, function, interceptors=interceptors), []
         effective, faults = settings.resolve(policies, name, snapshot)
-        plan = Plan(name, function, tuple(policies), tuple(effective), interceptors)
+        plan = Plan(name, function, tuple(policies), tuple(effective), interceptors, self._homes(cls))
         if not faults:
             faults = self._faults(plan)
         return plan, faults
@@ -283,14 +288,20 @@ class Resolver:
         for one in plan.effective:
             if not one.enabled:
                 continue
+            asynchronous, home = is_asynchronous(self.declaration, plan.policies), plan.home(type(one.policy))
             if isinstance(one.policy, Fallback):
-                faults += fallback.faults(one.policy, self.declaration, plan.name, self._is_asynchronous(plan))
+                faults += fallback.faults(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
             elif isinstance(one.policy, BeforeRetry):
-                faults += before_retry.faults(one.policy, self.declaration, plan.name, self._is_asynchronous(plan))
+                faults += before_retry.faults(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
         return faults
 
-    def _is_asynchronous(self, plan: Plan) -> bool:
-        return is_asynchronous(self.declaration, plan.policies)
+    def _homes(self, cls: type | None) -> dict[type[Policy], ref[type]]:
+        if cls is None:
+            return {}
+        _, policies, owner = self._followed(cls)
+        if self.declaration.owner is None:
+            owner = home_of(self.declaration.template, cls)
+        return {kind: ref(base) for kind, (_, base) in class_level(cls).items()} | dict.fromkeys(policies, ref(owner))
 
 
 def _first_call(resolver: ref[Resolver]) -> blocking.GuardedCall:
@@ -303,7 +314,7 @@ def _first_call(resolver: ref[Resolver]) -> blocking.GuardedCall:
     return call
 
 
-def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], Policy]) -> bool:
+def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], object]) -> bool:
     """Whether calls return before they are over (contract R7, R8)."""
     return declaration.is_coroutine or Asynchronous in policies or AsynchronousNonBlocking in policies
 
@@ -329,7 +340,8 @@ class _Departure:
 def contradictions(declaration: Declaration) -> list[Fault]:
     """What is wrong with the policies of a function as far as is known when the last of them is put on it."""
     policies, where = declaration.policies, declaration.where
-    asynchronous = is_asynchronous(declaration, policies)
+    inherited = class_level(declaration.owner) if declaration.owner is not None else {}
+    asynchronous = is_asynchronous(declaration, {**inherited, **policies})
     faults: list[Fault] = []
     if Asynchronous in policies or AsynchronousNonBlocking in policies:
         faults += hints.asynchronous_faults(declaration.template, where, declaration.owner)
@@ -357,10 +369,10 @@ def class_level_contradictions(
     if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
         faults += hints.asynchronous_faults(declaration.template, where, cls, class_level=True)
     if Fallback in kinds and Fallback not in declaration.policies:
-        policy = kinds[Fallback][0]
-        asynchronous = is_asynchronous(declaration, kinds)  # type: ignore[arg-type]
+        policy, home = kinds[Fallback]
+        asynchronous = is_asynchronous(declaration, {**kinds, **declaration.policies})
         assert isinstance(policy, Fallback)
-        faults += fallback.faults(policy, declaration, where, asynchronous)
+        faults += fallback.faults(policy, declaration, where, asynchronous, home)
     return faults
 
 
@@ -394,10 +406,11 @@ def _guarded(
     course = course_for(plan.name, policies, state, asynchronous=asynchronous, apart=is_apart)
     substitute = policies.get(Fallback)
     before = policies.get(BeforeRetry)
-    aside = fallback.aside(substitute, declaration, asynchronous) if isinstance(substitute, Fallback) else None
-    before_aside = (
-        before_retry.aside(before, declaration, asynchronous) if isinstance(before, BeforeRetry) else None
-    )
+    aside = before_aside = None
+    if isinstance(substitute, Fallback):
+        aside = fallback.aside(substitute, declaration, asynchronous, plan.home(Fallback))
+    if isinstance(before, BeforeRetry):
+        before_aside = before_retry.aside(before, declaration, asynchronous, plan.home(BeforeRetry))
     if not asynchronous:
         return compose(function, course, fallback=aside, before_retry=before_aside)
 

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from weakref import ref
 
 from .._runtime.kinds import function_behind
 from .declaration import FUNCTION, Declaration, class_name
 
-__all__ = ["Sibling", "attribute_of", "found_in_class", "found_in_module", "home_of", "mangled", "missing", "named"]
+__all__ = [
+    "Sibling",
+    "attribute_of",
+    "found_in_class",
+    "found_in_module",
+    "home_of",
+    "mangled",
+    "missing",
+    "named",
+    "weakly",
+]
+
+T = TypeVar("T")
 
 
 class Sibling(NamedTuple):
@@ -103,3 +116,11 @@ def missing(name: str, declaration: Declaration, owner: type | None) -> str:
     close = difflib.get_close_matches(name, [one for one in names if not one.startswith("__")], 1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     return f"names {name!r}, which {place} does not define{hint}"
+
+
+def weakly(thing: T | None) -> Callable[[], T | None]:
+    """Gives *thing* while it lives: a guard outlives the classes that inherit it, and must not keep them."""
+    try:
+        return ref(thing) if thing is not None else lambda: None
+    except TypeError:  # of no use for keeping, and so found anew each time
+        return lambda: None

@@ -39,7 +39,10 @@ def declared(cls: type, name: str = "method") -> Declaration:
 def faults_of(cls: type, name: str = "substitute", *, asynchronous: bool | None = None) -> list[str]:
     declaration = declared(cls)
     is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
-    found = fallback.faults(Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous)
+    final = asynchronous is not None
+    found = fallback.faults(
+        Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous, final=final
+    )
     return [str(fault) for fault in found]
 
 
@@ -226,18 +229,17 @@ def charge_wrongly(order: str) -> str:
     return order
 
 
-def function_of(function: Callable[..., Any], *, in_use: bool) -> Declaration:
+def function_of(function: Callable[..., Any]) -> Declaration:
     declaration = Declaration(function, {}, FUNCTION)
-    if in_use:
-        declaration.mark(function, declaration)
+    declaration.mark(function, declaration)
     return declaration
 
 
 def test_a_function_names_a_function_of_its_module() -> None:
     """Contract R6."""
-    policy, declaration = Fallback(fallback_method="charge_later"), function_of(charge, in_use=True)
+    policy, declaration = Fallback(fallback_method="charge_later"), function_of(charge)
 
-    assert fallback.faults(policy, declaration, "shop.charge", False) == []
+    assert fallback.faults(policy, declaration, "shop.charge", False, final=True) == []
     assert fallback.aside(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
 
 
@@ -248,10 +250,10 @@ def test_a_function_is_looked_up_when_it_is_first_used(name: str, words: str) ->
     """It may be defined below the guarded one."""
     policy = Fallback(fallback_method=name)
 
-    assert fallback.faults(policy, function_of(charge, in_use=False), "shop.charge", False) == []
-    assert words in str(fallback.faults(policy, function_of(charge, in_use=True), "shop.charge", False)[0])
+    assert fallback.faults(policy, function_of(charge), "shop.charge", False) == []
+    assert words in str(fallback.faults(policy, function_of(charge), "shop.charge", False, final=True)[0])
     with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
-        fallback.aside(policy, function_of(charge, in_use=False), False)(("a",), {}, ValueError(), 1)
+        fallback.aside(policy, function_of(charge), False)(("a",), {}, ValueError(), 1)
 
 
 # Kinds and count
@@ -597,6 +599,32 @@ def test_a_synchronous_function_that_returns_an_awaitable_may_have_a_coroutine_f
     assert len(faults_of(Awaiting, "plain", asynchronous=False)) == 1
 
 
+@pytest.mark.parametrize("name", ["plain", "as_coroutine", "as_future", "as_awaitable"])
+def test_a_function_that_a_further_decorator_may_make_asynchronous_is_not_refused_yet(name: str) -> None:
+    """`@asynchronous` may stand above `@fallback`, or on the class."""
+    assert faults_of(Submitting, name) == []
+    assert faults_of(Awaiting, name) == []
+    assert len(faults_of(Submitting, "other")) == 1
+
+
+def test_a_method_without_annotations_is_taken_for_synchronous() -> None:
+    """Once its class is there; a function may still become asynchronous."""
+
+    class Bare:
+        def method(self): ...  # type: ignore[no-untyped-def]
+
+        async def substitute(self): ...  # type: ignore[no-untyped-def]
+
+    async def handler(context: ExecutionContext) -> None: ...
+
+    def bare(): ...  # type: ignore[no-untyped-def]
+
+    assert "which is a coroutine function" in faults_of(Bare)[0]
+    assert "which is a coroutine function" in faults_of_handler(handler, Bare)[0]
+    assert fallback.faults(Fallback(handler), function_of(bare), "bare", False) == []
+    assert len(fallback.faults(Fallback(handler), function_of(bare), "bare", False, final=True)) == 1
+
+
 def test_a_generator_function_is_no_fallback() -> None:
     """Its caller would get a generator."""
 
@@ -783,7 +811,7 @@ def failing(error: BaseException, *, asynchronous: bool = False) -> Any:
         raise error
 
     value = asynchronous_handler if asynchronous else handler
-    return fallback.aside(Fallback(value), function_of(charge, in_use=True), asynchronous)
+    return fallback.aside(Fallback(value), function_of(charge), asynchronous)
 
 
 def run(coroutine: Any) -> Any:
@@ -852,7 +880,7 @@ def test_a_coroutine_of_a_fallback_can_be_cancelled_and_closed() -> None:
             return "caught"
         return "done"
 
-    call = fallback.aside(Fallback(handler), function_of(charge, in_use=True), True)
+    call = fallback.aside(Fallback(handler), function_of(charge), True)
     driven, thrown, closed = (call(("a",), {}, ERROR, 1) for _ in range(3))
 
     assert isinstance(driven, Coroutine)
@@ -881,7 +909,7 @@ def test_a_failure_is_not_kept_by_the_guard() -> None:
         del failure
         return reference
 
-    taken = fallback.aside(Fallback(lambda context: ""), function_of(charge, in_use=True), False)
+    taken = fallback.aside(Fallback(lambda context: ""), function_of(charge), False)
     raised_on = fallback.aside(Fallback(fallback_method="substitute"), declared(Choosy), False)
     gc.collect()
     gc.disable()
@@ -890,6 +918,25 @@ def test_a_failure_is_not_kept_by_the_guard() -> None:
         assert fail(raised_on, Choosy())() is None
     finally:
         gc.enable()
+
+
+def test_a_class_that_is_dropped_is_not_kept() -> None:
+    """Contract L4: neither as the home of a fallback, nor through an override that refers to it by `super()`."""
+
+    class Own(Cart):
+        def substitute(self, a: int) -> str:
+            return f"own {super().substitute(a)}"
+
+    home = fallback.aside(Fallback(fallback_method="substitute"), declared(Cart), False, Own)
+    override = fallback.aside(Fallback(fallback_method="substitute"), declared(Cart), False)
+    hook = before_retry.aside(BeforeRetry(method_name="substitute"), declared(Cart), False, Own)
+
+    assert home((Own(), 1), {}, ERROR, 1) == override((Own(), 1), {}, ERROR, 1) == "own Own 1"
+    reference = weakref.ref(Own)
+    del Own
+    gc.collect()
+    assert reference() is None
+    assert hook is not None
 
 
 # Before a retry

@@ -1,0 +1,225 @@
+"""Whether a function can stand in for a guarded one: its parameters, its result, and when that comes (contract R6)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from inspect import Parameter
+from typing import Any, NamedTuple
+
+from .._runtime.kinds import is_coroutine_function, is_generator_function
+from .annotations import (
+    ANYTHING,
+    Outcome,
+    Scope,
+    Type,
+    awaited,
+    displayed,
+    members,
+    outcome,
+    outcome_of,
+    resolved,
+    same,
+    says_nothing,
+    signature,
+)
+from .declaration import FUNCTION, Declaration
+from .sibling import home_of
+
+__all__ = ["Guarded", "Problem", "Shape", "can_bind", "fitted", "is_asynchronous", "shape_of"]
+
+Problem = tuple[str, str]
+"""What is wrong, as in ``Fault.problem``, and what is allowed."""
+
+_PENDING = (Outcome.FUTURE, Outcome.AWAITABLE)
+
+
+def can_bind(found: inspect.Signature | None, arguments: int) -> bool:
+    """Whether a function takes so many positional arguments, as far as its signature is known."""
+    try:
+        if found is not None:
+            found.bind(*[None] * arguments)
+    except TypeError:
+        return False
+    return True
+
+
+# Parameters
+
+
+class Shape(NamedTuple):
+    """The parameters of a function by kind, without itself or its class."""
+
+    positional: list[Parameter]
+    rest: Parameter | None
+    named: dict[str, Parameter]
+    more: Parameter | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is ``(*args, **kwargs)``, as of a wrapper, which tells nothing and takes everything."""
+        return self.rest is not None and self.more is not None and not self.positional and not self.named
+
+    @property
+    def all(self) -> list[Parameter]:
+        """Every parameter, in order."""
+        every = [*self.positional, self.rest, *self.named.values(), self.more]
+        return [one for one in every if one is not None]
+
+    def __str__(self) -> str:
+        return str(inspect.Signature(self.all))
+
+
+def shape_of(function: Callable[..., Any], takes_itself: bool) -> Shape | None:
+    """The parameters of *function*, without the first where that is its instance or class."""
+    found = signature(function)
+    if found is None:
+        return None
+    every = list(found.parameters.values())
+    if takes_itself and every and every[0].kind is not Parameter.VAR_POSITIONAL:
+        del every[0]
+    return Shape(
+        [one for one in every if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)],
+        next((one for one in every if one.kind is Parameter.VAR_POSITIONAL), None),
+        {one.name: one for one in every if one.kind is Parameter.KEYWORD_ONLY},
+        next((one for one in every if one.kind is Parameter.VAR_KEYWORD), None),
+    )
+
+
+class Fit(NamedTuple):
+    """How a function takes what another takes: the same, and then the exception where *error* is there."""
+
+    error: Parameter | None = None
+
+
+def fitted(guarded: Shape | None, substitute: Shape | None, scope: Scope) -> Fit | None:
+    """How *substitute*, written in *scope*, takes what *guarded* takes; ``None`` where it does not."""
+    if guarded is None or substitute is None or substitute.is_open:
+        return Fit()
+    if (guarded.rest is None) != (substitute.rest is None) or (guarded.more is None) != (substitute.more is None):
+        return None
+    extra = substitute.positional[len(guarded.positional) :]
+    if len(extra) != len(substitute.positional) - len(guarded.positional) or (extra and substitute.rest is not None):
+        return None
+    if guarded.named.keys() - substitute.named.keys():
+        return None
+    extra += [one for name, one in substitute.named.items() if name not in guarded.named]
+    if not extra:
+        return Fit()
+    return Fit(extra[0]) if len(extra) == 1 and _takes_exceptions(extra[0], scope) else None
+
+
+def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
+    """Whether a parameter more than the guarded function has can only be the exception."""
+    if parameter.annotation is Parameter.empty:
+        return parameter.default in (Parameter.empty, None)
+    found = [one for one in members(resolved(parameter.annotation, scope)) if one.head is not type(None)]
+    return bool(found) and all(
+        says_nothing(one) or one.head is object or (isinstance(one.head, type) and issubclass(one.head, BaseException))
+        for one in found
+    )
+
+
+# Now or later
+
+
+def is_asynchronous(declaration: Declaration, asynchronous: bool, final: bool) -> bool | None:
+    """Whether calls are waited for; ``None`` where a further decorator could still make it so.
+
+    *asynchronous* is what is known now. On a class a decorator may follow too; where nothing is annotated it is not
+    waited for.
+    """
+    if asynchronous or final:
+        return asynchronous
+    kind = outcome(declaration.template, declaration.owner)
+    certain = kind is Outcome.FOREIGN or (kind is Outcome.OBJECT and declaration.owner is not None)
+    return False if certain else None
+
+
+# The whole of it
+
+
+class Guarded:
+    """The guarded function, as what is to stand in for it is compared with it.
+
+    Args:
+        declaration: Of the guarded function.
+        owner: The class from which it is seen.
+        asynchronous: See ``is_asynchronous``.
+    """
+
+    __slots__ = ("_asynchronous", "_declaration", "_owner", "_scope", "_signature", "result", "shape")
+
+    def __init__(self, declaration: Declaration, owner: type | None, asynchronous: bool | None) -> None:
+        self._declaration = declaration
+        self._owner = owner
+        self._asynchronous = asynchronous
+        home = home_of(declaration.template, owner) if owner is not None else None
+        self._scope = Scope.of(declaration.template, owner, home)
+        self._signature = signature(declaration.template)
+        self.shape = shape_of(declaration.template, declaration.binding != FUNCTION)
+        self.result = ANYTHING
+        if self._signature is not None:
+            self.result = resolved(self._signature.return_annotation, self._scope)
+
+    def problems_of_kind(self, subject: str, function: Callable[..., Any]) -> Iterator[Problem]:
+        """What is wrong with the sort of *function*, which *subject* tells of, as in ``names 'charge_later'``."""
+        if is_generator_function(function):
+            yield f"{subject}, which is a generator function", "a function that returns"
+        elif (
+            self._asynchronous is False
+            and is_coroutine_function(function)
+            and outcome_of(self.result) is not Outcome.AWAITABLE
+        ):
+            yield f"{subject}, which is a coroutine function", "a plain function, as the guarded one is"
+
+    def problems_of_parameters(self, subject: str, substitute: Shape | None, scope: Scope) -> Iterator[Problem]:
+        """What is wrong with the parameters of a function that was written in *scope*."""
+        guarded = self.shape
+        if fitted(guarded, substitute, scope) is None:
+            yield f"{subject}, whose parameters {substitute} are not those of the guarded function", self.allowed
+        elif guarded is not None and substitute is not None and not substitute.is_open:
+            for mine, yours in _pairs(guarded, substitute):
+                if not same(resolved(mine.annotation, self._scope), resolved(yours.annotation, scope)):
+                    yield f"{subject}, whose parameter `{yours}` is of another type", f"the type of `{mine}`"
+
+    @property
+    def allowed(self) -> str:
+        """Which parameters would be right."""
+        return f"{self.shape}, and at will one more at the end, which takes the exception"
+
+    def problems_of_result(
+        self, subject: str, function: Callable[..., Any], gives: Type, text: str
+    ) -> Iterator[Problem]:
+        """What is wrong with the result of *function*: it *gives* a type, which is written as *text*."""
+        is_coroutine = is_coroutine_function(function)
+        now = self._asynchronous is not True and self._is_result_now(gives, is_coroutine)
+        later = self._asynchronous is not False and self._is_result_later(gives, is_coroutine)
+        if not now and not later:
+            expected = displayed(self._signature.return_annotation) if self._signature is not None else "another"
+            yield f"{subject}, which returns {text}", f"{expected}, as the guarded function returns"
+
+    def _is_result_now(self, gives: Type, is_coroutine: bool) -> bool:
+        if not is_coroutine:
+            return same(self.result, gives)
+        if outcome_of(self.result) is Outcome.AWAITABLE:
+            return same(awaited(self.result), gives)
+        return self._asynchronous is False  # of the wrong kind, which was told already
+
+    def _is_result_later(self, gives: Type, is_coroutine: bool) -> bool:
+        """Whether both come to the same type: ``async def -> T``, ``Awaitable[T]``, ``Future[T]`` and plain ``T``."""
+        wanted = self.result
+        if not self._declaration.is_coroutine:
+            wanted = awaited(wanted) if outcome_of(wanted) in _PENDING else ANYTHING
+        if not is_coroutine and outcome_of(gives) in _PENDING and same(wanted, awaited(gives)):
+            return True
+        return same(wanted, gives)
+
+
+def _pairs(guarded: Shape, substitute: Shape) -> Iterator[tuple[Parameter, Parameter]]:
+    yield from zip(guarded.positional, substitute.positional, strict=False)
+    for mine, yours in ((guarded.rest, substitute.rest), (guarded.more, substitute.more)):
+        if mine is not None and yours is not None:
+            yield mine, yours
+    for name, mine in guarded.named.items():
+        yield mine, substitute.named[name]
