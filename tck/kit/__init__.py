@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from .barrier import Barrier, wait_ignoring_interruptions
+from .calls import Call, Calls
 from .clock import Clock, RealClock, Stopwatch, VirtualClock
 from .convention import CONVENTIONS, INTERRUPTION, Invoke, conventions
 from .failure import E0, E0S, E1, E1S, E2, E2S, Error, TestException
 from .service import Service, key
+from .stacked import stacked
 
 __all__ = [
     "CONVENTIONS",
@@ -18,6 +20,8 @@ __all__ = [
     "E2S",
     "INTERRUPTION",
     "Barrier",
+    "Call",
+    "Calls",
     "Clock",
     "Error",
     "Invoke",
@@ -28,5 +32,6 @@ __all__ = [
     "VirtualClock",
     "conventions",
     "key",
+    "stacked",
     "wait_ignoring_interruptions",
 ]

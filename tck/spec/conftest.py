@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from faulttolerance.testing import virtual_time
-from kit import CONVENTIONS, Clock, Invoke, RealClock, VirtualClock
+from kit import CONVENTIONS, Calls, Clock, Invoke, RealClock, VirtualClock
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,3 +34,11 @@ def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
 def invoke(request: pytest.FixtureRequest, clock: Clock) -> Invoke:
     """The ways to call: the test runs once for each, unless it chooses among them by ``@conventions``."""
     return Invoke(request.param, clock)
+
+
+@pytest.fixture
+def calls(invoke: Invoke, clock: Clock) -> Iterator[Calls]:
+    """Many calls at once, which all end with the test, whatever it came to."""
+    started = Calls(invoke, clock)
+    yield started
+    started.end()

@@ -1,0 +1,19 @@
+"""Decorators as a parameter of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["stacked"]
+
+
+def stacked(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """All *decorators* as one, the first outermost; none at all leaves its target as it is."""
+
+    def decorate(target: Any) -> Any:
+        for decorator in reversed(decorators):
+            target = decorator(target)
+        return target
+
+    return decorate
