@@ -15,7 +15,7 @@ from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .clock import clock
 from .environment import Attempt
-from .interruption import Interrupted, settle, slots, watchdog
+from .interruption import NOT_WANTED, Interrupted, end, settle, slots, watchdog
 from .loop_thread import loop_thread
 from .offloaded import NO_THREAD, StoppedIteration, Suspension, log_dropped
 from .pool import pool
@@ -26,18 +26,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from .._strategy.bulkhead import Waiter
-    from ..typing import Timer
 
 __all__ = ["Body"]
-
-
-class _Endless(tuple[Any, ...]):
-    """An entry in a thread's chain that never passes: what interrupts the body of a call that is cancelled.
-
-    It is no plain tuple, and therefore no deadline to ``remaining``.
-    """
-
-    __slots__ = ()
 
 
 class Body(Suspension):
@@ -51,7 +41,6 @@ class Body(Suspension):
         "_other",
         "_slot",
         "_task",
-        "_timer",
         "_unbegun",
         "_unwoken",
         "_withdrawn",
@@ -66,7 +55,6 @@ class Body(Suspension):
         """Emptied when the queue of the bulkhead lets the attempt in."""
         self._withdrawn = False
         """Whether the body will never begin; looked at after a place in that queue was taken."""
-        self._timer: Timer | None = None
         self._slot: Slot | None = None
         self._entry: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -93,7 +81,7 @@ class Body(Suspension):
                 if len(held) > bulkhead.limit or bulkhead.waiting:
                     waiter = ticket.waiter = bulkhead.enqueue(ticket, NO_THREAD, self._wake)
             if attempt.deadline is not None:
-                self._timer = clock.call_at(attempt.deadline, self._expire)
+                self.set_timer(attempt.deadline)
             if waiter is None:
                 if may_run and not pool.is_crowded:
                     return self._run_body()
@@ -111,7 +99,7 @@ class Body(Suspension):
     def _refuse(self, error: BaseException) -> bool:
         if self._attempt.bulkhead is not None and not isinstance(error, BulkheadException):
             self._attempt.bulkhead.abandon(self._attempt.ticket)
-        self._cancel_timer()
+        self.cancel_timer()
         try:
             if not self.claim():
                 return False
@@ -130,7 +118,7 @@ class Body(Suspension):
             pool.submit(self._run_submitted)
         except RuntimeError as error:
             if self.claim():
-                self._cancel_timer()
+                self.cancel_timer()
                 self.call.give_up(error)
             raise
 
@@ -146,11 +134,11 @@ class Body(Suspension):
         deadline = attempt.deadline
         entry: Entry
         if deadline is None:
-            entry = _Endless((math.inf, previous))
+            entry = (math.inf, previous)  # what interrupts the body of a call that is cancelled
         elif attempt.interrupt:
             entry = (deadline, previous)
         else:
-            entry = _Endless((math.inf, (deadline, previous, False)))
+            entry = (math.inf, (deadline, previous, NOT_WANTED))
         self._entry = entry
         try:
             self._unbegun.pop()
@@ -169,10 +157,18 @@ class Body(Suspension):
         context = call.context.copy()
         try:
             try:
-                slot.top = entry  # no need to wake the watchdog for it, as there is a timer for the same moment
+                # No need to wake the watchdog, as ``begin`` does: there is a timer for the same moment.
+                if slot.lock is None:
+                    slot.top = entry
+                else:
+                    with slot.lock:
+                        slot.top = entry
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:
-                slot.top = previous
+                if slot.lock is None:
+                    slot.top = previous
+                else:
+                    end(slot, previous)
             if slot.fired is not None:
                 settle(slot, entry)
         except BaseException as raised:
@@ -205,7 +201,7 @@ class Body(Suspension):
 
     def _conclude(self, result: Any, error: BaseException | None) -> bool:
         """Take what the attempt came to as its outcome, unless somebody went on without it."""
-        self._cancel_timer()
+        self.cancel_timer()
         try:
             if not self.claim():
                 _drop(result, error)
@@ -227,7 +223,7 @@ class Body(Suspension):
         late.__cause__ = cause
         return late
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         """Go on without the body: its deadline has passed."""
         if self.claim():
             self.error = self._late(None)
@@ -236,7 +232,7 @@ class Body(Suspension):
 
     def abandon(self, may_interrupt: bool) -> None:
         """Go on without the body: the caller gave up."""
-        self._cancel_timer()
+        self.cancel_timer()
         self._withdraw(may_interrupt, may_interrupt)
 
     def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> None:
@@ -262,10 +258,6 @@ class Body(Suspension):
             interruption.interrupt(self._slot, self._entry)
         else:
             watchdog.wake()  # the deadline stands in the chain of the body's thread
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     # What the body returned, where that is awaited
 

@@ -11,11 +11,13 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from .clock import clock
 from .future import Future
 from .pool import pool
+from .task_deadline import current, work_under
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,6 +41,9 @@ class OffloadedCall:
         self.future: Future[Any] | None = future
         self.context = copy_context()
         """What the caller had; each body runs in a copy of it, and the coroutine in another."""
+        place = current.get()
+        if place is not None:
+            self.context.run(work_under, place.top)  # the deadlines of now, and not those that the caller begins later
         self.steps = self.context.copy()
         self.loop = _running_loop()
         self.attempted = False
@@ -155,7 +160,7 @@ class StoppedIteration(RuntimeError):
 class Suspension:
     """Something that the coroutine waits for; ``await`` gives ``value`` once it is resumed."""
 
-    __slots__ = ("_yielded", "call", "error", "ident", "value")
+    __slots__ = ("_alarm", "_timer", "_yielded", "call", "error", "ident", "value")
 
     call: OffloadedCall
 
@@ -163,6 +168,8 @@ class Suspension:
         self._yielded = False
         self.ident = NO_THREAD
         """The thread that runs a body."""
+        self._timer: Timer | None = None
+        self._alarm: list[Suspension] = []
         self.value: Any = None
         self.error: BaseException | None = None
 
@@ -185,6 +192,21 @@ class Suspension:
     def abandon(self, may_interrupt: bool) -> None:
         """Undo what was begun, for a caller who gave up and has claimed the suspension."""
         raise NotImplementedError
+
+    def expire(self) -> None:
+        """Go on because its time has come; called by the timer."""
+        raise NotImplementedError
+
+    def set_timer(self, when: float) -> None:
+        """Have ``expire`` called once *when* has come."""
+        alarm = self._alarm = [self]
+        self._timer = clock.call_at(when, partial(_ring, alarm))
+
+    def cancel_timer(self) -> None:
+        """Forget the timer, and let it forget this call: a clock may keep it until it would have been due."""
+        if self._timer is not None:
+            self._alarm.clear()
+            self._timer.cancel()
 
     def claim(self) -> bool:
         """Take the right to resume the coroutine; false where somebody else has taken it."""
@@ -211,34 +233,41 @@ class Suspension:
             del error
 
 
+def _ring(alarm: list[Suspension]) -> None:
+    try:
+        suspension = alarm.pop()
+    except IndexError:
+        return
+    suspension.expire()
+
+
 class Pause(Suspension):
     """The time between two attempts; no thread waits for it."""
 
-    __slots__ = ("_seconds", "_timer")
+    __slots__ = ("_seconds",)
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self._seconds = seconds
-        self._timer: Timer | None = None
 
     def begin(self, may_run: bool) -> bool:
         """Set the timer; without a delay, only leave the caller's thread."""
         if self._seconds > 0.0:
-            self._timer = clock.call_at(clock.monotonic() + self._seconds, self._elapsed)
+            self.set_timer(clock.monotonic() + self._seconds)
             return False
         if may_run:
             return self.claim()
-        self._elapsed()
+        self.expire()
         return False
 
-    def _elapsed(self) -> None:
+    def expire(self) -> None:
+        """Make the next attempt."""
         if self.claim():
             self.submit(self.resume)
 
     def abandon(self, may_interrupt: bool) -> None:
         """Forget the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self.cancel_timer()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
