@@ -23,6 +23,7 @@ STARTING = 0
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OURS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("_runtime", "_guard"))
 _OUR_MODULES = ("faulttolerance._runtime.", "faulttolerance._guard.")
+_POOL = os.path.join(_PACKAGE, "_runtime", "pool.py")
 _WATCHDOG = os.path.join(_PACKAGE, "_runtime", "watchdog.py")
 _OUTSIDE = (_WATCHDOG, *(os.path.join(_PACKAGE, "_runtime", name) for name in ("future.py", "loop_thread.py")))
 """Ours, and yet no guard: what other threads have on their stacks that only wait for guarded calls, or serve them."""
@@ -31,9 +32,11 @@ _STANDARD_LIBRARY = os.path.dirname(os.path.abspath(threading.__file__)) + os.se
 _WAITS = tuple(_STANDARD_LIBRARY + name for name in ("threading.py", "queue.py", "concurrent" + os.sep))
 """Where a thread stands that waits for another one; who waits is who called that."""
 _CONDITION_WAIT = threading.Condition.wait.__code__
-_THREAD_JOIN = threading.Thread.join.__code__
-_JOIN_LOCK: CodeType | None = getattr(getattr(threading.Thread, "_wait_for_tstate_lock", None), "__code__", None)
-"""Where ``Thread.join`` waits, up to Python 3.12."""
+_JOINS: tuple[CodeType, ...] = tuple(
+    getattr(threading.Thread, name).__code__
+    for name in ("join", "_wait_for_tstate_lock")
+    if hasattr(threading.Thread, name)
+)  # the second one up to Python 3.12
 _FUTURE_WAITS = (Future.result.__code__, Future.exception.__code__)
 
 _STILL = 5
@@ -54,7 +57,7 @@ class Onlooker:
 
     def __init__(self) -> None:
         self._enrolled: dict[int, int] = {}
-        self._standing: dict[int, tuple[int, int, int]] = {}
+        self._standing: dict[int, tuple[tuple[int, int], int]] = {}
         """Where each thread was last seen (frame, instruction), and for how many looks it has been there."""
 
     def enrol(self, ident: int) -> None:
@@ -70,55 +73,59 @@ class Onlooker:
     def look(self, asleep: Collection[int | None], tick: bool) -> Look:
         """Look at every thread but those *asleep*; *tick* tells that the last look was a millisecond ago."""
         look = Look({}, set())
-        standing: dict[int, tuple[int, int, int]] = {}
+        before, self._standing = self._standing, {}
         parked = _parked()
-        for ident, frame in sys._current_frames().items():
+        threads = {thread.ident: thread for thread in threading.enumerate()}
+        if None in threads:
+            look.running.add(STARTING)
+        frames = sys._current_frames()
+        for ident, frame in frames.items():
             if ident in asleep or ident in parked:
                 continue
-            frame_id, instruction, looks = self._standing.get(ident, (0, 0, 0))
-            is_there_still = frame_id == id(frame) and instruction == frame.f_lasti
-            standing[ident] = (id(frame), frame.f_lasti, looks + tick if is_there_still else 0)
-            waits = _waits(frame)
-            if waits is None:
-                waits = standing[ident][2] >= _STILL
             trace = _Trace(frame)
             if trace.is_watchdog:
                 continue
+            waits = not trace.is_between_jobs and _waits(frame, frames)
+            if waits is None:
+                place, looks = (id(frame), frame.f_lasti), 0
+                last = before.get(ident)
+                if last is not None and last[0] == place and not _is_runnable(threads.get(ident)):
+                    looks = last[1] + tick
+                self._standing[ident] = place, looks
+                waits = looks >= _STILL
             if not waits:
                 look.running.add(ident)
             if (trace.is_guarded or ident in self._enrolled) and not (waits and trace.waits_for_us):
                 look.participants[ident] = frame
-        self._standing = standing
-        if any(thread.ident is None for thread in threading.enumerate()):
-            look.running.add(STARTING)
         return look
 
 
 class _Trace:
     """What a thread's stack tells about it."""
 
-    __slots__ = ("is_guarded", "is_watchdog", "waits_for_us")
+    __slots__ = ("is_between_jobs", "is_guarded", "is_watchdog", "waits_for_us")
 
     def __init__(self, innermost: FrameType) -> None:
         self.is_guarded = False
         self.waits_for_us = False
         """If it waits at all: for a call of this library, whose own threads hold time as long as they have to."""
-        caller: FrameType | None = None
-        outermost = ""
+        caller = outermost = ""
         for frame in _outwards(innermost):
             file = frame.f_code.co_filename
             is_ours = file.startswith(_OURS) or frame.f_globals.get("__name__", "").startswith(_OUR_MODULES)
             if is_ours and file not in _OUTSIDE:
                 self.is_guarded = True
-            if caller is None:
+            if not caller:
                 if frame.f_code in _FUTURE_WAITS:
                     self.waits_for_us = type(frame.f_locals.get("self")).__module__.startswith("faulttolerance.")
                 if not file.startswith(_WAITS):
-                    caller = frame
+                    caller = file
                     self.waits_for_us = self.waits_for_us or is_ours
             if file != _WAITS[0]:
                 outermost = file
         self.is_watchdog = outermost == _WATCHDOG
+        self.is_between_jobs = caller == outermost == _POOL
+        """Whether it is the pool's, and not parked: it was given something to do, however long it takes to wake up."""
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -127,22 +134,33 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _waits(innermost: FrameType) -> bool | None:
+def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
     """Whether the thread waits for another one; ``None`` where only time can tell.
 
-    A thread whose wait is over already is about to run, however long it takes to get there.
+    A thread whose wait is over already is about to run, however long it takes to get there. Its lock does not tell:
+    that is taken again before the thread gets to run.
     """
     code = innermost.f_code
     if code is _CONDITION_WAIT:
-        waiter = innermost.f_locals.get("waiter")
-        return waiter is not None and waiter.locked()
-    if code is _JOIN_LOCK:
-        lock = innermost.f_locals.get("lock")
-        return lock is not None and lock.locked()
-    if code is _THREAD_JOIN and _JOIN_LOCK is None:
-        joined = innermost.f_locals.get("self")
-        return isinstance(joined, threading.Thread) and joined.is_alive()
+        local = innermost.f_locals
+        return "waiter" in local and local["waiter"] in local["self"]._waiters
+    if code in _JOINS:
+        return innermost.f_locals["self"].ident in living
     return None
+
+
+def _is_runnable(thread: threading.Thread | None) -> bool:
+    """Whether the system would let the thread run, and only has not got to it; false where it does not tell."""
+    try:
+        status = os.open(f"/proc/self/task/{thread.native_id if thread is not None else 0}/stat", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return os.read(status, 512).rpartition(b")")[2].lstrip().startswith(b"R")
+    except OSError:
+        return False
+    finally:
+        os.close(status)
 
 
 def _parked() -> frozenset[int | None]:
