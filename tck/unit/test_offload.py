@@ -26,6 +26,7 @@ from faulttolerance._runtime.future import Future, completed_future
 from faulttolerance._runtime.interruption import Interrupted, remaining, sleep
 from faulttolerance._runtime.offload import ThreadEnvironment, shutdown, start
 from faulttolerance._runtime.pool import pool
+from faulttolerance._runtime.task_deadline import TaskDeadline, current, work_under
 from faulttolerance._runtime.ticket import Ticket
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance.exceptions import BulkheadException, TimeoutException
@@ -575,6 +576,31 @@ def test_a_body_knows_its_remaining_time() -> None:
 def test_a_body_without_a_deadline_has_none() -> None:
     """What makes cancelling work is not a deadline."""
     assert Call(remaining)().result(PATIENCE) is None
+
+
+def test_a_call_inherits_the_deadlines_that_its_caller_had_when_it_called(time_stands_still: StillClock) -> None:
+    """Not those that the caller begins later, while the body runs."""
+    go_on = threading.Event()
+    first, second = TaskDeadline(), TaskDeadline()
+    first.start(time_stands_still.now + LONG, None)
+    second.start(time_stands_still.now + 1.0, first)
+
+    def look() -> float | None:
+        assert go_on.wait(PATIENCE)
+        return remaining()
+
+    def call() -> Future[Any]:
+        work_under(first)
+        future = Call(look)()
+        place = current.get()
+        assert place is not None
+        place.top = second
+        return future
+
+    future = contextvars.copy_context().run(call)
+    go_on.set()
+
+    assert future.result(PATIENCE) == LONG
 
 
 def test_a_failure_after_the_caller_left_is_dropped(
