@@ -171,6 +171,21 @@ def test_window_slides_over_the_last_results(invoke: Invoke) -> None:
     assert client.executions == 5
 
 
+def test_failure_that_left_the_window_counts_no_more(invoke: Invoke) -> None:
+    """Two failures are too many only where they are among the last four results."""
+
+    class Client(_Choosy):
+        @circuit_breaker(success_threshold=2, request_volume_threshold=4, failure_ratio=0.5)
+        @invoke.body
+        async def work(self) -> None:
+            await self.choose({2, 3, 4, 6})
+
+    client = Client()
+    outcomes = [invoke.outcome(client.work) for _ in range(6)]
+
+    assert outcomes == [FAILED, OK, OK, OK, FAILED, OK]
+
+
 # On classes
 
 

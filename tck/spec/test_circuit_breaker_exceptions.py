@@ -13,6 +13,7 @@ from kit import E0, E0S, E1, E1S, E2, E2S, Error, Invoke, Service
 A = circuit_breaker(fail_on=[E0, E2], skip_on=[E1], request_volume_threshold=1, delay=20_000)
 B = circuit_breaker(fail_on=[Exception, E1], skip_on=[E0, E2], request_volume_threshold=1, delay=20_000)
 C = circuit_breaker(fail_on=[E1, E2], skip_on=[E0], request_volume_threshold=1, delay=20_000)
+DEFAULT = circuit_breaker(request_volume_threshold=1, delay=20_000)
 
 CLOSED, OPEN = False, True
 
@@ -74,6 +75,8 @@ CLOSED, OPEN = False, True
         pytest.param(
             C, Error, CLOSED, marks=pytest.mark.tck("CircuitBreakerExceptionHierarchyTest.serviceCthrowsError")
         ),
+        (DEFAULT, Exception, OPEN),
+        (DEFAULT, Error, CLOSED),
     ],
 )
 def test_circuit_follows_the_hierarchy_of_exceptions(

@@ -214,6 +214,7 @@ def test_abort_on_of_a_method_replaces_that_of_its_class(invoke: Invoke) -> None
 A = retry(retry_on=[E0, E2], abort_on=[E1], max_retries=1)
 B = retry(retry_on=[Exception, E1], abort_on=[E0, E2], max_retries=1)
 C = retry(retry_on=[E1, E2], abort_on=[E0], max_retries=1)
+DEFAULT = retry(max_retries=1)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +253,8 @@ C = retry(retry_on=[E1, E2], abort_on=[E0], max_retries=1)
             C, RuntimeError, 1, marks=pytest.mark.tck("RetryExceptionHierarchyTest.serviceCthrowsRuntimeException")
         ),
         pytest.param(C, Error, 1, marks=pytest.mark.tck("RetryExceptionHierarchyTest.serviceCthrowsError")),
+        (DEFAULT, Exception, 2),
+        (DEFAULT, Error, 1),
     ],
 )
 def test_retry_follows_the_hierarchy_of_exceptions(
