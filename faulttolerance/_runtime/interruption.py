@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from ..exceptions import TimeoutException
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
-from .slot import HAS_GIL, Entry, Slot, forget_slot, slots
+from .slot import HAS_GIL, Entry, Slot, all_slots, forget_slot, slots
 from .task_deadline import TaskDeadline, innermost
-from .watchdog import Interrupted, on_signal, uses_greenlets, watchdog, withdraw
+from .watchdog import Interrupted, uses_greenlets, watchdog, withdraw
 
 if TYPE_CHECKING:
     from .ticket import Ticket
@@ -49,10 +49,6 @@ __all__ = [
 call_at = watchdog.call_at
 
 _modules = sys.modules
-_needs_signal = True
-"""Whether the main thread has still to install the handler."""
-_installed: int | None = None
-
 NOT_WANTED = "interrupt=False"
 _GREENLET = "it ran in a greenlet"
 
@@ -70,8 +66,8 @@ def begin(slot: Slot, entry: Entry) -> None:
     else:
         with slot.lock:  # type: ignore[union-attr]
             slot.top = entry
-    if _needs_signal and slot.is_main:
-        _install_handler()
+    if not slot.is_ready:
+        watchdog.install_handler(slot)
     if entry[0] < watchdog.next:
         watchdog.wake()
 
@@ -301,18 +297,18 @@ def sleep(seconds: float) -> None:
 def set_interrupt_signal(signum: int | None) -> None:
     """Let this signal interrupt blocking calls of the main thread; ``None``: they end late.
 
-    The handler is installed by the next guarded call on the main thread, and only where the signal has none.
+    The next guarded call on the main thread installs the handler, and only where the signal has none.
 
     Raises:
         ValueError: No handler can be installed for such a signal.
     """
-    global _needs_signal
     if signum is not None and (signum not in signal.valid_signals() or signum in _UNCATCHABLE):
         raise ValueError(
             f"cannot interrupt by signal {signum!r}; allowed: one of signal.valid_signals() that can be caught"
         )
     watchdog.signum = signum
-    _needs_signal = True
+    for slot in all_slots():
+        slot.is_ready = not slot.is_main
 
 
 def reset() -> None:
@@ -322,18 +318,3 @@ def reset() -> None:
 
 
 _UNCATCHABLE = frozenset(getattr(signal, name) for name in ("SIGKILL", "SIGSTOP") if hasattr(signal, name))
-
-
-def _install_handler() -> None:
-    global _needs_signal, _installed
-    _needs_signal = False
-    signum = watchdog.signum
-    try:
-        if _installed is not None and _installed != signum and signal.getsignal(_installed) is on_signal:
-            signal.signal(_installed, signal.SIG_DFL)
-        _installed = None
-        if signum is not None and hasattr(signal, "pthread_kill") and signal.getsignal(signum) is signal.SIG_DFL:
-            signal.signal(signum, on_signal)
-            _installed = signum
-    except ValueError:  # a sub-interpreter: signals are not its own
-        watchdog.signum = None

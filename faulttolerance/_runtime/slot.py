@@ -48,6 +48,7 @@ class Slot:
         "gate",
         "ident",
         "is_main",
+        "is_ready",
         "lock",
         "pursuit",
         "seen_blocked",
@@ -75,6 +76,8 @@ class Slot:
         """The frame and instruction at which the thread was seen to be blocked."""
         self.ident = threading.get_ident()
         self.is_main = self.ident == threading.main_thread().ident
+        self.is_ready = not self.is_main
+        """Whether nothing is to be done before the thread can be interrupted; the main thread installs the handler."""
         self.lock = None if HAS_GIL else _thread.allocate_lock()
         """Without the GIL: orders the stores of this thread and the looks of the watchdog."""
         known: ref[Slot] = ref(self, _forget)
@@ -113,6 +116,7 @@ def forget_other_slots() -> None:
     mine = slots.slot
     mine.ident = threading.get_ident()
     mine.is_main = True
+    mine.is_ready = False
     if mine.lock is not None:
         mine.lock = _thread.allocate_lock()
     for one in list(_known):

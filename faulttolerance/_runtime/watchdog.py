@@ -28,7 +28,19 @@ from typing import Any
 from .._strategy.exception_set import never_match
 from . import safe_point
 from .fork import at_fork
-from .slot import HAS_GIL, Entry, Slot, all_slots, due, forget_other_slots, is_open, prune, slots, stands, unmasked
+from .slot import (
+    HAS_GIL,
+    Entry,
+    Slot,
+    all_slots,
+    due,
+    forget_other_slots,
+    is_open,
+    prune,
+    slots,
+    stands,
+    unmasked,
+)
 
 __all__ = [
     "Interrupted",
@@ -187,6 +199,7 @@ class Watchdog:
         self.signum: int | None = getattr(signal, "SIGURG", None)
         """What interrupts blocking calls of the main thread; ``None``: nothing does."""
         self.is_paused = False
+        self._installed: int | None = None
         self._forks = 0
         self._renew()
 
@@ -429,6 +442,20 @@ class Watchdog:
         """Whether our handler stands; an application may have put its own in the place at any time."""
         return self.signum is not None and _CAN_SIGNAL and signal.getsignal(self.signum) is on_signal
 
+    def install_handler(self, slot: Slot) -> None:
+        """Have the signal handled here, if nothing else handles it; called by the main thread, whose is *slot*."""
+        slot.is_ready = True
+        signum, installed = self.signum, self._installed
+        try:
+            if installed is not None and installed != signum and signal.getsignal(installed) is on_signal:
+                signal.signal(installed, signal.SIG_DFL)
+            self._installed = None
+            if signum is not None and _CAN_SIGNAL and signal.getsignal(signum) in (signal.SIG_DFL, on_signal):
+                signal.signal(signum, on_signal)
+                self._installed = signum
+        except ValueError:  # the main thread of a sub-interpreter: signals are not its own
+            self.signum = None
+
     def _signal(self, slot: Slot, entry: Entry, pursuit: Pursuit, now: float) -> None:
         self.busy = slot
         slot.fired = entry
@@ -483,6 +510,8 @@ class Watchdog:
         forget_other_slots()
         self._forks = 0
         self._renew()
+        if slots.slot.top is not None:
+            self.install_handler(slots.slot)
         self._look_around()
 
     def _look_around(self) -> None:
