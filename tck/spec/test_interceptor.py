@@ -1,0 +1,142 @@
+"""Specification, chapter "Fault Tolerance Interceptor(s)": where the policies stand among other interceptors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import around_invoke, retry
+from faulttolerance.testing import configured
+from kit import Invoke, Service, stacked
+
+EARLY, LATE = "EarlyOrderFtInterceptor", "LateOrderFtInterceptor"
+_APART = ["offloaded", "task"]
+
+
+class Order:
+    """Records who was called, in order."""
+
+    def __init__(self, early: int, late: int) -> None:
+        self.names: list[str] = []
+        self._early = early
+        self._late = late
+
+    def interceptors(self) -> tuple[Any, Any]:
+        """Decorators that let an interceptor stand around what they decorate, the one to be called last uppermost."""
+
+        @around_invoke(priority=self._early)
+        def early(invocation: Any) -> Any:
+            self.names.append(EARLY)
+            return invocation.proceed()
+
+        @around_invoke(priority=self._late)
+        def late(invocation: Any) -> Any:
+            self.names.append(LATE)
+            return invocation.proceed()
+
+        return late, early
+
+
+@pytest.fixture
+def order(request: pytest.FixtureRequest) -> Iterator[Order]:
+    """The recording interceptors, at priorities around that of the policies: 4010, or what is configured."""
+    if request.param == "default":
+        yield Order(4000, 4100)
+        return
+    pytest.importorskip("pydantic_settings")
+    with configured({"mp.fault.tolerance.interceptor.priority": 3850}):
+        yield Order(3800, 3900)
+
+
+@pytest.mark.parametrize("invoke", _APART, indirect=True)
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param("default", marks=pytest.mark.tck("FaultToleranceInterceptorTest.testAsync")),
+        pytest.param(
+            "configured",
+            marks=pytest.mark.tck("FaultToleranceInterceptorPriorityChangeAnnotationConfTest.testAsync"),
+        ),
+    ],
+    indirect=True,
+)
+def test_interceptors_stand_around_an_asynchronous_call_by_priority(order: Order, invoke: Invoke) -> None:
+    """The lower number is called first, the policies in their place, then the higher number and the method.
+
+    There is no CDI here: ``around_invoke`` makes the interceptors, and decorators say where they hold.
+    """
+
+    class Client(Service):
+        @stacked(*order.interceptors())
+        @invoke.body
+        async def async_get_string(self) -> str:
+            order.names.append("asyncGetString")
+            return "OK"
+
+    result = invoke(Client().async_get_string)
+
+    assert result == "OK"
+    assert order.names == [EARLY, LATE, "asyncGetString"]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param("default", marks=pytest.mark.tck("FaultToleranceInterceptorTest.testRetryInterceptors")),
+        pytest.param(
+            "configured",
+            marks=pytest.mark.tck("FaultToleranceInterceptorPriorityChangeAnnotationConfTest.testRetryInterceptors"),
+        ),
+    ],
+    indirect=True,
+)
+@pytest.mark.parametrize("is_on_class", [False, True], ids=["method", "class"])
+def test_interceptor_behind_the_policies_sees_each_attempt(is_on_class: bool, order: Order, invoke: Invoke) -> None:
+    """The interceptor before the policies is called once per call, the one behind them once per attempt.
+
+    In the official kit both stand above a class; here they may stand above a method as well.
+    """
+    interceptors = stacked(*order.interceptors())
+
+    @(interceptors if is_on_class else stacked())
+    class Client(Service):
+        @retry(max_retries=1)
+        @(stacked() if is_on_class else interceptors)
+        @invoke.body
+        async def service_retry_a(self) -> None:
+            order.names.append("serviceRetryA")
+            raise RuntimeError("retryGetString failed")
+
+    with pytest.raises(RuntimeError) as raised:
+        invoke(Client().service_retry_a)
+
+    assert str(raised.value) == "retryGetString failed"
+    assert order.names == [EARLY, LATE, "serviceRetryA", LATE, "serviceRetryA"]
+
+
+@pytest.mark.parametrize("invoke", ["asyncio", "task"], indirect=True)
+@pytest.mark.parametrize("priority", [4000, 4100], ids=["before the policies", "behind them"])
+def test_interceptor_of_a_coroutine_function_sees_its_end(priority: int, invoke: Invoke) -> None:
+    """An interceptor that is a coroutine function awaits what it surrounds, and may replace the result."""
+    seen: list[str] = []
+
+    @around_invoke(priority=priority)
+    async def doubled(invocation: Any) -> Any:
+        result = await invocation.proceed()
+        seen.append(result)
+        return 2 * result
+
+    class Client(Service):
+        @retry
+        @doubled
+        @invoke.body
+        async def work(self) -> str:
+            await invoke.sleep(1.0)
+            return "once "
+
+    result = invoke(Client().work)
+
+    assert result == "once once "
+    assert seen == ["once "]
