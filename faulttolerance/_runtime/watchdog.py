@@ -28,19 +28,7 @@ from typing import Any
 from .._strategy.exception_set import never_match
 from . import safe_point
 from .fork import at_fork
-from .slot import (
-    HAS_GIL,
-    Entry,
-    Slot,
-    all_slots,
-    due,
-    forget_other_slots,
-    is_open,
-    prune,
-    slots,
-    stands,
-    unmasked,
-)
+from .slot import HAS_GIL, Entry, Slot, all_slots, due, forget_other_slots, is_open, prune, slots, stands, unmasked
 
 __all__ = [
     "Interrupted",
