@@ -14,6 +14,7 @@ A = circuit_breaker(fail_on=[E0, E2], skip_on=[E1], request_volume_threshold=1, 
 B = circuit_breaker(fail_on=[Exception, E1], skip_on=[E0, E2], request_volume_threshold=1, delay=20_000)
 C = circuit_breaker(fail_on=[E1, E2], skip_on=[E0], request_volume_threshold=1, delay=20_000)
 DEFAULT = circuit_breaker(request_volume_threshold=1, delay=20_000)
+NAMED = circuit_breaker(fail_on=[Error], request_volume_threshold=1, delay=20_000)
 
 CLOSED, OPEN = False, True
 
@@ -77,6 +78,7 @@ CLOSED, OPEN = False, True
         ),
         (DEFAULT, Exception, OPEN),
         (DEFAULT, Error, CLOSED),
+        (NAMED, Error, OPEN),
     ],
 )
 def test_circuit_follows_the_hierarchy_of_exceptions(

@@ -69,6 +69,24 @@ def test_no_retry_begins_after_max_duration_in_seconds(invoke: Invoke) -> None:
     assert 1 < client.executions < 11
 
 
+def test_max_duration_counts_from_the_beginning_of_the_call(invoke: Invoke) -> None:
+    """The first attempt is part of it: ten attempts of 100 ms, one after the other, and the second is over."""
+
+    class Client(Service):
+        @retry(max_retries=90, max_duration=1000, jitter=0)
+        @invoke.body
+        async def work(self) -> None:
+            self.executions += 1
+            await invoke.sleep(0.1)
+            raise TestException
+
+    client = Client()
+    with pytest.raises(TestException):
+        invoke(client.work)
+
+    assert 1 < client.executions < 11
+
+
 # Delays
 
 

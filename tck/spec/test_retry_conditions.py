@@ -215,6 +215,7 @@ A = retry(retry_on=[E0, E2], abort_on=[E1], max_retries=1)
 B = retry(retry_on=[Exception, E1], abort_on=[E0, E2], max_retries=1)
 C = retry(retry_on=[E1, E2], abort_on=[E0], max_retries=1)
 DEFAULT = retry(max_retries=1)
+NAMED = retry(retry_on=[Error], max_retries=1)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +256,7 @@ DEFAULT = retry(max_retries=1)
         pytest.param(C, Error, 1, marks=pytest.mark.tck("RetryExceptionHierarchyTest.serviceCthrowsError")),
         (DEFAULT, Exception, 2),
         (DEFAULT, Error, 1),
+        (NAMED, Error, 2),
     ],
 )
 def test_retry_follows_the_hierarchy_of_exceptions(
