@@ -152,12 +152,12 @@ class Scope:
         names: Iterable[Mapping[str, Any]] = (),
         variables: Mapping[Any, Type] | None = None,
         owner: type | None = None,
-        _open: frozenset[int] = frozenset(),
+        _open: frozenset[object] = frozenset(),
     ) -> None:
         self._names = tuple(names)
         self._variables = variables or {}
         self._owner = owner
-        self._open = _open  # aliases on the way: a recursive one is not expanded twice
+        self._open = _open  # what is being expanded: what refers to itself is not expanded twice
 
     @classmethod
     def of(cls, function: Callable[..., Any], owner: type | None = None, defined_in: type | None = None) -> Scope:
@@ -186,21 +186,17 @@ class Scope:
         names: list[Mapping[str, Any]] = [vars(module)] if module is not None else []
         return cls([*names, vars(builtins), {owner.__name__: owner}, vars(owner)], variables, owner)
 
-    def with_variables(self, variables: Mapping[Any, Type], alias: object = None) -> Scope:
-        """This scope with more type variables filled in; *alias* is being expanded."""
-        opened = self._open if alias is None else self._open | {id(alias)}
-        return Scope(self._names, {**self._variables, **variables}, self._owner, opened)
+    def within(self, opened: object, variables: Mapping[Any, Type] | None = None) -> Scope:
+        """This scope while *opened* is being expanded: a text, an alias, a type variable with bounds."""
+        return Scope(self._names, {**self._variables, **(variables or {})}, self._owner, self._open | {opened})
 
-    def is_open(self, alias: object) -> bool:
-        """Whether *alias* is being expanded."""
-        return id(alias) in self._open
+    def is_open(self, opened: object) -> bool:
+        """Whether *opened* is being expanded."""
+        return opened in self._open
 
-    def variable(self, variable: object) -> Type | None:
+    def variable(self, variable: TypeVar) -> Type | None:
         """What *variable* stands for, if that is known."""
-        try:
-            return self._variables.get(variable)
-        except TypeError:
-            return None
+        return self._variables.get(variable)
 
     @property
     def owner(self) -> type | None:
@@ -263,18 +259,16 @@ def resolved(annotation: Any, scope: Scope) -> Type:
         return ANYTHING
     if isinstance(annotation, (str, ForwardRef)):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
-        found = scope.evaluated(text)
-        return ANYTHING if isinstance(found, str) and found == text else resolved(found, scope)
+        return ANYTHING if scope.is_open(text) else resolved(scope.evaluated(text), scope.within(text))
     if annotation is None:
         return Type(types.NoneType)
     if isinstance(annotation, _Unresolved):
         return Type(annotation, _resolved_all(annotation.args, scope) if annotation.args is not None else None)
     if isinstance(annotation, TypeVar):
-        bounds = annotation.__constraints__ or ((annotation.__bound__,) if annotation.__bound__ is not None else ())
-        return scope.variable(annotation) or Type(annotation, _resolved_all(bounds, scope))
+        return scope.variable(annotation) or Type(annotation, _bounds(annotation, scope))
     if annotation is typing.Self:
         return ANYTHING if scope.owner is None else Type(scope.owner)
-    if annotation in _SAYS_NOTHING:
+    if annotation is typing.Never or annotation is typing.NoReturn:
         return ANYTHING
     if isinstance(annotation, NewType):
         return Type(annotation, (resolved(annotation.__supertype__, scope),))
@@ -283,7 +277,11 @@ def resolved(annotation: Any, scope: Scope) -> Type:
     return _resolved_generic(annotation, scope)
 
 
-_SAYS_NOTHING: tuple[Any, ...] = (typing.Never, typing.NoReturn)
+def _bounds(variable: TypeVar, scope: Scope) -> tuple[Type, ...]:
+    if scope.is_open(variable):
+        return ()
+    bounds = variable.__constraints__ or ((variable.__bound__,) if variable.__bound__ is not None else ())
+    return _resolved_all(bounds, scope.within(variable))
 
 
 def _resolved_all(annotations: Iterable[Any], scope: Scope) -> tuple[Type, ...]:
@@ -301,7 +299,7 @@ def _resolved_generic(annotation: Any, scope: Scope) -> Type:
     if origin is Union or origin is types.UnionType:
         return Type(Union, tuple(dict.fromkeys(_resolved_all(args, scope))))
     if origin is Literal:
-        return Type((Literal, frozenset((type(value), value) for value in args)))
+        return Type((Literal, frozenset((type(value), repr(value)) for value in args)))
     if origin is Callable and len(args) == 2:
         parameters = resolved(args[0], scope) if isinstance(args[0], list) else ANYTHING
         return Type(origin, (parameters, resolved(args[1], scope)))
@@ -321,7 +319,7 @@ def _resolved_alias(alias: Any, args: tuple[Any, ...], scope: Scope) -> Type:
         value = alias.__value__
     except Exception:  # noqa: BLE001  # computed now, from names of the application
         return Type(_Unresolved(alias.__name__))
-    return resolved(value, scope.with_variables(variables, alias))
+    return resolved(value, scope.within(alias, variables))
 
 
 def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:

@@ -11,7 +11,7 @@ from .._policy import Fallback
 from .._runtime.blocking import Aside
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import FallbackHandler
-from .annotations import ANYTHING, Scope, Type, ancestry, displayed, resolved, says_nothing, signature, takes
+from .annotations import ANYTHING, Scope, Type, ancestry, displayed, members, resolved, says_nothing, signature, takes
 from .aside import context_of, watched
 from .declaration import FUNCTION, INSTANCE, Declaration
 from .fit import Guarded, Problem, can_bind, fitted, is_asynchronous, shape_of
@@ -182,7 +182,7 @@ def _by_method(name: str, declaration: Declaration, home: Callable[[], type | No
 class _Passing:
     """How one function is called as the fallback; made at its first use, since an override may be another each time."""
 
-    __slots__ = ("_accepts", "_bound", "_count", "_error", "_signature", "function")
+    __slots__ = ("_accepts", "_bound", "_classes", "_count", "_error", "_signature", "function")
 
     def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None, where: str) -> None:
         self.function = weakly(getattr(method, "__func__", method))
@@ -195,6 +195,8 @@ class _Passing:
             raise FaultToleranceDefinitionException(Fault(where, problem, method, guarded.allowed))
         self._error = fit.error
         self._accepts = ANYTHING if fit.error is None else resolved(fit.error.annotation, scope)
+        heads = [one.head for one in members(self._accepts)]
+        self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
         self._bound = declaration.binding != FUNCTION
         self._signature = signature(declaration.template)
         # So many positional arguments need no defaults, and can be passed on as they are.
@@ -206,7 +208,7 @@ class _Passing:
     ) -> Any:
         """Call *method* for the call with *args* and *kwargs*; raise *failure* again where that is not for it."""
         try:
-            if self._error is not None and not takes(self._accepts, failure):
+            if self._error is not None and not isinstance(failure, self._classes) and not takes(self._accepts, failure):
                 raise failure
             if (kwargs or len(args) != self._count) and self._signature is not None:
                 try:

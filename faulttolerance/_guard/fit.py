@@ -112,7 +112,7 @@ def fitted(guarded: Shape | None, substitute: Shape | None, scope: Scope) -> Fit
 def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
     """Whether a parameter more than the guarded function has can only be the exception."""
     if parameter.annotation is Parameter.empty:
-        return parameter.default in (Parameter.empty, None)
+        return parameter.default is Parameter.empty or parameter.default is None
     found = [one for one in members(resolved(parameter.annotation, scope)) if one.head is not type(None)]
     return bool(found) and all(
         says_nothing(one) or one.head is object or (isinstance(one.head, type) and issubclass(one.head, BaseException))

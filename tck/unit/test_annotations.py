@@ -406,7 +406,9 @@ def test_type_statements_are_resolved() -> None:
         "def reply() -> Reply[int]: ...\n"
         "def tree() -> Tree: ...\n"
         "def generic[T](value: T) -> T: ...\n"
-        "def missing() -> Missing: ...\n",
+        "def missing() -> Missing: ...\n"
+        "class Comparable[T: Comparable[T]]: ...\n"
+        "def least[T: Comparable[T]](value: T) -> T: ...\n",
         names,
     )
 
@@ -414,6 +416,7 @@ def test_type_statements_are_resolved() -> None:
     assert outcome(names["tree"]) is Outcome.FOREIGN
     assert outcome(names["generic"]) is Outcome.OBJECT
     assert outcome(names["missing"]) is Outcome.OBJECT
+    assert outcome(names["least"]) is Outcome.FOREIGN
     assert same(awaited(meant(names["Reply"][int])), meant("list[int]"))
     assert not same(awaited(meant(names["Reply"][int])), meant("list[str]"))
 
@@ -422,6 +425,30 @@ def test_type_statements_are_resolved() -> None:
 def test_a_type_is_written_as_in_a_program(text: str) -> None:
     """Messages show it."""
     assert str(meant(text)) == text
+
+
+Json: TypeAlias = Union[str, "list[Json]"]
+One: TypeAlias = "Other_"
+Other_: TypeAlias = "One"
+Ordered = TypeVar("Ordered", bound="Comparable[Ordered]")
+
+
+class Comparable(Generic[Ordered]):
+    pass
+
+
+@pytest.mark.parametrize("text", ["Json", "One", "Ordered", "Comparable[Ordered]", "list[Json]"])
+def test_what_refers_to_itself_is_resolved_once(text: str) -> None:
+    """Recursive aliases, and type variables whose bound names them."""
+    assert same(meant(text), meant(text))
+    assert outcome(returning(text)) in (Outcome.FOREIGN, Outcome.OBJECT)
+
+
+@pytest.mark.parametrize("annotation", [[1], {"a": 1}, 42, object(), Literal[[]]])  # type: ignore[valid-type]
+def test_what_is_no_type_is_no_error(annotation: object) -> None:
+    """Annotations may be used for anything."""
+    assert same(meant(annotation), meant(annotation))
+    assert outcome(returning(annotation)) in (Outcome.FOREIGN, Outcome.OBJECT)
 
 
 # Type variables of generic classes
