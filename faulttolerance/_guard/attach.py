@@ -329,7 +329,7 @@ def _cover_subclasses_of(cls: type) -> None:
 
     if own is not None:
         update_wrapper(__init_subclass__, own.__func__)
-    cls.__init_subclass__ = classmethod(__init_subclass__)
+    type.__setattr__(cls, "__init_subclass__", classmethod(__init_subclass__))
 
 
 # Faults of decorators that stand above one another are reported together

@@ -10,6 +10,10 @@ policies, synchronous and asynchronous calls alike: ``weave`` cuts away what the
 policy decides is asked of its strategy; what follows a failure, of ``Course``.
 """
 
+# What a capital guards is bound under the same capital; a type checker cannot know that the two are one.
+# pyright: reportPossiblyUnbound=false, reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: reportOperatorIssue=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -35,7 +39,7 @@ from ..exceptions import FaultToleranceException
 from . import series
 from .weave import Shape, woven
 
-__all__ = ["Course", "Progress", "compose"]
+__all__ = ["Course", "Progress", "compose", "path", "shape_of"]
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -258,7 +262,7 @@ def compose(
     before_retry: Aside | None = None,
     environment: Environment | None = None,
     apart: bool = False,
-    awaits: bool = True,
+    awaits: bool | None = True,
 ) -> GuardedCall:
     """Guard *function* by *course*.
 
@@ -270,20 +274,25 @@ def compose(
         environment: How an asynchronous call waits; ``None`` for a synchronous one.
         apart: Whether attempts run apart from the call (``@asynchronous``): *environment* runs them, and sees to
             time-out and bulkhead.
-        awaits: Whether what an attempt returns is awaited and its outcome the attempt's.
+        awaits: Whether what an attempt returns is awaited and its outcome the attempt's; ``None``: as it turns out.
     """
-    cut = woven(path, shape_of(course, fallback, before_retry, environment, apart))
+    shape = shape_of(
+        course,
+        fallback=fallback is not None,
+        before_retry=before_retry is not None,
+        asynchronous=environment is not None,
+        apart=apart,
+    )
+    cut = woven(path, shape)
     return cut(function, course, fallback, before_retry, environment, awaits)  # type: ignore[no-any-return]
 
 
-def shape_of(
-    course: Course, fallback: Aside | None, before_retry: Aside | None, environment: Environment | None, apart: bool
-) -> Shape:
+def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous: bool, apart: bool) -> Shape:
     """The capitals of ``path`` for these policies."""
     deadline = course.conclude is not None and not apart
     bulkhead = course.bulkhead is not None and not apart
     return {
-        "ASYNC": environment is not None,
+        "ASYNC": asynchronous,
         "APART": apart,
         "BREAKER": course.circuit_breaker is not None,
         "RATE_LIMIT": course.rate_limit is not None,
@@ -294,8 +303,8 @@ def shape_of(
         "TIMED": deadline or bulkhead,
         "JUDGED": course.refuses is not None,
         "COUNTED": course.tally is not None,
-        "FALLBACK": fallback is not None,
-        "BEFORE_RETRY": before_retry is not None,
+        "FALLBACK": fallback,
+        "BEFORE_RETRY": before_retry,
         "HAS_GIL": HAS_GIL,
     }
 
@@ -311,7 +320,7 @@ def path(
     fallback: Aside,
     before_retry: Aside,
     environment: Environment,
-    awaits: bool,
+    awaits: bool | None,
 ) -> Any:
     """The way of a call through its policies, for every combination of them; ``woven`` cuts it down to one."""
     if BREAKER:
@@ -392,10 +401,22 @@ def path(
                     permit.began = began
                     limit = began + course.seconds if course.seconds else None
                     result = await environment.attempt(
-                        Attempt(permit, function, args, kwargs, course.bulkhead, limit, course.interrupt, awaits)
+                        Attempt(
+                            permit,
+                            function,
+                            args,
+                            kwargs,
+                            course.bulkhead,
+                            limit,
+                            course.interrupt,
+                            awaits,
+                            course.late,
+                        )
                     )
-                else:
+                elif ASYNC:
                     result = await function(*args, **kwargs)
+                else:
+                    result = function(*args, **kwargs)
 
                 # The way out, innermost first. What was taken goes back before anything is called: the deadline of an
                 # enclosing call may interrupt behind any call (contract R11).
@@ -499,11 +520,11 @@ def path(
                         course.finish(progress, returned=True, applied=True)
                         return result
                     raise failure
-                if delay:
-                    if ASYNC:
-                        await environment.pause(delay)
-                    else:
-                        pause(course.name, delay)
+                if ASYNC:
+                    # Also without a delay: whoever retries at once must let others go on.
+                    await environment.pause(delay)
+                elif delay:
+                    pause(course.name, delay)
                 if BEFORE_RETRY:
                     if ASYNC:
                         await environment.call(before_retry, args, kwargs, failure, progress.attempts)

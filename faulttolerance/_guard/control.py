@@ -15,7 +15,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .declaration import class_name, declaration_of, exempt, unbound
 from .guard import Guard
-from .resolve import ORDER, Plan
+from .resolve import ORDER, Plan, code_of
 
 __all__ = [
     "GuardedMethod",
@@ -178,13 +178,14 @@ def validate() -> list[Unused]:
     return unused(settings.snapshot, declared)
 
 
-def explain(target: Any, name: str = "") -> str:
+def explain(target: Any, name: str = "", *, source: bool = False) -> str:
     """Say which policies hold for a guarded function, each value and where it came from.
 
     Args:
         target: A guarded function, a bound method (then of its object's class), a class together with *name*, or a
             ``Guard``.
         name: The method's name where *target* is a class.
+        source: Whether to add the code that a call runs through, cut down to these policies.
 
     Raises:
         ValueError: If *target* is not guarded.
@@ -203,8 +204,10 @@ def explain(target: Any, name: str = "") -> str:
     if declaration.binding == "function":
         cls = declaration.owner
     plan, faults = declaration.resolver.plan(cls or declaration.owner)
-    text = _explained(plan)
-    return "\n".join([text, *(f"  wrong: {fault}" for fault in faults)])
+    parts = [_explained(plan), *(f"  wrong: {fault}" for fault in faults)]
+    if source and plan.policies:
+        parts.append(code_of(declaration, plan))
+    return "\n".join(parts)
 
 
 def unguarded(function: F) -> F:
@@ -280,9 +283,10 @@ def _classes_of(resolver: Any) -> list[type | None]:
 
 def _subclasses(cls: type | None) -> Iterator[type]:
     """The living classes that inherit from *cls*: each has a state of its own."""
-    for one in cls.__subclasses__() if cls is not None else ():
-        yield one
-        yield from _subclasses(one)
+    if cls is not None:
+        for one in cls.__subclasses__():
+            yield one
+            yield from _subclasses(one)
 
 
 def _explained(plan: Plan) -> str:

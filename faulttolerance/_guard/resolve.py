@@ -33,7 +33,7 @@ from .._strategy import back_off, retry as retry_strategy
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import annotations as hints, before_retry, fallback, registry
 from .annotations import Outcome
-from .compose import Course, compose
+from .compose import Course, compose, path, shape_of
 from .declaration import (
     CLASS,
     FUNCTION,
@@ -48,8 +48,9 @@ from .declaration import (
 )
 from .sibling import home_of
 from .state import State
+from .weave import source_of
 
-__all__ = ["ORDER", "Plan", "Resolver", "class_level_contradictions", "contradictions", "course_for"]
+__all__ = ["ORDER", "Plan", "Resolver", "class_level_contradictions", "code_of", "contradictions", "course_for"]
 
 ORDER: Sequence[type[Policy]] = (
     Asynchronous,
@@ -397,9 +398,11 @@ def _intercepted(
     return lambda *args, **kwargs: call(args, kwargs)
 
 
-def _guarded(
-    declaration: Declaration, plan: Plan, function: Callable[..., Any], state: State
-) -> blocking.GuardedCall:
+_AWAITS = {Outcome.FUTURE: False, Outcome.AWAITABLE: True, Outcome.OBJECT: None, Outcome.FOREIGN: None}
+"""Whether what a method returns is awaited; ``None``: the object decides (contract R7)."""
+
+
+def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any], state: State) -> blocking.GuardedCall:
     policies = plan.policies
     asynchronous = is_asynchronous(declaration, policies)
     is_apart = Asynchronous in policies or AsynchronousNonBlocking in policies
@@ -414,7 +417,7 @@ def _guarded(
     if not asynchronous:
         return compose(function, course, fallback=aside, before_retry=before_aside)
 
-    awaits = declaration.is_coroutine or hints.outcome(declaration.template, declaration.owner) is not Outcome.FUTURE
+    awaits = declaration.is_coroutine or _AWAITS[hints.outcome(declaration.template, declaration.owner)]
     if is_apart and not declaration.is_coroutine and AsynchronousNonBlocking not in policies:
         from .._runtime import offload
 
@@ -454,7 +457,7 @@ def _guarded(
         declaration,
     )
     if not is_apart:
-        return driver
+        return driver  # type: ignore[no-any-return]
     bind = _binder(plan.function)
 
     def start(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -462,6 +465,22 @@ def _guarded(
         return AsyncCall(lambda: driver(args, kwargs))
 
     return start
+
+
+def code_of(declaration: Declaration, plan: Plan) -> str:
+    """The code that a call of *plan* runs through, for people."""
+    policies = plan.policies
+    asynchronous = is_asynchronous(declaration, policies)
+    apart = Asynchronous in policies or AsynchronousNonBlocking in policies
+    course = course_for(plan.name, policies, State(plan.name), asynchronous=asynchronous, apart=apart)
+    shape = shape_of(
+        course,
+        fallback=Fallback in policies,
+        before_retry=BeforeRetry in policies,
+        asynchronous=asynchronous,
+        apart=apart,
+    )
+    return source_of(path, shape)
 
 
 def _named(driver: Any, declaration: Declaration) -> Any:
@@ -548,4 +567,3 @@ def _back_off(delay: float, policies: Mapping[type[Policy], Policy]) -> back_off
 
 def _in_order(declared: list[Declared]) -> list[Declared]:
     return sorted(declared, key=lambda one: ORDER.index(type(one.policy)))
-

@@ -1,11 +1,12 @@
 """Cutting one function, written for every policy, down to the policies that a guard has.
 
 ``compose.path`` is ordinary Python: a coroutine function full of ``if BREAKER:`` and ``if ASYNC:``. ``woven`` evaluates
-these capitals, drops what they rule out, and takes ``async`` and ``await`` away where the call is synchronous. What is
-left keeps its file and its line numbers: a traceback or a debugger shows the lines of ``compose.py`` that run. Nothing
-is added, so whoever reads ``compose.path`` has read every guard there is.
+these capitals and drops what they rule out; of a synchronous call, whose ``await`` went that way, it drops the ``async``
+too. What is left keeps its file and its line numbers: a traceback or a debugger shows the lines of ``compose.py`` that
+run. Nothing is added, so whoever reads ``compose.path`` has read every guard there is.
 
-One function is compiled per combination of capitals, however many guards have it.
+One function is compiled per combination of capitals, however many guards have it. Where the text of the program is not
+there, as in a deployment of compiled files only, the function runs uncut: slower, to the same results.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
 from textwrap import dedent
+from types import FunctionType
 from typing import Any
 
-__all__ = ["Shape", "source_of", "woven"]
+__all__ = ["Shape", "source_of", "uncut", "woven"]
 
 Shape = Mapping[str, bool]
 """The capitals of the function, and whether each holds."""
@@ -35,11 +37,36 @@ def source_of(function: Callable[..., Any], shape: Shape) -> str:
 
 @cache
 def _woven(function: Callable[..., Any], shape: tuple[tuple[str, bool], ...]) -> Callable[..., Any]:
+    try:
+        cut = _cut(function, dict(shape))
+    except OSError:
+        return uncut(function, dict(shape))
     names: dict[str, Any] = {}
     file = inspect.getsourcefile(function) or "<faulttolerance>"
-    code = compile(_cut(function, dict(shape)), file, "exec", dont_inherit=True)
+    code = compile(cut, file, "exec", dont_inherit=True)
     exec(code, function.__globals__, names)  # our own source
     return names[function.__name__]  # type: ignore[no-any-return]
+
+
+def uncut(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
+    """*function* as it stands, with *shape* for its capitals; synchronous calls drive its coroutine, which never waits."""
+    whole = FunctionType(function.__code__, {**function.__globals__, **shape}, function.__name__)
+    if shape["ASYNC"]:
+        return whole
+
+    def driven(*parts: Any) -> Callable[..., Any]:
+        call = whole(*parts)
+
+        def blocking(args: Any, kwargs: Any) -> Any:
+            try:
+                call(args, kwargs).send(None)
+            except StopIteration as end:
+                return end.value
+            raise AssertionError("a synchronous call waited")
+
+        return blocking
+
+    return driven
 
 
 def _cut(function: Callable[..., Any], shape: Shape) -> ast.Module:
@@ -97,10 +124,6 @@ class _Cutter(ast.NodeTransformer):
         if self._shape["ASYNC"]:
             return node
         return ast.copy_location(ast.FunctionDef(node.name, node.args, node.body, [], None), node)
-
-    def visit_Await(self, node: ast.Await) -> Any:
-        self.generic_visit(node)
-        return node if self._shape["ASYNC"] else node.value
 
     def visit_Try(self, node: ast.Try) -> Any:
         node.body = self._block(node.body)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Coroutine
 from contextvars import Context
 from threading import get_ident
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
@@ -219,7 +219,7 @@ class Body(Suspension):
     def _late(self, cause: BaseException | None) -> TimeoutException:
         ticket = self._attempt.ticket
         ticket.timed_out = True
-        late = TimeoutException(f"timed out after {cast('float', self._attempt.deadline) - ticket.began:g} s")
+        late = TimeoutException(self._attempt.late)
         late.__cause__ = cause
         return late
 

@@ -24,9 +24,11 @@ class Attempt:
             one that is still queued is withdrawn and never begins.
         interrupt: Whether a body on a thread is interrupted at the deadline.
         awaits: Whether an awaitable that the body returns is part of the attempt: then its outcome is the attempt's.
+            ``None``: it is unless it is a future of ``concurrent.futures``.
+        late: What the ``TimeoutException`` says.
     """
 
-    __slots__ = ("args", "awaits", "bulkhead", "deadline", "function", "interrupt", "kwargs", "ticket")
+    __slots__ = ("args", "awaits", "bulkhead", "deadline", "function", "interrupt", "kwargs", "late", "ticket")
 
     def __init__(
         self,
@@ -37,7 +39,8 @@ class Attempt:
         bulkhead: Bulkhead | None,
         deadline: float | None,
         interrupt: bool,
-        awaits: bool,
+        awaits: bool | None,
+        late: str = "timed out",
     ) -> None:
         self.ticket = ticket
         self.function = function
@@ -47,6 +50,7 @@ class Attempt:
         self.deadline = deadline
         self.interrupt = interrupt
         self.awaits = awaits
+        self.late = late
 
 
 class Environment(Protocol):

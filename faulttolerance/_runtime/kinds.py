@@ -20,12 +20,10 @@ def function_behind(call: Any) -> Any:
         seen.add(id(call))
         if isinstance(call, functools.partial):
             call = call.func
-        elif inspect.ismethod(call):
-            call = call.__func__
-        elif isinstance(call, (staticmethod, classmethod)):
+        elif inspect.ismethod(call) or isinstance(call, (staticmethod, classmethod)):
             call = call.__func__
         elif hasattr(call, "__wrapped__"):
-            call = call.__wrapped__
+            call = getattr(call, "__wrapped__")  # noqa: B009  # not an attribute that functions are known for
         elif not inspect.isroutine(call) and not isinstance(call, type) and hasattr(type(call), "__call__"):  # noqa: B004
             call = type(call).__call__
     return call

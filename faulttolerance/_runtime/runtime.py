@@ -15,3 +15,4 @@ def reset() -> None:
     pool = sys.modules.get("faulttolerance._runtime.pool")
     if pool is not None:
         pool.pool.configure(max_threads=None)
+        pool.pool.reopen()

@@ -121,6 +121,8 @@ def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseE
     if deadline.expired:
         if deadline.cancelled and deadline.task.uncancel() > deadline.cancelling and error is not None:
             return error  # cancelled from outside as well: that one must not be lost
+        if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
+            return error
     elif clock.monotonic() < deadline.when or (error is not None and not isinstance(error, Exception)):
         return error
     ticket.timed_out = True

@@ -105,7 +105,7 @@ class TaskEnvironment:
                 ring.pending.pop(deadline, None)
         if deadline is not None and (deadline.expired or deadline.owed or clock.monotonic() >= deadline.when):
             attempt.ticket.timed_out = True
-            late = TimeoutException(f"timed out after {deadline.when - attempt.ticket.began:g} s")
+            late = TimeoutException(attempt.late)
             if task.done() and not task.cancelled():
                 late.__cause__ = task.exception()
             else:
@@ -128,7 +128,8 @@ class TaskEnvironment:
                         ticket.running_since = clock.monotonic()
                 ticket.admitted = True
             result = attempt.function(*attempt.args, **attempt.kwargs)
-            return await _outcome(result) if attempt.awaits and _can_be_awaited(result) else result
+            awaits = attempt.awaits if attempt.awaits is not None else not _is_concurrent_future(result)
+            return await _outcome(result) if awaits and _can_be_awaited(result) else result
         finally:
             if bulkhead is not None:
                 if ticket.waiter is not None:
@@ -153,7 +154,7 @@ def _can_be_awaited(result: object) -> bool:
 
 
 def _is_concurrent_future(result: object) -> bool:
-    return hasattr(result, "add_done_callback") and hasattr(result, "result")
+    return hasattr(result, "add_done_callback") and hasattr(result, "result") and not asyncio.isfuture(result)
 
 
 async def _outcome(result: Any) -> Any:
