@@ -9,12 +9,14 @@ import asyncio
 from concurrent.futures import InvalidStateError
 from contextlib import suppress
 
-from faulttolerance import Future, Interrupted
+from faulttolerance import Future, Interrupted, sleep
 
 __all__ = ["Barrier", "wait_ignoring_interruptions"]
 
 _BODY_SECONDS = 30
 """Bodies give up after so long, so that no failed test leaves one behind for ever."""
+_LOOK_SECONDS = 0.05
+"""How long a body sleeps that waits interruptibly, before it looks again."""
 _PIECE_SECONDS = 3
 """The longest single wait of a body that ignores its interruptions."""
 
@@ -30,6 +32,18 @@ class Barrier:
         """Wait, in a body that runs on a thread."""
         _let_go(self._arrived)
         self._opened.result(_BODY_SECONDS)
+
+    def pass_through_interruptibly(self) -> None:
+        """Wait, in a body that runs on a thread, so that an interruption ends it.
+
+        What waits for a lock cannot be interrupted off the main thread; ``faulttolerance.sleep`` can.
+        """
+        _let_go(self._arrived)
+        for _ in range(int(_BODY_SECONDS / _LOOK_SECONDS)):
+            if self._opened.done():
+                return
+            sleep(_LOOK_SECONDS)
+        raise TimeoutError("the barrier was never opened")
 
     async def pass_through_async(self) -> None:
         """Wait, in a body that is a coroutine."""
