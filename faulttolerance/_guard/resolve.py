@@ -369,11 +369,14 @@ def class_level_contradictions(
     faults: list[Fault] = []
     if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
         faults += hints.asynchronous_faults(declaration.template, where, cls, class_level=True)
-    if Fallback in kinds and Fallback not in declaration.policies:
-        policy, home = kinds[Fallback]
-        asynchronous = is_asynchronous(declaration, {**kinds, **declaration.policies})
-        assert isinstance(policy, Fallback)
-        faults += fallback.faults(policy, declaration, where, asynchronous, home)
+    asynchronous = is_asynchronous(declaration, {**kinds, **declaration.policies})
+    for kind, (policy, home) in kinds.items():
+        if kind in declaration.policies:
+            continue
+        if isinstance(policy, Fallback):
+            faults += fallback.faults(policy, declaration, where, asynchronous, home)
+        elif isinstance(policy, BeforeRetry):
+            faults += before_retry.faults(policy, declaration, where, asynchronous, home)
     return faults
 
 

@@ -718,6 +718,25 @@ def test_a_failure_before_a_retry_changes_nothing(invoke: Invoke, caplog: pytest
     assert [record.name for record in caplog.records] == ["faulttolerance"]
 
 
+def test_what_runs_before_a_retry_is_looked_up_when_the_class_is_defined() -> None:
+    """On the method, and on the class, for all that it covers."""
+    with refused("Client.service @BeforeRetry(method_name) names '_recconnect', which", "did you mean '_reconnect'?"):
+
+        class Client:
+            @retry
+            @before_retry(method_name="_recconnect")
+            def service(self) -> None: ...
+
+            def _reconnect(self) -> None: ...
+
+    with refused("Whole.service @BeforeRetry(method_name) names '_recconnect', which"):
+
+        @retry
+        @before_retry(method_name="_recconnect")
+        class Whole:
+            def service(self) -> None: ...
+
+
 def test_a_method_may_run_before_each_retry() -> None:
     """A method without parameters, on the same object."""
 
