@@ -6,12 +6,12 @@ are written in:
     asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
 
 ``path`` is that nesting as one function, from the outside to the method and back. It serves every combination of
-policies, synchronous and asynchronous calls alike: ``weave`` cuts away what the capitals rule out, once for each. What a
-policy decides is asked of its strategy; what follows a failure, of ``Course``.
+policies, synchronous and asynchronous calls alike: ``weave`` cuts away what the capitals rule out, once for each. What
+a policy decides is asked of its strategy; what follows a failure, of ``Course``.
 """
 
 # What a capital guards is bound under the same capital; a type checker cannot know that the two are one.
-# pyright: reportPossiblyUnbound=false, reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: reportPossiblyUnboundVariable=false, reportOptionalMemberAccess=false, reportArgumentType=false
 # pyright: reportOperatorIssue=false
 
 from __future__ import annotations
@@ -439,7 +439,7 @@ def path(
                         in_time = ended < due and slot.fired is None
                 if BULKHEAD and bulkhead.waiting:
                     bulkhead.hand_over()
-                if not (APART or JUDGED) and (not DEADLINE or in_time):
+                if not (APART or JUDGED) and (not DEADLINE or in_time):  # noqa: SIM102  # one is cut, one asked
                     if progress is None and not (ASYNC and BULKHEAD and running_since):
                         if BREAKER and not era.is_clean:
                             course.settle(era, permit, SUCCESS)

@@ -281,7 +281,7 @@ def _classes_of(resolver: Any) -> list[type | None]:
     return [*dict.fromkeys([owner, *_subclasses(owner), *resolved])]
 
 
-def _subclasses(cls: type | None) -> Iterator[type]:
+def _subclasses(cls: Any) -> Iterator[type]:
     """The living classes that inherit from *cls*: each has a state of its own."""
     if cls is not None:
         for one in cls.__subclasses__():

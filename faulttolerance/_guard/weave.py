@@ -1,7 +1,7 @@
 """Cutting one function, written for every policy, down to the policies that a guard has.
 
 ``compose.path`` is ordinary Python: a coroutine function full of ``if BREAKER:`` and ``if ASYNC:``. ``woven`` evaluates
-these capitals and drops what they rule out; of a synchronous call, whose ``await`` went that way, it drops the ``async``
+these capitals and drops what they rule out; of a synchronous call, whose ``await`` went that way, it drops ``async``
 too. What is left keeps its file and its line numbers: a traceback or a debugger shows the lines of ``compose.py`` that
 run. Nothing is added, so whoever reads ``compose.path`` has read every guard there is.
 
@@ -49,7 +49,7 @@ def _woven(function: Callable[..., Any], shape: tuple[tuple[str, bool], ...]) ->
 
 
 def uncut(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
-    """*function* as it stands, with *shape* for its capitals; synchronous calls drive its coroutine, which never waits."""
+    """*function* as it stands, with *shape* for its capitals; a synchronous call drives a coroutine that never waits."""
     whole = FunctionType(function.__code__, {**function.__globals__, **shape}, function.__name__)
     if shape["ASYNC"]:
         return whole
