@@ -411,6 +411,7 @@ def path(
                             course.interrupt,
                             awaits,
                             course.late,
+                            course.seconds,
                         )
                     )
                 elif ASYNC:

@@ -26,9 +26,10 @@ class Attempt:
         awaits: Whether an awaitable that the body returns is part of the attempt: then its outcome is the attempt's.
             ``None``: it is unless it is a future of ``concurrent.futures``.
         late: What the ``TimeoutException`` says.
+        seconds: How long after its beginning the deadline is; attempts with the same length are watched together.
     """
 
-    __slots__ = ("args", "awaits", "bulkhead", "deadline", "function", "interrupt", "kwargs", "late", "ticket")
+    __slots__ = ("args", "awaits", "bulkhead", "deadline", "function", "interrupt", "kwargs", "late", "seconds", "ticket")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Attempt:
         interrupt: bool,
         awaits: bool | None,
         late: str = "timed out",
+        seconds: float = 0.0,
     ) -> None:
         self.ticket = ticket
         self.function = function
@@ -51,6 +53,7 @@ class Attempt:
         self.interrupt = interrupt
         self.awaits = awaits
         self.late = late
+        self.seconds = seconds
 
 
 class Environment(Protocol):

@@ -93,8 +93,7 @@ class TaskEnvironment:
         deadline = None
         if attempt.deadline is not None:
             deadline = attempt.ticket.deadline = _Apart(attempt.deadline, task, ended)
-            ring = ring_of(loop, attempt.deadline - attempt.ticket.began)
-            ring.add(deadline)
+            ring_of(loop, attempt.seconds).add(deadline)
         try:
             await ended
         except asyncio.CancelledError:
@@ -102,7 +101,7 @@ class TaskEnvironment:
             raise
         finally:
             if deadline is not None:
-                ring.pending.pop(deadline, None)
+                deadline.pending.pop(deadline, None)
         if deadline is not None and (deadline.expired or deadline.owed or clock.monotonic() >= deadline.when):
             attempt.ticket.timed_out = True
             late = TimeoutException(attempt.late)
