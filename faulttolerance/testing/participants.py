@@ -79,6 +79,7 @@ class Onlooker:
         if None in threads:
             look.running.add(STARTING)
         frames = sys._current_frames()
+        del frames[threading.get_ident()]  # else this frame would refer to itself, and to all the others
         for ident, frame in frames.items():
             if ident in asleep or ident in parked:
                 continue

@@ -3,55 +3,63 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
-__all__ = ["POLL_SECONDS", "Patience"]
+__all__ = ["Patience"]
 
-POLL_SECONDS = 0.001
-"""Real seconds between two looks at what the threads do."""
-_LONG = 1000
-"""So many looks: a second of real time, and no less where the process was not scheduled meanwhile."""
-_LONGEST = 10 * _LONG
+_LONG = 1.0
+"""Real seconds."""
+_LONGEST = 10.0
 """The end of all patience, also while the process computes."""
-_WINDOW = 100
-"""Looks over which the use of the processor is measured; it is counted in steps of up to 10 ms."""
+_AT_ONCE = 0.02
+"""As much as one look counts for at most: where it took longer, the process was not let run either."""
+_WINDOW = 0.1
+"""Over so long the use of the processor is measured; it is counted in steps of up to 10 ms."""
 _BUSY = 0.2
 """The part of a window that must have been computed for something to have gone on in it."""
 
 
 class Patience:
-    """Counts the looks since time last moved."""
+    """Measures, in real time, how long virtual time has not moved.
 
-    def __init__(self) -> None:
-        self._looks = 0
-        self._idle = 0
-        self._window = 0
-        self._since = (0.0, 0.0)
-        self.has_complained = False
-        """Whether it was logged already that time is held."""
+    Args:
+        real_time: The monotonic clock of the system.
+    """
+
+    def __init__(self, real_time: Callable[[], float]) -> None:
+        self._real_time = real_time
+        self._looked_at = real_time()
+        self._waited = self._idle = self._window = 0.0
+        self._cpu = _cpu_seconds()
 
     def count(self) -> None:
-        """Note that another look is over and time did not move."""
-        if self._looks == 0:
-            self._since = _cpu_and_real_seconds()
-        self._looks += 1
-        if self._looks % _WINDOW:
-            return
-        cpu, real = _cpu_and_real_seconds()
-        is_busy = cpu - self._since[0] > _BUSY * (real - self._since[1])
-        self._idle = 0 if is_busy else self._idle + _WINDOW
-        self._since = cpu, real
+        """Note that somebody has looked again, and time may still not move."""
+        now = self._real_time()
+        passed = min(now - self._looked_at, _AT_ONCE)
+        self._looked_at = now
+        self._waited += passed
+        self._window += passed
+        if self._window >= _WINDOW:
+            cpu = _cpu_seconds()
+            self._idle = 0.0 if cpu - self._cpu > _BUSY * self._window else self._idle + self._window
+            self._window, self._cpu = 0.0, cpu
+
+    @property
+    def poll_seconds(self) -> float:
+        """When to look again: soon at first, then less often."""
+        return 0.001 if self._waited < _WINDOW else 0.005
 
     @property
     def has_waited_long(self) -> bool:
         """Whether a second is over, whatever went on in it."""
-        return self._looks >= _LONG
+        return self._waited >= _LONG
 
     @property
     def is_over(self) -> bool:
         """Whether a second is over in which the process did nothing worth mentioning."""
-        return self._idle >= _LONG or self._looks >= _LONGEST
+        return self._idle >= _LONG or self._waited >= _LONGEST
 
 
-def _cpu_and_real_seconds() -> tuple[float, float]:
+def _cpu_seconds() -> float:
     times = os.times()
-    return times.user + times.system, times.elapsed
+    return times.user + times.system

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.slot import slots
 from .participants import STARTING, Look, Onlooker, place_of
-from .patience import POLL_SECONDS, Patience
+from .patience import Patience
 from .waiter import Sleeper, Waiter
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class _Timer:
         self._clock._forget(self)
 
 
+class _Call(Future[T]):
+    """The outcome of ``VirtualClock.start``; its class tells that waiting for it holds no time."""
+
+
 class VirtualClock:
     """Time and chance under the control of a test; made by ``virtual_time``.
 
@@ -65,7 +69,7 @@ class VirtualClock:
 
     def __init__(self, seed: Seed = 0) -> None:
         self._random = random.Random(seed)
-        self._advancing = threading.Lock()
+        self._real_time = shared_clock.monotonic
         self._changed = threading.Condition()  # over an RLock: a signal handler may wake a loop at any place
         # All that follows is guarded by _changed.
         self._now = float(math.ceil(shared_clock.monotonic()))
@@ -73,11 +77,12 @@ class VirtualClock:
         self._waiting: dict[int, Waiter] = {}
         self._timers: dict[_Timer, None] = {}
         self._errands: dict[Hashable, Callable[[], bool]] = {}
-        self._target: float | None = None
+        self._targets: dict[int, Waiter] = {}
         self._is_calling = False
         self._onlooker = Onlooker()
         self._ignored: set[int] = set()
-        self._patience = Patience()
+        self._patience = Patience(self._real_time)
+        self._has_complained = False
         self._keeper: threading.Thread | None = None
         self._started: list[threading.Thread] = []
         self._ended_at: float | None = None
@@ -140,20 +145,22 @@ class VirtualClock:
 
         Before each step and at the end, whatever was set going runs until it waits again, for a second of real time at
         most. Called inside a guarded body it stands for work that takes so long: no deadline interrupts it, the call
-        ends late.
+        ends late. Threads that advance time at once do so side by side.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"time advances by a finite number of seconds >= 0, not by {seconds!r}")
-        with self._advancing, self._changed:
-            self._refuse_if_ended()
-            self._target = self._now + _in_ticks(seconds)
-            self._patience = Patience()
+        target = Sleeper()
+        with self._changed:
+            target.when, target.order = self._now + _in_ticks(seconds), self._next_order()
+            self._targets[target.ident] = target
+            self._patience = Patience(self._real_time)
             self._tell_keeper()
-            try:
-                while self._target is not None:
-                    self._changed.wait()
-            finally:
-                self._target = None
+        try:
+            target.sleep()
+        finally:
+            with self._changed:
+                self._targets.pop(target.ident, None)
+        target.conclude()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine as ``asyncio.run`` does, on a loop that follows this clock, and return its result.
@@ -173,7 +180,7 @@ class VirtualClock:
 
     def start(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call *function* on a thread of its own, for which time waits until it is over; the future of its result."""
-        future: Future[T] = Future()
+        future: Future[T] = _Call()
         context = copy_context()
 
         def work() -> None:
@@ -263,7 +270,7 @@ class VirtualClock:
         """Register a thread that waits; true if all the others wait already and it is the next: time has moved then."""
         waiter.when, waiter.order = when, self._next_order()
         self._waiting[waiter.ident] = waiter
-        may_move_here = self._target is None and not self._is_calling and self._next_due() is waiter
+        may_move_here = not self._targets and not self._is_calling and self._next_due() is waiter
         if may_move_here and self._may_move(tick=False):
             self._move()
             return True
@@ -285,23 +292,30 @@ class VirtualClock:
 
     def _keep(self) -> None:
         with self._changed:
-            tick = False
-            while self._ended_at is None:
-                if self._target is None and self._next_due() is None:
-                    self._changed.wait()
-                    tick = False
-                elif self._may_move(tick):
-                    self._move()
-                    tick = False
-                else:
-                    tick = not self._changed.wait(POLL_SECONDS)
+            try:
+                self._move_on()
+            except BaseException as error:
+                self._end_waits(f"the clock failed: {error!r}")
+                raise
+
+    def _move_on(self) -> None:
+        tick = False
+        while self._ended_at is None:
+            if self._next_due() is None:
+                self._changed.wait()
+                tick = False
+            elif self._may_move(tick):
+                self._move()
+                tick = False
+            else:
+                tick = not self._changed.wait(self._patience.poll_seconds)
 
     def _may_move(self, tick: bool) -> bool:
         patience = self._patience
         if tick:
             patience.count()
         keeper = self._keeper.ident if self._keeper is not None else None
-        look = self._onlooker.look({keeper, *self._waiting}, tick)
+        look = self._onlooker.look({keeper, *self._waiting, *self._targets}, tick)
         running = look.running
         if any(waiter.is_awake() for waiter in self._waiting.values()) or any(may() for may in self._errands.values()):
             running.add(STARTING)
@@ -309,7 +323,7 @@ class VirtualClock:
         if running and patience.has_waited_long and running.isdisjoint(look.participants):
             self._ignored |= running  # they are no business of the clock, and do not seem to end
             running.clear()
-        if self._target is not None:
+        if self._targets:
             return not running or patience.has_waited_long
         if look.participants:
             if patience.is_over:
@@ -319,21 +333,21 @@ class VirtualClock:
 
     def _next_due(self) -> Waiter | _Timer | None:
         candidates: list[Waiter | _Timer] = [*self._waiting.values(), *self._timers]
-        due = min(candidates, key=lambda one: (one.when, one.order), default=None)
+        due = min(candidates, key=_in_order, default=None)
+        target = min(self._targets.values(), key=_in_order, default=None)
+        if target is not None and (due is None or target.when < due.when):
+            return target  # among equals it is the last: what becomes due on the way includes what is due at its end
         return due if due is not None and due.when < math.inf else None
 
     def _move(self) -> None:
         """Move time to what is due next, and let it happen."""
-        self._patience = Patience()
+        self._patience = Patience(self._real_time)
+        self._has_complained = False
         due = self._next_due()
-        if due is None or (self._target is not None and due.when > self._target):
-            if self._target is not None:
-                self._now, self._target = self._target, None
-                self._changed.notify_all()
-            return
+        assert due is not None
         self._now = max(self._now, math.ceil(due.when * _TICKS) / _TICKS)
         if isinstance(due, Waiter):
-            del self._waiting[due.ident]
+            del (self._targets if self._targets.get(due.ident) is due else self._waiting)[due.ident]
             due.wake()
             return
         del self._timers[due]
@@ -350,19 +364,22 @@ class VirtualClock:
     def _stall(self, look: Look) -> None:
         holders = ", ".join(place_of(ident, frame) for ident, frame in sorted(look.participants.items()))
         reason = f"virtual time is held by {holders}; what blocks outside the library needs clock.advance()"
-        if not self._end_waits(reason) and not self._patience.has_complained:
+        if not self._end_waits(reason) and not self._has_complained:
+            self._has_complained = True
             _log.warning("%s", reason)
-        self._patience = Patience()
-        self._patience.has_complained = True
+        self._patience = Patience(self._real_time)
 
     def _end_waits(self, reason: str) -> bool:
         """Raise ``VirtualTimeStalled`` wherever a moment is waited for; false if that is nowhere."""
-        waiters = [waiter for waiter in self._waiting.values() if waiter.when < math.inf]
-        for waiter in waiters:
-            del self._waiting[waiter.ident]
-            waiter.failure = reason
-            waiter.wake()
-        return bool(waiters)
+        has_ended_any = False
+        for waiters in (self._waiting, self._targets):
+            for waiter in list(waiters.values()):
+                if waiter.when < math.inf:
+                    del waiters[waiter.ident]
+                    waiter.failure = reason
+                    waiter.wake()
+                    has_ended_any = True
+        return has_ended_any
 
     # Beginning and ending
 
@@ -372,7 +389,6 @@ class VirtualClock:
             now = shared_clock.monotonic()
             self._ended_at = now
             self._end_waits("the virtual_time() block ended while this thread slept")
-            self._target = None
             self._changed.notify_all()
             timers = sorted(self._timers, key=lambda timer: (timer.when, timer.order))
             self._timers.clear()
@@ -380,6 +396,10 @@ class VirtualClock:
             shared_clock.call_at(now + max(0.0, timer.when - self._now), timer.callback)
         for thread in (*self._started, *([self._keeper] if self._keeper else [])):
             thread.join(_JOIN_SECONDS)
+
+
+def _in_order(due: Waiter | _Timer) -> tuple[float, int]:
+    return due.when, due.order
 
 
 def _in_ticks(seconds: float) -> float:

@@ -469,6 +469,25 @@ def test_a_body_that_advances_time_ends_late(clock: VirtualClock, elapsed: Calla
     assert elapsed() == 0.7
 
 
+def test_bodies_that_advance_time_at_once_work_side_by_side(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
+    """Work of one, two and three seconds on three threads is over after three."""
+
+    @bulkhead(3)
+    def work(seconds: float) -> float:
+        ready.release()
+        assert everybody.wait(PATIENCE)
+        clock.advance(seconds)
+        return elapsed()
+
+    ready, everybody = threading.Semaphore(0), threading.Event()
+    calls = [clock.start(work, seconds) for seconds in (3.0, 1.0, 2.0)]
+    for _ in calls:
+        assert ready.acquire(timeout=PATIENCE)
+    everybody.set()
+
+    assert [call.result(PATIENCE) for call in calls] == [3.0, 1.0, 2.0]
+
+
 def test_timers_run_in_the_order_of_their_moments(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
     """Whatever order they were asked for in, on a thread of the clock, with no lock held; a cancelled one never."""
     log: list[tuple[str, float]] = []
