@@ -1,18 +1,43 @@
-"""What happened, counted: the series of the specification's chapter on metrics.
+"""What happened: counted for the metrics of the specification, and told to whoever listens.
 
-The hot path writes one number, the duration of a call on which everything went well, and that one sample stands for
-every series such a call advances. Whatever goes otherwise is counted series by series, under a lock.
+The hot path appends one number, the duration of a call on which everything went well, and that one sample stands for
+every series such a call advances. What goes otherwise is appended with its series. Both are folded into the counts when
+there are many of them, and when somebody reads.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping
-from threading import Lock
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import RLock
+from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["BOUNDARIES", "DURATIONS", "FOLD", "Histogram", "Series", "Tally"]
+__all__ = [
+    "BOUNDARIES",
+    "FOLD",
+    "METRICS",
+    "Account",
+    "Durations",
+    "Event",
+    "FallbackApplied",
+    "GaveUp",
+    "Lease",
+    "Ledger",
+    "Metric",
+    "Reading",
+    "Recovered",
+    "Rejected",
+    "RetryScheduled",
+    "Series",
+    "Sink",
+    "Sinks",
+    "StateChanged",
+    "Tally",
+    "TimedOut",
+    "ledger",
+    "sinks",
+]
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
@@ -20,97 +45,448 @@ Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 BOUNDARIES = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Upper bounds of the histograms' buckets, in seconds, as the specification lists them."""
 
-DURATIONS = ("ft.timeout.executionDuration", "ft.bulkhead.runningDuration", "ft.bulkhead.waitingDuration")
-
 FOLD = 1024
-"""How many smooth calls are kept apart before they are folded into the counts."""
+"""How many calls are kept apart before they are folded into the counts."""
+
+WAITING_DURATION = "ft.bulkhead.waitingDuration"
 
 
-class Histogram:
-    """Counts of samples per bucket, and their sum. Not safe by itself: its tally's lock covers it."""
+class Metric(NamedTuple):
+    """What the specification says of one metric."""
 
-    __slots__ = ("buckets", "sum")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(BOUNDARIES) + 1)
-        self.sum = 0.0
-
-    @property
-    def count(self) -> int:
-        """How many samples there were."""
-        return sum(self.buckets)
-
-    def observe(self, samples: Iterable[float]) -> None:
-        """Add *samples*, in seconds."""
-        for sample in samples:
-            self.buckets[bisect_left(BOUNDARIES, sample)] += 1
-            self.sum += sample
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    unit: Literal["", "seconds", "nanoseconds"]
+    tags: tuple[str, ...]
+    """Beside ``method``, which every metric has."""
+    description: str
 
 
-class Tally:
-    """The counts of one guarded method.
+METRICS = (
+    Metric("ft.invocations.total", "counter", "", ("result", "fallback"), "The number of times the method was called"),
+    Metric(
+        "ft.retry.calls.total",
+        "counter",
+        "",
+        ("retried", "retryResult"),
+        "The number of times the retry logic was run. This will always be once per method call.",
+    ),
+    Metric("ft.retry.retries.total", "counter", "", (), "The number of times the method was retried"),
+    Metric("ft.timeout.calls.total", "counter", "", ("timedOut",), "The number of times the timeout logic was run"),
+    Metric("ft.timeout.executionDuration", "histogram", "seconds", (), "Histogram of execution times for the method"),
+    Metric(
+        "ft.circuitbreaker.calls.total",
+        "counter",
+        "",
+        ("circuitBreakerResult",),
+        "The number of times the circuit breaker logic was run",
+    ),
+    Metric(
+        "ft.circuitbreaker.state.total",
+        "counter",
+        "nanoseconds",
+        ("state",),
+        "Amount of time the circuit breaker has spent in each state",
+    ),
+    Metric(
+        "ft.circuitbreaker.opened.total",
+        "counter",
+        "",
+        (),
+        "Number of times the circuit breaker has moved from closed state to open state",
+    ),
+    Metric(
+        "ft.bulkhead.calls.total", "counter", "", ("bulkheadResult",), "The number of times the bulkhead logic was run"
+    ),
+    Metric("ft.bulkhead.executionsRunning", "gauge", "", (), "Number of currently running executions"),
+    Metric("ft.bulkhead.executionsWaiting", "gauge", "", (), "Number of executions currently waiting in the queue"),
+    Metric(
+        "ft.bulkhead.runningDuration",
+        "histogram",
+        "seconds",
+        (),
+        "Histogram of the time that method executions spent running",
+    ),
+    Metric(
+        WAITING_DURATION,
+        "histogram",
+        "seconds",
+        (),
+        "Histogram of the time that method executions spent waiting in the queue",
+    ),
+    # Beyond the specification, after SmallRye.
+    Metric(
+        "ft.ratelimit.calls.total", "counter", "", ("rateLimitResult",), "The number of times the rate limit was run"
+    ),
+)
+"""Every metric there is, in the order of the specification's table."""
 
-    Args:
-        series: Every series that exists for the method from registration on.
-        smooth: The series that a call advances by one each when its first attempt succeeds and nothing was refused.
-        durations: The histograms that such a call adds its duration to, or 0 for ``ft.bulkhead.waitingDuration``.
-    """
 
-    __slots__ = ("_counts", "_durations", "_lock", "_smooth", "smooth_calls")
+# Counts
+
+
+class Durations(NamedTuple):
+    """Samples of a histogram by bucket: the buckets of ``BOUNDARIES``, and the one beyond."""
+
+    counts: tuple[int, ...]
+    sums: tuple[float, ...]
+    """What the samples of each bucket come to, in seconds."""
+
+    def __add__(self, other: object) -> Durations:
+        """Both together."""
+        if not isinstance(other, Durations):
+            return NotImplemented
+        return Durations(
+            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)),
+        )
+
+
+NO_DURATIONS = Durations((0,) * (len(BOUNDARIES) + 1), (0.0,) * (len(BOUNDARIES) + 1))
+
+
+class Reading(NamedTuple):
+    """All that was counted, at one moment, by the name of the method."""
+
+    counts: dict[str, dict[Series, int]]
+    """What only grows."""
+    levels: dict[str, dict[Series, int]]
+    """What goes up and down."""
+    durations: dict[str, dict[str, Durations]]
+
+
+class _Book:
+    """The counts of one guarded method under one set of policies."""
+
+    __slots__ = ("_counts", "_durations", "_folding", "_lock", "_smooth", "rough_calls", "smooth_calls")
 
     def __init__(self, series: Iterable[Series], smooth: Iterable[Series], durations: Iterable[str]) -> None:
         self._counts = dict.fromkeys(series, 0)
         self._smooth = tuple(smooth)
-        self._durations = {name: Histogram() for name in durations}
-        self._lock = Lock()
+        self._durations = dict.fromkeys(durations, NO_DURATIONS)
+        # Reentrant, and marked: a signal handler or a finalizer may count, or read, while its thread is in here.
+        self._lock = RLock()
+        self._folding = False  # guarded by _lock
         self.smooth_calls: deque[float] = deque()
-        """Durations of calls on which everything went well, not yet folded: append one, then ``fold`` when there are ``FOLD``."""
+        self.rough_calls: deque[tuple[Sequence[Series], Mapping[str, float]]] = deque()
 
     def fold(self) -> None:
-        """Take the smooth calls into the counts."""
+        """Take what was appended into the counts, unless somebody does so already."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._fold_locked()
+            finally:
+                self._lock.release()
+
+    def read(self) -> tuple[dict[Series, int], dict[str, Durations]]:
+        """The value of every series, and of every histogram, now."""
         with self._lock:
             self._fold_locked()
+            return dict(self._counts), dict(self._durations)
 
-    def add(self, series: Iterable[Series], samples: Mapping[str, float] | None = None) -> None:
-        """Advance each of *series* by one, and add one sample to each histogram that is named."""
-        with self._lock:
-            for one in series:
-                self._counts[one] += 1
-            for name, sample in (samples or {}).items():
-                self._durations[name].observe((sample,))
-
-    def counts(self) -> dict[Series, int]:
-        """The value of every series now."""
-        with self._lock:
-            self._fold_locked()
-            return dict(self._counts)
-
-    def durations(self) -> dict[str, tuple[tuple[int, ...], float]]:
-        """For each histogram: samples per bucket of ``BOUNDARIES`` and beyond, and their sum in seconds."""
-        with self._lock:
-            self._fold_locked()
-            return {name: (tuple(one.buckets), one.sum) for name, one in self._durations.items()}
-
-    def clear(self) -> None:
-        """Start again at 0."""
-        with self._lock:
-            self.smooth_calls.clear()
-            self._counts = dict.fromkeys(self._counts, 0)
-            self._durations = {name: Histogram() for name in self._durations}
-
-    def renew_lock(self) -> None:
-        """Take a new lock: in the child of a fork the old one may be held by a thread that does not exist."""
-        self._lock = Lock()
+    def begin_anew(self) -> None:
+        """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
+        self._lock = RLock()
+        self._folding = False
+        self.smooth_calls.clear()
+        self.rough_calls.clear()
+        self._counts = dict.fromkeys(self._counts, 0)
+        self._durations = dict.fromkeys(self._durations, NO_DURATIONS)
 
     def _fold_locked(self) -> None:
-        calls = self.smooth_calls
-        samples = [calls.popleft() for _ in range(len(calls))]
-        if not samples:
+        if self._folding:
             return
-        for series in self._smooth:
-            self._counts[series] += len(samples)
-        for name, histogram in self._durations.items():
-            if name == "ft.bulkhead.waitingDuration":
-                histogram.observe([0.0] * len(samples))
-            else:
-                histogram.observe(samples)
+        self._folding = True
+        try:
+            samples: dict[str, list[float]] = {}
+            # Appending goes on meanwhile; what comes after the count of what is there is left for the next time.
+            smooth = [self.smooth_calls.popleft() for _ in range(len(self.smooth_calls))]
+            if smooth:
+                for series in self._smooth:
+                    self._counts[series] += len(smooth)
+                for name in self._durations:
+                    samples[name] = list(smooth) if name != WAITING_DURATION else [0.0] * len(smooth)
+            for _ in range(len(self.rough_calls)):
+                counted, durations = self.rough_calls.popleft()
+                for series in counted:
+                    self._counts[series] += 1
+                for name, sample in durations.items():
+                    samples.setdefault(name, []).append(sample)
+            for name, found in samples.items():
+                self._durations[name] += _by_bucket(found)
+        finally:
+            self._folding = False
+
+
+def _by_bucket(samples: list[float]) -> Durations:
+    """Sorted once, the samples of a bucket stand together: cheaper than looking up the bucket of each."""
+    samples.sort()
+    ends = [bisect_right(samples, bound) for bound in BOUNDARIES] + [len(samples)]
+    begins = [0, *ends[:-1]]
+    return Durations(
+        tuple(end - begin for begin, end in zip(begins, ends, strict=True)),
+        tuple(float(sum(samples[begin:end])) for begin, end in zip(begins, ends, strict=True)),
+    )
+
+
+class Lease:
+    """Held by everything that may still count; when it goes, the account is final."""
+
+    __slots__ = ("_departed", "_key")
+
+    def __init__(self, departed: deque[int], key: int) -> None:
+        self._departed = departed
+        self._key = key
+
+    def __del__(self) -> None:
+        # Runs wherever the collector runs, so it takes no lock.
+        self._departed.append(self._key)
+
+
+class Tally:
+    """Where the calls of one guarded method under one set of policies are counted."""
+
+    __slots__ = ("_book", "_lease", "_rough_calls", "fold", "smooth_calls")
+
+    def __init__(self, book: _Book, lease: Lease) -> None:
+        self._book = book
+        self._lease = lease
+        self._rough_calls = book.rough_calls
+        self.smooth_calls = book.smooth_calls
+        """Durations of calls on which everything went well: append one, then ``fold`` when there are ``FOLD``."""
+        self.fold = book.fold
+
+    def add(self, series: Sequence[Series], samples: Mapping[str, float] | None = None) -> None:
+        """Advance each of *series* by one, and add one sample to each histogram that is named."""
+        self._rough_calls.append((series, samples or {}))
+        if len(self._rough_calls) >= FOLD:
+            self.fold()
+
+
+Measure: TypeAlias = Callable[[], Mapping[Series, int]]
+
+
+class Account:
+    """All that is counted under one name by one guarded method of one class, or by one ``Guard``."""
+
+    __slots__ = ("_books", "levels", "name", "totals")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._books: list[_Book] = []
+        self.totals: Measure | None = None
+        """Series that only grow and are kept elsewhere: they are looked at when somebody reads."""
+        self.levels: Measure | None = None
+        """Series that go up and down."""
+
+    def tally(
+        self, lease: Lease, series: Iterable[Series], smooth: Iterable[Series], durations: Iterable[str]
+    ) -> Tally:
+        """Open a further book.
+
+        Args:
+            lease: What ``Ledger.open`` gave with the account.
+            series: Every series that exists from now on.
+            smooth: The series that a call advances by one each when its first attempt succeeds and nothing was refused.
+            durations: The histograms that such a call adds its duration to, or 0 for ``ft.bulkhead.waitingDuration``.
+        """
+        book = _Book(series, smooth, durations)
+        self._books = [*self._books, book]
+        return Tally(book, lease)
+
+    def read(self, counts: dict[Series, int], durations: dict[str, Durations]) -> None:
+        """Add what was counted to *counts* and *durations*."""
+        for book in self._books:
+            counted, samples = book.read()
+            for series, count in counted.items():
+                counts[series] = counts.get(series, 0) + count
+            for name, found in samples.items():
+                durations[name] = durations.get(name, NO_DURATIONS) + found
+        if self.totals is not None:
+            for series, count in self.totals().items():
+                counts[series] = counts.get(series, 0) + count
+
+    def begin_anew(self) -> None:
+        """Start again at 0 in the child of a fork."""
+        for book in self._books:
+            book.begin_anew()
+
+
+class Ledger:
+    """Every account there is, and what is left of those that are closed: each is read exactly once per reading."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()  # over the merging of what departed; never held where user code runs
+        self._accounts: dict[int, Account] = {}
+        self._departed: deque[int] = deque()
+        self._next_key = 0
+        self._final_counts: dict[str, dict[Series, int]] = {}  # guarded by _lock
+        self._final_durations: dict[str, dict[str, Durations]] = {}  # guarded by _lock
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever guarded."""
+        return not self._accounts and not self._final_counts
+
+    def open(self, name: str) -> tuple[Account, Lease]:
+        """A new account; it is final when nothing holds the lease any more. Called under the registry's lock."""
+        self._next_key += 1
+        account = self._accounts[self._next_key] = Account(name)
+        if len(self._departed) >= FOLD // 8 and self._lock.acquire(blocking=False):
+            try:
+                self._merge_locked()
+            finally:
+                self._lock.release()
+        return account, Lease(self._departed, self._next_key)
+
+    def read(self) -> Reading:
+        """What was counted until now; equal names add up."""
+        with self._lock:
+            self._merge_locked()
+            accounts = list(self._accounts.values())
+            reading = Reading(
+                {name: dict(counts) for name, counts in list(self._final_counts.items())},
+                {},
+                {name: dict(durations) for name, durations in list(self._final_durations.items())},
+            )
+            for account in accounts:
+                account.read(
+                    reading.counts.setdefault(account.name, {}), reading.durations.setdefault(account.name, {})
+                )
+                if account.levels is not None:
+                    levels = reading.levels.setdefault(account.name, {})
+                    for series, level in account.levels().items():
+                        levels[series] = levels.get(series, 0) + level
+            return reading
+
+    def clear(self) -> None:
+        """Forget every account."""
+        with self._lock:
+            self._accounts.clear()
+            self._final_counts.clear()
+            self._final_durations.clear()
+
+    def begin_anew(self) -> None:
+        """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
+        self._lock = RLock()
+        self._final_counts.clear()
+        self._final_durations.clear()
+        for account in self._accounts.values():
+            account.begin_anew()
+
+    def _merge_locked(self) -> None:
+        for _ in range(len(self._departed)):
+            account = self._accounts.pop(self._departed.popleft(), None)
+            if account is not None:
+                account.read(
+                    self._final_counts.setdefault(account.name, {}), self._final_durations.setdefault(account.name, {})
+                )
+
+
+ledger = Ledger()
+
+
+# Events
+
+
+class RetryScheduled(NamedTuple):
+    """An attempt failed, and another one follows."""
+
+    method: str
+    attempt: int
+    """The one that failed; the first is 1."""
+    delay: float
+    """Seconds until the next one."""
+    failure: BaseException
+
+
+class TimedOut(NamedTuple):
+    """An attempt reached its deadline."""
+
+    method: str
+    attempt: int
+    limit: float
+    """In seconds."""
+
+
+class Rejected(NamedTuple):
+    """An attempt was not let in."""
+
+    method: str
+    attempt: int
+    policy: Literal["CircuitBreaker", "RateLimit", "Bulkhead"]
+    failure: BaseException
+
+
+class StateChanged(NamedTuple):
+    """A circuit breaker moved from one state to another: ``closed``, ``open`` or ``half-open``."""
+
+    method: str
+    old: str
+    new: str
+
+
+class FallbackApplied(NamedTuple):
+    """The fallback is asked to replace a failure."""
+
+    method: str
+    failure: BaseException
+
+
+class GaveUp(NamedTuple):
+    """There is no further attempt, and the failure is final."""
+
+    method: str
+    attempts: int
+    elapsed: float
+    """Seconds since the call began."""
+    reason: str
+    failure: BaseException
+
+
+class Recovered(NamedTuple):
+    """A call succeeded after retries."""
+
+    method: str
+    attempts: int
+
+
+Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | FallbackApplied | GaveUp | Recovered
+Sink: TypeAlias = Callable[[Event], object]
+
+
+class Sinks:
+    """Who is told of events, on the thread on which they happen and outside every lock."""
+
+    def __init__(self) -> None:
+        self._sinks: tuple[Sink, ...] | None = None
+        self._failed: set[int] = set()
+        self.find: Callable[[], tuple[Sink, ...]] = tuple
+        """Gives those that are told where the application set none; asked at the first event."""
+
+    def set(self, given: Iterable[Sink] | None) -> None:
+        """Tell these and no others; ``None``: those that ``find`` gives."""
+        self._sinks = tuple(given) if given is not None else None
+        self._failed = set()
+
+    def get(self) -> tuple[Sink, ...]:
+        """Who is told."""
+        found = self._sinks
+        if found is None:
+            found = self._sinks = self.find()
+        return found
+
+    def tell(self, event: Event) -> None:
+        """Tell each of them; one that raises is logged once and changes nothing."""
+        for sink in self.get():
+            try:
+                sink(event)
+            except Exception:
+                if id(sink) not in self._failed:
+                    self._failed.add(id(sink))
+                    import logging
+
+                    logging.getLogger("faulttolerance").exception("an event sink failed: %r", sink)
+
+
+sinks = Sinks()

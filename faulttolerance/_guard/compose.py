@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from sys import modules
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from .._event import FOLD, Series, Tally
+from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
 from .._runtime.blocking import Arguments, Aside, GuardedCall, pause, warn_of_coroutine
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment
@@ -35,7 +35,7 @@ from .._strategy.exception_set import matches
 from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Retry, Stop
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
-from ..exceptions import FaultToleranceException
+from ..exceptions import BulkheadException, CircuitBreakerOpenException, FaultToleranceException, RateLimitException
 from . import series
 from .weave import Shape, woven
 
@@ -122,8 +122,8 @@ class Course:
 
     # The end of an attempt
 
-    def end(self, ticket: Ticket, error: BaseException | None) -> BaseException | None:
-        """Settle an attempt, and count it; give what it failed with, a passed deadline considered."""
+    def end(self, ticket: Ticket, error: BaseException | None, attempt: int) -> BaseException | None:
+        """Settle an attempt, count and report it; give what it failed with, a passed deadline considered."""
         bulkhead = self.bulkhead
         if bulkhead is not None and bulkhead.waiting:
             bulkhead.hand_over()
@@ -137,6 +137,10 @@ class Course:
                 self.on_transition(self.circuit_breaker)
         if self.tally is not None:
             self._count_attempt(self.tally, ticket, error)
+        if ticket.timed_out:
+            sinks.tell(TimedOut(self.name, attempt, self.seconds))
+        elif isinstance(error, FaultToleranceException):
+            self._tell_of_rejection(ticket, error, attempt)
         return error
 
     def settle(self, era: Any, permit: object, verdict: Any) -> None:
@@ -166,15 +170,21 @@ class Course:
             progress.stop = decision
             if progress.attempts > 1 or decision is Stop.DEADLINE:
                 _note(failure, progress.attempts, elapsed, decision)
+            if isinstance(failure, Exception):
+                sinks.tell(GaveUp(self.name, progress.attempts, elapsed, decision.value, failure))
             return None
         progress.attempts += 1
         if self.tally is not None:
             self.tally.add((series.RETRY,))
+        sinks.tell(RetryScheduled(self.name, progress.attempts - 1, decision, failure))
         return decision
 
     def applies_fallback(self, failure: BaseException) -> bool:
         """Whether the fallback replaces *failure*."""
-        return self.fallback_on is not None and matches(failure, *self.fallback_on)
+        if self.fallback_on is None or not matches(failure, *self.fallback_on):
+            return False
+        sinks.tell(FallbackApplied(self.name, failure))
+        return True
 
     def refusal(self, progress: Progress, result: object) -> BaseException | None:
         """The failure that stands for *result* where ``retry_when`` does not accept it."""
@@ -187,29 +197,53 @@ class Course:
 
     def finish(self, progress: Progress | None, returned: bool, applied: bool = False) -> None:
         """Count a call that is over and was not smooth."""
-        if self.tally is None:
-            return
+        if self.tally is not None:
+            self._count_call(self.tally, progress, returned, applied)
+        if returned and not applied and progress is not None and progress.attempts > 1:
+            sinks.tell(Recovered(self.name, progress.attempts))
+
+    def _count_call(self, tally: Tally, progress: Progress | None, returned: bool, applied: bool) -> None:
         fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
         counted = [series.invocation(returned, fallback)]
         if self.retry is not None:
             retried = progress is not None and progress.attempts > 1
             stop = progress.stop if progress is not None else None
             counted.append(series.retry_call(retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
-        self.tally.add(counted)
+        tally.add(counted)
+
+    def _tell_of_rejection(self, ticket: Ticket, error: FaultToleranceException, attempt: int) -> None:
+        """Say who did not let the attempt in; the same exception may also come out of the body, from another guard."""
+        policy: Literal["CircuitBreaker", "RateLimit", "Bulkhead"]
+        kind: type[FaultToleranceException]
+        if self.circuit_breaker is not None and ticket.era is None:
+            policy, kind = "CircuitBreaker", CircuitBreakerOpenException
+        elif self.rate_limit is not None and not ticket.passed:
+            policy, kind = "RateLimit", RateLimitException
+        elif self.bulkhead is not None and not ticket.admitted and ticket.waiter is None:
+            policy, kind = "Bulkhead", BulkheadException
+        else:
+            return
+        if isinstance(error, kind):
+            sinks.tell(Rejected(self.name, attempt, policy, error))
 
     def _count_attempt(self, tally: Tally, ticket: Ticket, error: BaseException | None) -> None:
         counted: list[Series] = []
         samples: dict[str, float] = {}
         if self.circuit_breaker is not None:
             if ticket.era is None:
-                tally.add((series.BREAKER_OPEN,))
+                # Else control flow came first, and there is no result of the breaker (contract R0).
+                if isinstance(error, CircuitBreakerOpenException):
+                    tally.add((series.BREAKER_OPEN,))
                 return
             verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
             if verdict is not NEUTRAL:
                 counted.append(series.BREAKER_FAILURE if verdict is FAILURE else series.BREAKER_SUCCESS)
         if self.rate_limit is not None:
-            counted.append(series.PERMITTED if ticket.passed else series.TOO_MANY)
-            if not ticket.passed:
+            if ticket.passed:
+                counted.append(series.PERMITTED)
+            else:
+                if isinstance(error, RateLimitException):
+                    counted.append(series.TOO_MANY)
                 tally.add(counted)
                 return
         now = clock.monotonic()
@@ -221,10 +255,10 @@ class Course:
             if ticket.admitted:
                 counted.append(series.ACCEPTED)
                 samples["ft.bulkhead.runningDuration"] = now - waited_until
-            elif ticket.waiter is None:
-                counted.append(series.REJECTED)
-            else:
+            elif ticket.waiter is not None:
                 counted.append(series.ACCEPTED)
+            elif isinstance(error, BulkheadException):
+                counted.append(series.REJECTED)
             if self.queues and (ticket.admitted or ticket.waiter is not None):
                 samples["ft.bulkhead.waitingDuration"] = waited_until - ticket.began
         tally.add(counted, samples)
@@ -504,7 +538,7 @@ def path(
             try:
                 if progress is None:
                     progress = Progress(began)
-                failure = course.end(ticket, failure)
+                failure = course.end(ticket, failure, progress.attempts)
                 if JUDGED and failure is None:
                     failure = course.refusal(progress, result)
                 if failure is None:

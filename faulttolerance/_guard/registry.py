@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
-from .._event import Series
+from .._event import Series, StateChanged, ledger, sinks
 from .._policy import CircuitBreaker, CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -27,7 +27,6 @@ __all__ = [
     "new_state",
     "resolvers",
     "resolving",
-    "retire",
 ]
 
 Listener: TypeAlias = Callable[[str, str, str], object]
@@ -37,7 +36,6 @@ resolving = threading.RLock()
 
 _serial = count()
 _resolvers: WeakValueDictionary[int, Any] = WeakValueDictionary()
-_retired: dict[str, dict[Series, int]] = {}
 _names: WeakValueDictionary[str, State] = WeakValueDictionary()
 _listeners: dict[str, list[Listener]] = {}
 _states: WeakSet[State] = WeakSet()
@@ -78,21 +76,9 @@ def new_state(name: str, policies: Mapping[type[Policy], Policy]) -> State:
     return state
 
 
-def retire(state: State) -> None:
-    """Keep the final counts of a method that no longer exists under its name."""
-    kept = _retired.setdefault(state.name, {})
-    for series, value in state.counts().items():
-        kept[series] = kept.get(series, 0) + value
-
-
 def counts() -> dict[str, dict[Series, int]]:
     """The value of every series by the name of its method; equal names add up."""
-    total = {name: dict(values) for name, values in _retired.items()}
-    for state in list(_states):
-        mine = total.setdefault(state.name, {})
-        for series, value in state.counts().items():
-            mine[series] = mine.get(series, 0) + value
-    return total
+    return ledger.read().counts
 
 
 def forget() -> None:
@@ -102,7 +88,7 @@ def forget() -> None:
             resolver.forget()
         _states.clear()
         _names.clear()
-        _retired.clear()
+        ledger.clear()
         _listeners.clear()
 
 
@@ -114,6 +100,7 @@ def deliver_transitions_of(state: State) -> Callable[[Breaker], None]:
             breaker.deliver(tell)
 
     def tell(old: str, new: str) -> None:
+        sinks.tell(StateChanged(state.name, old, new))
         for name in _names_of(state):
             for listener in list(_listeners.get(name, ())):
                 try:

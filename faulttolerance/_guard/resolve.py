@@ -221,14 +221,12 @@ class Resolver:
         return call
 
     def depart(self, key: int) -> None:
-        """Let go of a class that no longer exists; its counts stay under its name."""
+        """Let go of a class that no longer exists; its counts stay in the ledger, under its name."""
         with registry.resolving:
             self.calls.pop(key, None)
             self.plans.pop(key, None)
             self._classes.pop(key, None)
-            state = self._states.pop(key, None)
-        if state is not None:
-            registry.retire(state)
+            self._states.pop(key, None)
 
     # What is declared
 

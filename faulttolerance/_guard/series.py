@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 from .._event import Series
+from .._runtime.clock import clock
+from .._strategy.bulkhead import Bulkhead
+from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 
 __all__ = [
     "ACCEPTED",
@@ -18,8 +22,10 @@ __all__ = [
     "TIMED_OUT",
     "TOO_MANY",
     "invocation",
+    "levels_of",
     "retry_call",
     "series_of",
+    "totals_of",
 ]
 
 
@@ -37,6 +43,12 @@ TIMED_OUT = _one("ft.timeout.calls.total", timedOut="true")
 ACCEPTED = _one("ft.bulkhead.calls.total", bulkheadResult="accepted")
 REJECTED = _one("ft.bulkhead.calls.total", bulkheadResult="rejected")
 RETRY = _one("ft.retry.retries.total")
+OPENED = _one("ft.circuitbreaker.opened.total")
+IN_CLOSED = _one("ft.circuitbreaker.state.total", state="closed")
+IN_OPEN = _one("ft.circuitbreaker.state.total", state="open")
+IN_HALF_OPEN = _one("ft.circuitbreaker.state.total", state="halfOpen")
+RUNNING = _one("ft.bulkhead.executionsRunning")
+WAITING = _one("ft.bulkhead.executionsWaiting")
 
 _INVOCATIONS = {
     (result, fallback): _one("ft.invocations.total", result=result, fallback=fallback)
@@ -91,3 +103,32 @@ def series_of(
     if bulkhead and queue:
         durations.append("ft.bulkhead.waitingDuration")
     return series, smooth, durations
+
+
+def totals_of(breaker: CircuitBreaker) -> Callable[[], dict[Series, int]]:
+    """How to read what a breaker keeps itself, so that it grows also while nobody calls."""
+
+    def totals() -> dict[Series, int]:
+        now = clock.monotonic()
+        return {
+            IN_CLOSED: _nanoseconds(breaker.time_in(CLOSED, now)),
+            IN_OPEN: _nanoseconds(breaker.time_in(OPEN, now)),
+            IN_HALF_OPEN: _nanoseconds(breaker.time_in(HALF_OPEN, now)),
+            OPENED: breaker.opened_total,
+        }
+
+    return totals
+
+
+def levels_of(bulkhead: Bulkhead, queue: bool) -> Callable[[], dict[Series, int]]:
+    """How to read how many calls run and, where calls may wait, how many do."""
+
+    def levels() -> dict[Series, int]:
+        running = {RUNNING: bulkhead.running}
+        return {**running, WAITING: bulkhead.waiting_count} if queue else running
+
+    return levels
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000_000)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from .._event import Series, Tally
+from .._event import Account, Lease, Series, Tally, ledger
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout, seconds
 from .._runtime.clock import clock
 from .._runtime.fork import at_fork
 from .._strategy import bulkhead, circuit_breaker, rate_limit
-from .series import series_of
+from .series import levels_of, series_of, totals_of
 
 __all__ = ["State", "states"]
 
@@ -24,15 +23,29 @@ class State:
     Each is made when a policy first asks for it, and kept when the policy changes or is switched off.
     """
 
-    __slots__ = ("__weakref__", "bulkhead", "circuit_breaker", "name", "rate_limit", "tallies")
+    __slots__ = (
+        "__weakref__",
+        "_lease",
+        "_queues",
+        "account",
+        "bulkhead",
+        "circuit_breaker",
+        "name",
+        "rate_limit",
+        "tallies",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.circuit_breaker: circuit_breaker.CircuitBreaker | None = None
         self.bulkhead: bulkhead.Bulkhead | None = None
         self.rate_limit: rate_limit.RateLimit | None = None
+        self.account: Account | None = None
+        """What is counted; it stays in the ledger when the state goes."""
         self.tallies: dict[tuple[bool, ...], Tally] = {}
-        """One per set of policies: calls in flight while the configuration changes finish under what they began with."""
+        """One per set of policies: calls in flight while the configuration changes end under what they began with."""
+        self._lease: Lease | None = None
+        self._queues = False
         states.add(self)
 
     def breaker_for(self, policy: CircuitBreaker) -> circuit_breaker.CircuitBreaker:
@@ -82,21 +95,30 @@ class State:
             "bulkhead": Bulkhead in policies,
             "queue": queue,
         }
+        if self.account is None or self._lease is None:
+            self.account, self._lease = ledger.open(self.name)
         key = tuple(shape.values())
         if key not in self.tallies:
-            self.tallies[key] = Tally(*series_of(**shape))
+            self.tallies[key] = self.account.tally(self._lease, *series_of(**shape))
+        # Neither may refer to the state, or it would be there for as long as its counts.
+        if CircuitBreaker in policies and self.circuit_breaker is not None:
+            self.account.totals = totals_of(self.circuit_breaker)
+        if Bulkhead in policies and self.bulkhead is not None:
+            self._queues = self._queues or queue
+            self.account.levels = levels_of(self.bulkhead, self._queues)
         return self.tallies[key]
 
     def counts(self) -> dict[Series, int]:
-        """The value of every series of the method."""
+        """The value of every series of the method, histograms aside."""
         total: dict[Series, int] = {}
-        for tally in self.tallies.values():
-            for series, count in tally.counts().items():
-                total[series] = total.get(series, 0) + count
+        if self.account is not None:
+            self.account.read(total, {})
+            if self.account.levels is not None:
+                total.update(self.account.levels())
         return total
 
     def keep_only(self, ident: int) -> None:
-        """In the child of a fork: give back what threads other than *ident* held, and count from 0."""
+        """In the child of a fork: give back what threads other than *ident* held, and measure time from 0."""
         if self.circuit_breaker is not None:
             self.circuit_breaker.keep_only(ident)
             self.circuit_breaker.start_counting(clock.monotonic())
@@ -104,9 +126,6 @@ class State:
             self.bulkhead.keep_only(ident)
         if self.rate_limit is not None:
             self.rate_limit.keep_only(ident)
-        for tally in self.tallies.values():
-            tally.renew_lock()
-            tally.clear()
 
 
 states: WeakSet[State] = WeakSet()
@@ -117,6 +136,7 @@ def _in_child() -> None:
 
     for state in list(states):
         state.keep_only(get_ident())
+    ledger.begin_anew()
 
 
 at_fork(child=_in_child)
