@@ -12,7 +12,7 @@ from typing import Any
 from .._policy import Policy, check, parameters
 from .._runtime.kinds import is_generator_function, mark_coroutine_function
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import resolve
+from . import check as definition
 from .declaration import (
     CLASS,
     CLASS_INTERCEPTORS,
@@ -28,6 +28,7 @@ from .declaration import (
     unbound,
     user_frames,
 )
+from .resolve import Resolver
 
 __all__ = ["Decorator", "attach", "decorate", "intercept", "refuse_bare"]
 
@@ -148,7 +149,7 @@ def _guarded(
         binding,
         interceptors=(*interceptors, *(known.interceptors if known else ())),
     )
-    if problems := resolve.contradictions(declaration):
+    if problems := definition.contradictions(declaration):
         raise FaultToleranceDefinitionException(*problems)
     guard = make_guard(declaration)
     if namespace is not None:
@@ -158,7 +159,7 @@ def _guarded(
 
 def make_guard(declaration: Declaration) -> Callable[..., Any]:
     """The function that stands where the guarded one stood: same name, same signature, same place when pickled."""
-    resolver = resolve.Resolver(declaration)
+    resolver = Resolver(declaration)
     if declaration.binding == FUNCTION:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
@@ -217,7 +218,7 @@ def adopt(owner: type) -> None:
             guard = make_guard(declaration)
             setattr(owner, name, type(value)(guard) if isinstance(value, (staticmethod, classmethod)) else guard)
         declaration.owner = owner
-        faults += resolve.contradictions(declaration)
+        faults += definition.contradictions(declaration)
     if faults:
         raise FaultToleranceDefinitionException(*faults)
 
@@ -307,7 +308,7 @@ def cover(cls: type) -> None:
             declaration.name = name
             guard = make_guard(declaration)
             setattr(cls, name, type(value)(guard) if isinstance(value, (staticmethod, classmethod)) else guard)
-        faults += resolve.class_level_contradictions(declaration, cls, kinds)
+        faults += definition.class_level_contradictions(declaration, cls, kinds)
     if faults:
         raise FaultToleranceDefinitionException(*faults)
 

@@ -13,9 +13,10 @@ from .._event import Series
 from .._policy import Policy, parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
+from .call_path import code_of
 from .declaration import class_name, declaration_of, exempt, unbound
 from .guard import Guard
-from .resolve import ORDER, Plan, code_of
+from .plan import ORDER, Plan
 
 __all__ = [
     "GuardedMethod",

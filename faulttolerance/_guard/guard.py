@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import WRAPPER_ASSIGNMENTS, update_wrapper
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,9 +13,10 @@ from .._runtime import blocking
 from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import fallback as fallbacks, registry
+from .call_path import course_for
 from .compose import compose
 from .declaration import FUNCTION, Declaration
-from .resolve import Plan, course_for
+from .plan import Plan
 from .state import State
 
 __all__ = ["Guard", "apply_guard"]
@@ -112,7 +113,7 @@ class Guard:
         plan, faults = self.plan(None, snapshot)
         return [(None, plan)], faults
 
-    def install(self, plans: list[tuple[type | None, Plan]]) -> None:
+    def install(self, plans: Sequence[tuple[type | None, Plan]]) -> None:
         """Let the next call follow its new plan."""
         for _, plan in plans:
             self.plans[id(None)] = plan

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
 
-from .._config import Declared, Effective, settings
-from .._config.snapshot import Snapshot
-from .._policy import (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    BeforeRetry,
-    Bulkhead,
-    CircuitBreaker,
-    CircuitBreakerName,
-    CustomBackoff,
-    ExponentialBackoff,
-    Fallback,
-    FibonacciBackoff,
-    Policy,
-    RateLimit,
-    Retry,
-    RetryWhen,
-    Timeout,
-    seconds,
-)
+from .._config import Declared, Snapshot, settings
+from .._policy import BeforeRetry, CircuitBreaker, Fallback, Policy
 from .._runtime import blocking
-from .._strategy import back_off, retry as retry_strategy
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import annotations as hints, before_retry, fallback, registry
-from .annotations import Outcome
-from .compose import Course, compose, path, shape_of
+from . import before_retry, fallback, registry
+from .call_path import call_path, plainly
+from .check import is_asynchronous
 from .declaration import (
     CLASS,
     FUNCTION,
@@ -46,60 +25,11 @@ from .declaration import (
     module_name,
     unbound,
 )
+from .plan import Plan, in_order
 from .sibling import home_of
 from .state import State
-from .weave import source_of
 
-__all__ = ["ORDER", "Plan", "Resolver", "class_level_contradictions", "code_of", "contradictions", "course_for"]
-
-ORDER: Sequence[type[Policy]] = (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    Fallback,
-    Retry,
-    ExponentialBackoff,
-    FibonacciBackoff,
-    CustomBackoff,
-    RetryWhen,
-    BeforeRetry,
-    CircuitBreaker,
-    CircuitBreakerName,
-    RateLimit,
-    Timeout,
-    Bulkhead,
-)
-"""How policies are listed, outermost first; ``compose`` is what nests them."""
-
-_BACK_OFFS = (ExponentialBackoff, FibonacciBackoff, CustomBackoff)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What holds for one guard and one concrete class.
-
-    Args:
-        name: The method as metrics and messages name it: ``module.Class.method`` with the concrete class.
-        function: What runs; where nothing guards it, that is all.
-        declared: What the annotations say; empty where the method runs plainly.
-        effective: The same with configuration applied, in the same order.
-        homes: The class that declares each of them, held weakly; empty for a function.
-    """
-
-    name: str
-    function: Callable[..., Any]
-    declared: tuple[Declared, ...] = ()
-    effective: tuple[Effective, ...] = ()
-    interceptors: tuple[Any, ...] = ()
-    homes: Mapping[type[Policy], ref[type]] = field(default_factory=dict)
-
-    def home(self, kind: type[Policy]) -> type | None:
-        """The class that declares the policy of this *kind*."""
-        return self.homes[kind]() if kind in self.homes else None
-
-    @property
-    def policies(self) -> dict[type[Policy], Policy]:
-        """The policies that are in force."""
-        return {type(one.policy): one.policy for one in self.effective if one.enabled}
+__all__ = ["Resolver"]
 
 
 class Resolver:
@@ -123,7 +53,7 @@ class Resolver:
     def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> blocking.GuardedCall:
         """The call path for these arguments of a method, whose first one is its object or class."""
         if not args:
-            return _plainly(self.declaration.template)  # reports that self is missing
+            return plainly(self.declaration.template)  # reports that self is missing
         return self.for_class(args[0] if self.declaration.binding == CLASS else type(args[0]))
 
     def for_class(self, cls: type | None) -> blocking.GuardedCall:
@@ -200,20 +130,10 @@ class Resolver:
         key = id(cls)
         if cls is not None and key not in self._classes:
             self._classes[key] = ref(cls, _Departure(self, key))
-        base = settings.switches.interceptor_priority if plan.interceptors else 0
-        inner = [one for one in plan.interceptors if one.priority >= base]
-        function = _intercepted(plan.function, inner, self.declaration)
-        if plan.policies:
-            state = self._states.get(key)
-            if state is None:
-                state = self._states[key] = registry.new_state(plan.name, plan.policies)
-            call = _guarded(self.declaration, plan, function, state)
-        else:
-            call = _plainly(function)
-        if len(inner) < len(plan.interceptors):
-            from .interceptor import around
-
-            call = around(call, [one for one in plan.interceptors if one.priority < base], self.declaration)
+        state = self._states.get(key)
+        if state is None and plan.policies:
+            state = self._states[key] = registry.new_state(plan.name, plan.policies)
+        call = call_path(self.declaration, plan, state)
         self.plans[key] = plan
         self.calls[key] = call
         if self.declaration.binding == FUNCTION:
@@ -236,7 +156,7 @@ class Resolver:
             module = module_name(getattr(declaration.template, "__module__", "") or "")
             qualname = getattr(declaration.template, "__qualname__", declaration.name)
             method_level = [Declared(policy, "method", module, qualname) for policy in declaration.policies.values()]
-            return declaration.where, declaration.template, _in_order(method_level)
+            return declaration.where, declaration.template, in_order(method_level)
         name = f"{class_name(cls)}.{declaration.name}"
         function, policies, owner = self._followed(cls)
         if not self._is_first(cls):
@@ -250,7 +170,7 @@ class Resolver:
             if kind not in policies:
                 at = tuple(dict.fromkeys((*owners, class_name(base))))
                 declared.append(Declared(policy, "class", class_name(base), declaration.name, at))
-        return name, function, _in_order(declared)
+        return name, function, in_order(declared)
 
     def _interceptors(self, cls: type | None) -> tuple[Any, ...]:
         if cls is None:
@@ -313,11 +233,6 @@ def _first_call(resolver: ref[Resolver]) -> blocking.GuardedCall:
     return call
 
 
-def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], object]) -> bool:
-    """Whether calls return before they are over (contract R7, R8)."""
-    return declaration.is_coroutine or Asynchronous in policies or AsynchronousNonBlocking in policies
-
-
 class _Departure:
     """Tells a resolver that a class is gone, without keeping the resolver."""
 
@@ -331,240 +246,3 @@ class _Departure:
         resolver = self._resolver()
         if resolver is not None:
             resolver.depart(self._key)
-
-
-# Definition errors
-
-
-def contradictions(declaration: Declaration) -> list[Fault]:
-    """What is wrong with the policies of a function as far as is known when the last of them is put on it."""
-    policies, where = declaration.policies, declaration.where
-    inherited = class_level(declaration.owner) if declaration.owner is not None else {}
-    asynchronous = is_asynchronous(declaration, {**inherited, **policies})
-    faults: list[Fault] = []
-    if Asynchronous in policies or AsynchronousNonBlocking in policies:
-        faults += hints.asynchronous_faults(declaration.template, where, declaration.owner)
-    if Asynchronous in policies and AsynchronousNonBlocking in policies:
-        faults.append(Fault(f"{where} @Asynchronous", "stands beside @AsynchronousNonBlocking", None, "one of them"))
-    several = [kind for kind in _BACK_OFFS if kind in policies]
-    if len(several) > 1:
-        names = " and ".join(f"@{kind.annotation}" for kind in several)
-        faults.append(Fault(f"{where} {names}", "are both there", None, "one back-off per function"))
-    found = policies.get(Fallback)
-    if isinstance(found, Fallback):
-        faults += fallback.faults(found, declaration, where, asynchronous)
-    before = policies.get(BeforeRetry)
-    if isinstance(before, BeforeRetry):
-        faults += before_retry.faults(before, declaration, where, asynchronous)
-    return faults
-
-
-def class_level_contradictions(
-    declaration: Declaration, cls: type, kinds: Mapping[type[Policy], tuple[Policy, type]]
-) -> list[Fault]:
-    """What is wrong with the class-level policies of *cls* for one of its methods."""
-    where = f"{class_name(cls)}.{declaration.name}"
-    faults: list[Fault] = []
-    if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
-        faults += hints.asynchronous_faults(declaration.template, where, cls, class_level=True)
-    asynchronous = is_asynchronous(declaration, {**kinds, **declaration.policies})
-    for kind, (policy, home) in kinds.items():
-        if kind in declaration.policies:
-            continue
-        if isinstance(policy, Fallback):
-            faults += fallback.faults(policy, declaration, where, asynchronous, home)
-        elif isinstance(policy, BeforeRetry):
-            faults += before_retry.faults(policy, declaration, where, asynchronous, home)
-    return faults
-
-
-# Call paths
-
-
-def _plainly(function: Callable[..., Any]) -> blocking.GuardedCall:
-    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        return function(*args, **kwargs)
-
-    return call
-
-
-def _intercepted(
-    function: Callable[..., Any], interceptors: Sequence[Any], declaration: Declaration
-) -> Callable[..., Any]:
-    if not interceptors:
-        return function
-    from .interceptor import around
-
-    call = around(_plainly(function), interceptors, declaration)
-    return lambda *args, **kwargs: call(args, kwargs)
-
-
-_AWAITS = {Outcome.FUTURE: False, Outcome.AWAITABLE: True, Outcome.OBJECT: None, Outcome.FOREIGN: None}
-"""Whether what a method returns is awaited; ``None``: the object decides (contract R7)."""
-
-
-def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any], state: State) -> blocking.GuardedCall:
-    policies = plan.policies
-    asynchronous = is_asynchronous(declaration, policies)
-    is_apart = Asynchronous in policies or AsynchronousNonBlocking in policies
-    course = course_for(plan.name, policies, state, asynchronous=asynchronous, apart=is_apart)
-    substitute = policies.get(Fallback)
-    before = policies.get(BeforeRetry)
-    aside = before_aside = None
-    if isinstance(substitute, Fallback):
-        aside = fallback.aside(substitute, declaration, asynchronous, plan.home(Fallback))
-    if isinstance(before, BeforeRetry):
-        before_aside = before_retry.aside(before, declaration, asynchronous, plan.home(BeforeRetry))
-    if not asynchronous:
-        return compose(function, course, fallback=aside, before_retry=before_aside)
-
-    awaits = declaration.is_coroutine or _AWAITS[hints.outcome(declaration.template, declaration.owner)]
-    if is_apart and not declaration.is_coroutine and AsynchronousNonBlocking not in policies:
-        from .._runtime import offload
-
-        environment = offload.ThreadEnvironment()
-        offloaded = _named(
-            compose(
-                function,
-                course,
-                fallback=aside,
-                before_retry=before_aside,
-                environment=environment,
-                apart=True,
-                awaits=awaits,
-            ),
-            declaration,
-        )
-        bind_offloaded = _binder(plan.function)
-
-        def offload_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-            bind_offloaded(*args, **kwargs)
-            return offload.start(offloaded, args, kwargs)
-
-        return offload_call
-
-    from .._runtime.tasks import AsyncCall, TaskEnvironment
-
-    driver = _named(
-        compose(
-            function,
-            course,
-            fallback=aside,
-            before_retry=before_aside,
-            environment=TaskEnvironment(),
-            apart=is_apart,
-            awaits=awaits,
-        ),
-        declaration,
-    )
-    if not is_apart:
-        return driver  # type: ignore[no-any-return]
-    bind = _binder(plan.function)
-
-    def start(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        bind(*args, **kwargs)
-        return AsyncCall(lambda: driver(args, kwargs))
-
-    return start
-
-
-def code_of(declaration: Declaration, plan: Plan) -> str:
-    """The code that a call of *plan* runs through, for people."""
-    policies = plan.policies
-    asynchronous = is_asynchronous(declaration, policies)
-    apart = Asynchronous in policies or AsynchronousNonBlocking in policies
-    course = course_for(plan.name, policies, State(plan.name), asynchronous=asynchronous, apart=apart)
-    shape = shape_of(
-        course,
-        fallback=Fallback in policies,
-        before_retry=BeforeRetry in policies,
-        asynchronous=asynchronous,
-        apart=apart,
-    )
-    return source_of(path, shape)
-
-
-def _named(driver: Any, declaration: Declaration) -> Any:
-    """Let a coroutine that was never awaited, and a task, be reported under the function's own name."""
-    driver.__name__ = declaration.name
-    driver.__qualname__ = getattr(declaration.template, "__qualname__", declaration.name)
-    return driver
-
-
-def _binder(function: Callable[..., Any]) -> Callable[..., object]:
-    """Checks arguments: wrong ones are the only thing that an asynchronous call raises itself (contract R7)."""
-    try:
-        return inspect.signature(function).bind
-    except (TypeError, ValueError):
-        return lambda *args, **kwargs: None
-
-
-def course_for(
-    name: str, policies: Mapping[type[Policy], Policy], state: State, *, asynchronous: bool, apart: bool
-) -> Course:
-    """The policies of one guarded function, bound to its state."""
-    values: dict[str, Any] = {}
-    substitute = policies.get(Fallback)
-    if isinstance(substitute, Fallback):
-        values["fallback_on"] = (substitute.apply_on, substitute.skip_on)
-    retry = policies.get(Retry)
-    if isinstance(retry, Retry):
-        values["retry"] = _retry(retry, policies)
-    breaker = policies.get(CircuitBreaker)
-    if isinstance(breaker, CircuitBreaker):
-        values["circuit_breaker"] = state.breaker_for(breaker)
-        values["fail_on"], values["skip_on"] = breaker.fail_on, breaker.skip_on
-        values["on_transition"] = registry.deliver_transitions_of(state)
-    limit = policies.get(RateLimit)
-    if isinstance(limit, RateLimit):
-        values["rate_limit"] = state.rate_limit_for(limit)
-    timeout = policies.get(Timeout)
-    if isinstance(timeout, Timeout):
-        values["seconds"], values["interrupt"] = seconds(timeout.value, timeout.unit), timeout.interrupt
-    bulkhead = policies.get(Bulkhead)
-    if isinstance(bulkhead, Bulkhead):
-        values["bulkhead"] = state.bulkhead_for(bulkhead)
-    if not apart and values.get("seconds"):
-        values["conclude"] = _conclude(asynchronous)
-    tally = state.tally_for(policies, queue=asynchronous) if settings.switches.metrics_enabled else None
-    return Course(name, **values, queues=asynchronous, tally=tally)
-
-
-def _conclude(asynchronous: bool) -> Any:
-    """What a deadline makes of an attempt that it was too short for."""
-    if asynchronous:
-        from .._runtime import task_deadlines
-
-        return task_deadlines.conclude
-    from .._runtime import interruption
-
-    return interruption.conclude
-
-
-def _retry(policy: Retry, policies: Mapping[type[Policy], Policy]) -> retry_strategy.Retry:
-    when = policies.get(RetryWhen)
-    return retry_strategy.Retry(
-        policy.max_retries,
-        seconds(policy.max_duration, policy.duration_unit),
-        _back_off(seconds(policy.delay, policy.delay_unit), policies),
-        seconds(policy.jitter, policy.jitter_delay_unit),
-        policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
-        policy.abort_on,  # type: ignore[arg-type]
-        when.exception if isinstance(when, RetryWhen) else None,
-        when.result if isinstance(when, RetryWhen) else None,
-    )
-
-
-def _back_off(delay: float, policies: Mapping[type[Policy], Policy]) -> back_off.BackOff | back_off.CustomBackOff:
-    for policy in policies.values():
-        if isinstance(policy, ExponentialBackoff):
-            return back_off.exponential(delay, policy.factor, seconds(policy.max_delay, policy.max_delay_unit))
-        if isinstance(policy, FibonacciBackoff):
-            return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
-        if isinstance(policy, CustomBackoff):
-            return back_off.CustomBackOff(policy.value)
-    return back_off.fixed(delay)
-
-
-def _in_order(declared: list[Declared]) -> list[Declared]:
-    return sorted(declared, key=lambda one: ORDER.index(type(one.policy)))

@@ -1,0 +1,234 @@
+"""From a plan to the function that a call runs through."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .._config import settings
+from .._policy import (
+    Asynchronous,
+    AsynchronousNonBlocking,
+    BeforeRetry,
+    Bulkhead,
+    CircuitBreaker,
+    CustomBackoff,
+    ExponentialBackoff,
+    Fallback,
+    FibonacciBackoff,
+    Policy,
+    RateLimit,
+    Retry,
+    RetryWhen,
+    Timeout,
+    seconds,
+)
+from .._runtime import blocking
+from .._strategy import back_off, retry as retry_strategy
+from . import annotations as hints, before_retry, fallback, registry
+from .annotations import Outcome
+from .check import is_asynchronous
+from .compose import Course, compose, path, shape_of
+from .declaration import Declaration
+from .invocation import around
+from .plan import Plan
+from .state import State
+from .weave import source_of
+
+__all__ = ["call_path", "code_of", "course_for", "plainly"]
+
+
+def plainly(function: Callable[..., Any]) -> blocking.GuardedCall:
+    """The way to *function* where nothing guards it."""
+
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def call_path(declaration: Declaration, plan: Plan, state: State | None) -> blocking.GuardedCall:
+    """What a call goes through: interceptors, policies, interceptors, the method."""
+    base = settings.switches.interceptor_priority if plan.interceptors else 0
+    outer = [one for one in plan.interceptors if one.priority < base]
+    inner = [one for one in plan.interceptors if one.priority >= base]
+    function = _intercepted(plan.function, inner, declaration)
+    call = plainly(function) if state is None or not plan.policies else _guarded(declaration, plan, function, state)
+    return around(call, outer, declaration)
+
+
+def _intercepted(
+    function: Callable[..., Any], interceptors: Sequence[Any], declaration: Declaration
+) -> Callable[..., Any]:
+    if not interceptors:
+        return function
+    call = around(plainly(function), interceptors, declaration)
+    return lambda *args, **kwargs: call(args, kwargs)
+
+
+_AWAITS = {Outcome.FUTURE: False, Outcome.AWAITABLE: True, Outcome.OBJECT: None, Outcome.FOREIGN: None}
+"""Whether what a method returns is awaited; ``None``: the object decides (contract R7)."""
+
+
+def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any], state: State) -> blocking.GuardedCall:
+    policies = plan.policies
+    asynchronous = is_asynchronous(declaration, policies)
+    is_apart = Asynchronous in policies or AsynchronousNonBlocking in policies
+    course = course_for(plan.name, policies, state, asynchronous=asynchronous, apart=is_apart)
+    substitute = policies.get(Fallback)
+    before = policies.get(BeforeRetry)
+    aside = before_aside = None
+    if isinstance(substitute, Fallback):
+        aside = fallback.aside(substitute, declaration, asynchronous, plan.home(Fallback))
+    if isinstance(before, BeforeRetry):
+        before_aside = before_retry.aside(before, declaration, asynchronous, plan.home(BeforeRetry))
+    if not asynchronous:
+        return compose(function, course, fallback=aside, before_retry=before_aside)
+
+    awaits = declaration.is_coroutine or _AWAITS[hints.outcome(declaration.template, declaration.owner)]
+    if is_apart and not declaration.is_coroutine and AsynchronousNonBlocking not in policies:
+        from .._runtime import offload
+
+        environment = offload.ThreadEnvironment()
+        offloaded = _named(
+            compose(
+                function,
+                course,
+                fallback=aside,
+                before_retry=before_aside,
+                environment=environment,
+                apart=True,
+                awaits=awaits,
+            ),
+            declaration,
+        )
+        bind_offloaded = _binder(plan.function)
+
+        def offload_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            bind_offloaded(*args, **kwargs)
+            return offload.start(offloaded, args, kwargs)
+
+        return offload_call
+
+    from .._runtime.tasks import AsyncCall, TaskEnvironment
+
+    driver = _named(
+        compose(
+            function,
+            course,
+            fallback=aside,
+            before_retry=before_aside,
+            environment=TaskEnvironment(),
+            apart=is_apart,
+            awaits=awaits,
+        ),
+        declaration,
+    )
+    if not is_apart:
+        return driver  # type: ignore[no-any-return]
+    bind = _binder(plan.function)
+
+    def start(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        bind(*args, **kwargs)
+        return AsyncCall(lambda: driver(args, kwargs))
+
+    return start
+
+
+def code_of(declaration: Declaration, plan: Plan) -> str:
+    """The code that a call of *plan* runs through, for people."""
+    policies = plan.policies
+    asynchronous = is_asynchronous(declaration, policies)
+    apart = Asynchronous in policies or AsynchronousNonBlocking in policies
+    course = course_for(plan.name, policies, State(plan.name), asynchronous=asynchronous, apart=apart)
+    shape = shape_of(
+        course,
+        fallback=Fallback in policies,
+        before_retry=BeforeRetry in policies,
+        asynchronous=asynchronous,
+        apart=apart,
+    )
+    return source_of(path, shape)
+
+
+def _named(driver: Any, declaration: Declaration) -> Any:
+    """Let a coroutine that was never awaited, and a task, be reported under the function's own name."""
+    driver.__name__ = declaration.name
+    driver.__qualname__ = getattr(declaration.template, "__qualname__", declaration.name)
+    return driver
+
+
+def _binder(function: Callable[..., Any]) -> Callable[..., object]:
+    """Checks arguments: wrong ones are the only thing that an asynchronous call raises itself (contract R7)."""
+    try:
+        return inspect.signature(function).bind
+    except (TypeError, ValueError):
+        return lambda *args, **kwargs: None
+
+
+def course_for(
+    name: str, policies: Mapping[type[Policy], Policy], state: State, *, asynchronous: bool, apart: bool
+) -> Course:
+    """The policies of one guarded function, bound to its state."""
+    values: dict[str, Any] = {}
+    substitute = policies.get(Fallback)
+    if isinstance(substitute, Fallback):
+        values["fallback_on"] = (substitute.apply_on, substitute.skip_on)
+    retry = policies.get(Retry)
+    if isinstance(retry, Retry):
+        values["retry"] = _retry(retry, policies)
+    breaker = policies.get(CircuitBreaker)
+    if isinstance(breaker, CircuitBreaker):
+        values["circuit_breaker"] = state.breaker_for(breaker)
+        values["fail_on"], values["skip_on"] = breaker.fail_on, breaker.skip_on
+        values["on_transition"] = registry.deliver_transitions_of(state)
+    limit = policies.get(RateLimit)
+    if isinstance(limit, RateLimit):
+        values["rate_limit"] = state.rate_limit_for(limit)
+    timeout = policies.get(Timeout)
+    if isinstance(timeout, Timeout):
+        values["seconds"], values["interrupt"] = seconds(timeout.value, timeout.unit), timeout.interrupt
+    bulkhead = policies.get(Bulkhead)
+    if isinstance(bulkhead, Bulkhead):
+        values["bulkhead"] = state.bulkhead_for(bulkhead)
+    if not apart and values.get("seconds"):
+        values["conclude"] = _conclude(asynchronous)
+    tally = state.tally_for(policies, queue=asynchronous) if settings.switches.metrics_enabled else None
+    return Course(name, **values, queues=asynchronous, tally=tally)
+
+
+def _conclude(asynchronous: bool) -> Any:
+    """What a deadline makes of an attempt that it was too short for."""
+    if asynchronous:
+        from .._runtime import task_deadlines
+
+        return task_deadlines.conclude
+    from .._runtime import interruption
+
+    return interruption.conclude
+
+
+def _retry(policy: Retry, policies: Mapping[type[Policy], Policy]) -> retry_strategy.Retry:
+    when = policies.get(RetryWhen)
+    return retry_strategy.Retry(
+        policy.max_retries,
+        seconds(policy.max_duration, policy.duration_unit),
+        _back_off(seconds(policy.delay, policy.delay_unit), policies),
+        seconds(policy.jitter, policy.jitter_delay_unit),
+        policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
+        policy.abort_on,  # type: ignore[arg-type]
+        when.exception if isinstance(when, RetryWhen) else None,
+        when.result if isinstance(when, RetryWhen) else None,
+    )
+
+
+def _back_off(delay: float, policies: Mapping[type[Policy], Policy]) -> back_off.BackOff | back_off.CustomBackOff:
+    for policy in policies.values():
+        if isinstance(policy, ExponentialBackoff):
+            return back_off.exponential(delay, policy.factor, seconds(policy.max_delay, policy.max_delay_unit))
+        if isinstance(policy, FibonacciBackoff):
+            return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
+        if isinstance(policy, CustomBackoff):
+            return back_off.CustomBackOff(policy.value)
+    return back_off.fixed(delay)

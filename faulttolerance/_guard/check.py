@@ -1,0 +1,70 @@
+"""What is wrong with the policies of a function or a class, as far as is known when they are put on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .._policy import (
+    Asynchronous,
+    AsynchronousNonBlocking,
+    BeforeRetry,
+    CustomBackoff,
+    ExponentialBackoff,
+    Fallback,
+    FibonacciBackoff,
+    Policy,
+)
+from ..exceptions import Fault
+from . import annotations as hints, before_retry, fallback
+from .declaration import Declaration, class_level, class_name
+
+__all__ = ["class_level_contradictions", "contradictions", "is_asynchronous"]
+
+_BACK_OFFS = (ExponentialBackoff, FibonacciBackoff, CustomBackoff)
+
+
+def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], object]) -> bool:
+    """Whether calls return before they are over (contract R7, R8)."""
+    return declaration.is_coroutine or Asynchronous in policies or AsynchronousNonBlocking in policies
+
+
+def contradictions(declaration: Declaration) -> list[Fault]:
+    """What is wrong with the policies of a function as far as is known when the last of them is put on it."""
+    policies, where = declaration.policies, declaration.where
+    inherited = class_level(declaration.owner) if declaration.owner is not None else {}
+    asynchronous = is_asynchronous(declaration, {**inherited, **policies})
+    faults: list[Fault] = []
+    if Asynchronous in policies or AsynchronousNonBlocking in policies:
+        faults += hints.asynchronous_faults(declaration.template, where, declaration.owner)
+    if Asynchronous in policies and AsynchronousNonBlocking in policies:
+        faults.append(Fault(f"{where} @Asynchronous", "stands beside @AsynchronousNonBlocking", None, "one of them"))
+    several = [kind for kind in _BACK_OFFS if kind in policies]
+    if len(several) > 1:
+        names = " and ".join(f"@{kind.annotation}" for kind in several)
+        faults.append(Fault(f"{where} {names}", "are both there", None, "one back-off per function"))
+    found = policies.get(Fallback)
+    if isinstance(found, Fallback):
+        faults += fallback.faults(found, declaration, where, asynchronous)
+    before = policies.get(BeforeRetry)
+    if isinstance(before, BeforeRetry):
+        faults += before_retry.faults(before, declaration, where, asynchronous)
+    return faults
+
+
+def class_level_contradictions(
+    declaration: Declaration, cls: type, kinds: Mapping[type[Policy], tuple[Policy, type]]
+) -> list[Fault]:
+    """What is wrong with the class-level policies of *cls* for one of its methods."""
+    where = f"{class_name(cls)}.{declaration.name}"
+    faults: list[Fault] = []
+    if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
+        faults += hints.asynchronous_faults(declaration.template, where, cls, class_level=True)
+    asynchronous = is_asynchronous(declaration, {**kinds, **declaration.policies})
+    for kind, (policy, home) in kinds.items():
+        if kind in declaration.policies:
+            continue
+        if isinstance(policy, Fallback):
+            faults += fallback.faults(policy, declaration, where, asynchronous, home)
+        elif isinstance(policy, BeforeRetry):
+            faults += before_retry.faults(policy, declaration, where, asynchronous, home)
+    return faults
