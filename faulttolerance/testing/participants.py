@@ -70,6 +70,11 @@ class Onlooker:
         if not self._enrolled[ident]:
             del self._enrolled[ident]
 
+    def forget_other_threads(self) -> None:
+        """Know of the calling thread only, in a forked child."""
+        ident = threading.get_ident()
+        self._enrolled = {one: times for one, times in self._enrolled.items() if one == ident}
+
     def look(self, asleep: Collection[int | None], tick: bool) -> Look:
         """Look at every thread but those *asleep*; *tick* tells that the last look was a millisecond ago."""
         look = Look({}, set())

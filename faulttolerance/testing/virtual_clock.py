@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
+from .._runtime.fork import at_fork
 from .._runtime.slot import slots
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
@@ -72,7 +73,7 @@ class VirtualClock:
         self._real_time = shared_clock.monotonic
         self._changed = threading.Condition()  # over an RLock: a signal handler may wake a loop at any place
         # All that follows is guarded by _changed.
-        self._now = float(math.ceil(shared_clock.monotonic()))
+        self._now = float(math.ceil(self._real_time()))
         self._asked = 0
         self._waiting: dict[int, Waiter] = {}
         self._timers: dict[_Timer, None] = {}
@@ -93,7 +94,7 @@ class VirtualClock:
     def monotonic(self) -> float:
         """Seconds on this clock; they go on with real time once the block has ended."""
         if self._ended_at is not None:
-            return self._now + shared_clock.monotonic() - self._ended_at
+            return self._now + self._real_time() - self._ended_at
         self._look_at_loop()
         return self._now
 
@@ -299,8 +300,8 @@ class VirtualClock:
                 raise
 
     def _move_on(self) -> None:
-        tick = False
-        while self._ended_at is None:
+        keeper, tick = threading.current_thread(), False
+        while self._keeper is keeper:
             if self._next_due() is None:
                 self._changed.wait()
                 tick = False
@@ -386,16 +387,37 @@ class VirtualClock:
     def _end(self) -> None:
         """Stop; the real clock is in use again. Calls that wait for a timer go on in real time."""
         with self._changed:
-            now = shared_clock.monotonic()
+            now = self._real_time()
             self._ended_at = now
             self._end_waits("the virtual_time() block ended while this thread slept")
-            self._changed.notify_all()
-            timers = sorted(self._timers, key=lambda timer: (timer.when, timer.order))
+            timers = sorted(self._timers, key=_in_order)
             self._timers.clear()
+        self._stop_keeper()
         for timer in timers:
             shared_clock.call_at(now + max(0.0, timer.when - self._now), timer.callback)
-        for thread in (*self._started, *([self._keeper] if self._keeper else [])):
+        for thread in self._started:
             thread.join(_JOIN_SECONDS)
+
+    def _stop_keeper(self) -> None:
+        with self._changed:
+            keeper, self._keeper = self._keeper, None
+            self._changed.notify_all()
+        if keeper is not None:
+            keeper.join()
+
+    def _go_on_in_parent(self) -> None:
+        with self._changed:
+            if self._next_due() is not None:
+                self._tell_keeper()
+
+    def _go_on_in_child(self) -> None:
+        """Begin anew in a forked child, where only the calling thread exists."""
+        self._changed = threading.Condition()
+        self._waiting.clear()
+        self._targets.clear()
+        self._errands.clear()
+        self._started.clear()
+        self._onlooker.forget_other_threads()
 
 
 def _in_order(due: Waiter | _Timer) -> tuple[float, int]:
@@ -409,6 +431,21 @@ def _in_ticks(seconds: float) -> float:
 _claim = threading.Lock()
 """Held while a virtual clock is in use."""
 _active: VirtualClock | None = None
+
+
+def _with_active(act: Callable[[VirtualClock], object]) -> Callable[[], None]:
+    def act_on_active() -> None:
+        if _active is not None:
+            act(_active)
+
+    return act_on_active
+
+
+at_fork(
+    before=_with_active(VirtualClock._stop_keeper),
+    parent=_with_active(VirtualClock._go_on_in_parent),
+    child=_with_active(VirtualClock._go_on_in_child),
+)
 
 
 @contextmanager

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +31,7 @@ from faulttolerance import (
 )
 from faulttolerance._runtime.clock import clock as shared_clock
 from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, loop_factory, virtual_time
+from faulttolerance.testing.patience import Patience
 
 PATIENCE = 20.0
 """Real seconds after which something that must happen did not."""
@@ -343,7 +347,7 @@ def test_who_waits_outside_every_guard_does_not_hold_time(elapsed: Callable[[], 
     threads = [
         threading.Thread(target=release.wait, daemon=True),
         threading.Thread(target=blocking.acquire, daemon=True),
-        threading.Thread(target=time.sleep, args=(0.5,), daemon=True),
+        threading.Thread(target=time.sleep, args=(0.1,), daemon=True),
     ]
     for thread in threads:
         thread.start()
@@ -844,6 +848,85 @@ def test_a_clock_whose_block_has_ended_moves_no_more() -> None:
         clock.advance(1)
     with pytest.raises(RuntimeError, match="has ended"):
         clock.sleep(1)
+
+
+FORKING = """
+import os, threading
+import faulttolerance
+from faulttolerance.testing import virtual_time
+
+with virtual_time() as clock:
+    began = clock.monotonic()
+    done = threading.Event()
+    clock.call_at(began + 90, done.set)
+    child = os.fork()
+    faulttolerance.sleep(60)
+    late = threading.Timer(0.05, lambda: None)
+    late.start()
+    faulttolerance.sleep(60)
+    right = clock.monotonic() - began == 120 and done.is_set()
+    if not child:
+        os._exit(0 if right else 1)
+    assert right
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    late.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_time_goes_on_in_both_processes_after_a_fork() -> None:
+    """The clock's thread ends before the fork, so that nobody warns of it, and is there again when it is needed."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORKING], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Patience
+
+
+class RealTime:
+    """What the system's clock and its count of processor seconds would say."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.cpu = 0.0
+        monkeypatch.setattr("faulttolerance.testing.patience._cpu_seconds", lambda: self.cpu)
+        self.patience = Patience(lambda: self.now)
+
+    def look(self, times: int, every: float, cpu: float = 0.0) -> None:
+        for _ in range(times):
+            self.now += every
+            self.cpu += cpu
+            self.patience.count()
+
+
+def test_patience_is_over_after_an_idle_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before, and whatever went on until then."""
+    real = RealTime(monkeypatch)
+    real.look(3000, every=0.001, cpu=0.001)
+    while_busy = real.patience.is_over
+    real.look(900, every=0.001)
+    early = real.patience.is_over
+    real.look(200, every=0.001)
+
+    assert (while_busy, early, real.patience.is_over) == (False, False, True)
+
+
+def test_patience_ends_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where something computes that never ends."""
+    real = RealTime(monkeypatch)
+    real.look(2000, every=0.0051, cpu=0.005)
+
+    assert real.patience.is_over
+
+
+def test_patience_does_not_count_what_the_process_was_not_let_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that sleeps, or runs something else, stalls nobody."""
+    real = RealTime(monkeypatch)
+    real.look(20, every=60.0)
+
+    assert not real.patience.is_over
 
 
 # Determinism
