@@ -252,9 +252,17 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
 
 
 def _expire_if_owed(deadline: TaskDeadline) -> None:
-    if deadline.owed and not deadline.held:
+    if deadline.owed and not deadline.held and _is_in_force(deadline):
         deadline.owed = False
         deadline.expire()
+
+
+def _is_in_force(deadline: TaskDeadline) -> bool:
+    place = getattr(deadline, "place", None)  # an attempt that is a task of its own has none, and ends with that
+    one = place.top if place is not None else deadline
+    while one is not None and one is not deadline:
+        one = one.previous
+    return one is deadline
 
 
 def remaining() -> float | None:

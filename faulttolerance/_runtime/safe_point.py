@@ -10,6 +10,7 @@ import dis
 import os
 import sys
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import cache
 from types import CodeType, FrameType
@@ -150,18 +151,19 @@ _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "
 class _Instructions:
     """The instructions of one code object."""
 
-    __slots__ = ("index", "steps")
+    __slots__ = ("offsets", "steps")
 
     def __init__(self, code: CodeType) -> None:
         self.steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
-        self.index = {step.offset: number for number, step in enumerate(self.steps)}
+        self.offsets = [step.offset for step in self.steps]
 
     def at(self, offset: int) -> int | None:
-        """The number of the instruction at *offset*."""
-        number = self.index.get(offset)
-        if number is None and offset >= 0:  # an EXTENDED_ARG or CACHE that belongs to it
-            number = next((self.index[near] for near in range(offset, offset + 16, 2) if near in self.index), None)
-        return number
+        """The number of the instruction that a frame stands at; *offset* may be that of its last cache entry."""
+        return bisect_right(self.offsets, offset) - 1 if offset >= 0 else None
+
+    def target(self, offset: int) -> int:
+        """The number of the instruction that a jump to *offset* comes to, behind any prefixes."""
+        return bisect_left(self.offsets, offset)
 
     def is_rite(self, number: int) -> bool:
         """Whether this instruction calls something that acquires or releases, as far as the names of things tell."""
@@ -275,9 +277,7 @@ def _successors(instructions: _Instructions, number: int) -> list[int]:
     step = instructions.steps[number]
     found: list[int] = []
     if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
-        target = instructions.at(step.argval)
-        if target is not None:
-            found.append(target)
+        found.append(instructions.target(step.argval))
         if step.opname.startswith("JUMP"):
             return found
     return [*found, number + 1]

@@ -119,7 +119,12 @@ class Load:
 
     def nests(self, seconds: float) -> str:
         try:
-            call(self, self.random.choice((self.computes, self.raises, self.sleeps)), seconds, 0.001 * self.random.random())
+            call(
+                self,
+                self.random.choice((self.computes, self.raises, self.sleeps)),
+                seconds,
+                0.001 * self.random.random(),
+            )
         except (TimeoutException, BodyFailed):
             self.seen["inner failed"] += 1
         return self.computes(seconds / 4)

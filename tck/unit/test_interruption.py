@@ -1,0 +1,1043 @@
+"""What a deadline does to a call that is under way on its caller's thread (contract R2, R2a, R2b)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Interrupted,
+    TimeoutException,
+    asynchronous,
+    configure,
+    remaining,
+    retry,
+    sleep,
+    timeout,
+    uninterruptible,
+)
+from faulttolerance._runtime import safe_point
+from faulttolerance._runtime.interruption import set_interrupt_signal, slots, watchdog
+
+Where = Callable[[Callable[[], Any]], Any]
+
+PATIENCE = 20.0
+"""Seconds after which a body gives up being interrupted."""
+
+
+def on_main_thread(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+def on_other_thread(function: Callable[[], Any]) -> Any:
+    came: list[Any] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            came.append(function())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE + 5)
+    assert not thread.is_alive()
+    if failed:
+        raise failed[0]
+    return came[0]
+
+
+@pytest.fixture(params=[on_main_thread, on_other_thread])
+def where(request: pytest.FixtureRequest) -> Where:
+    """Where a body runs."""
+    function: Where = request.param
+    return function
+
+
+def compute() -> str:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        pass
+    return "never interrupted"
+
+
+def note_of(error: BaseException) -> str:
+    return "\n".join(error.__notes__)
+
+
+def run_program(program: str, *options: str, seconds: float = 30.0) -> tuple[str, str]:
+    """Run a program in an interpreter of its own."""
+    done = subprocess.run(
+        [sys.executable, *options, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    return done.stdout.strip(), done.stderr.strip()
+
+
+# A deadline that passes
+
+
+def test_code_is_interrupted_at_its_deadline(where: Where) -> None:
+    """R2: the body is interrupted on its own thread; the time-out is raised from the interruption and says how late."""
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException, match=r"compute: timed out after 0\.02 s") as caught:
+        where(timeout(20)(compute))
+
+    assert 0.02 <= time.monotonic() - began < PATIENCE
+    assert isinstance(caught.value.__cause__, Interrupted)
+    assert note_of(caught.value).startswith("it ended 0.")
+
+
+def test_deadline_interrupts_a_body_once(where: Where) -> None:
+    """Review 9: a body that swallows the interruption goes on undisturbed, and still ends in a time-out."""
+    seen = []
+
+    @timeout(20)
+    def swallow() -> None:
+        try:
+            compute()
+        except Interrupted as error:
+            seen.append(error)
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            pass
+
+    with pytest.raises(TimeoutException) as caught:
+        where(swallow)
+
+    assert len(seen) == 1
+    assert caught.value.__cause__ is None
+    assert note_of(caught.value).endswith("it was interrupted and went on")
+
+
+def test_failure_after_the_interruption_is_the_cause(where: Where) -> None:
+    """A body that fails because it was interrupted has timed out; its own failure is not lost."""
+
+    @timeout(20)
+    def fail() -> None:
+        try:
+            compute()
+        except Interrupted as error:
+            raise ValueError("half done") from error
+
+    with pytest.raises(TimeoutException) as caught:
+        where(fail)
+
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_exit_that_comes_late_stays_an_exit(where: Where) -> None:
+    """R0: what is no ``Exception`` is control flow, late or not."""
+
+    @timeout(20)
+    def leave() -> None:
+        try:
+            compute()
+        except Interrupted:
+            raise SystemExit(3) from None
+
+    with pytest.raises(SystemExit):
+        where(leave)
+
+
+def test_interruption_is_no_error_to_handlers_of_errors(where: Where) -> None:
+    """Review 9: ``except Exception`` does not catch it."""
+
+    @timeout(20)
+    def careless() -> str:
+        try:
+            return compute()
+        except Exception:
+            return "handled"
+
+    with pytest.raises(TimeoutException):
+        where(careless)
+
+
+def test_interruption_that_an_application_raises_passes(where: Where) -> None:
+    """It belongs to no deadline, so it is nobody's time-out."""
+
+    @timeout(1000)
+    def raise_it() -> None:
+        raise Interrupted("by hand")
+
+    with pytest.raises(Interrupted, match="by hand"):
+        where(raise_it)
+
+
+def test_call_that_ends_in_time_leaves_nothing_behind(where: Where) -> None:
+    """The deadline of a call that is over interrupts nothing."""
+
+    def run() -> object:
+        assert timeout(30)(lambda: "in time")() == "in time"
+        end = time.monotonic() + 0.06
+        while time.monotonic() < end:
+            pass
+        return slots.slot.top
+
+    assert where(run) is None
+
+
+def test_blocking_call_of_the_main_thread_ends_at_the_deadline() -> None:
+    """R2: by a signal, in the middle of the call."""
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException) as caught:
+        timeout(20)(lambda: time.sleep(PATIENCE))()
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert isinstance(caught.value.__cause__, Interrupted)
+
+
+def test_blocking_call_in_code_that_is_left_in_peace_ends_too_on_the_main_thread() -> None:
+    """Who waits for a thread, inside ``threading``, is interrupted: it waits in a call that has taken nothing."""
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait, args=(PATIENCE,), daemon=True)
+    thread.start()
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException):
+        timeout(20)(thread.join)()
+
+    release.set()
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+@pytest.mark.parametrize("wait", ["event", "queue", "condition"])
+def test_waiting_for_an_event_ends_at_the_deadline_on_the_main_thread(wait: str) -> None:
+    """R2a: asleep inside its ``try``, ``Condition.wait`` puts everything back in order."""
+    import queue
+
+    waits: dict[str, Callable[[], object]] = {
+        "event": lambda: threading.Event().wait(PATIENCE),
+        "queue": lambda: queue.Queue[int]().get(timeout=PATIENCE),
+        "condition": lambda: _wait_for(threading.Condition()),
+    }
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException):
+        timeout(20)(waits[wait])()
+
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+def _wait_for(condition: threading.Condition) -> None:
+    with condition:
+        condition.wait(PATIENCE)
+
+
+def test_blocking_call_of_another_thread_ends_late_and_says_why() -> None:
+    """R2: it cannot be interrupted; the result is discarded."""
+    with pytest.raises(TimeoutException) as caught:
+        on_other_thread(timeout(20)(lambda: time.sleep(0.1)))
+
+    assert note_of(caught.value).startswith("it ended 0.0")
+
+
+def test_call_that_is_not_to_be_interrupted_ends_late(where: Where) -> None:
+    """P1: with ``interrupt=False`` only the result is discarded."""
+
+    def work() -> str:
+        end = time.monotonic() + 0.06
+        while time.monotonic() < end:
+            pass
+        return "done"
+
+    with pytest.raises(TimeoutException) as caught:
+        where(timeout(20, interrupt=False)(work))
+
+    assert caught.value.__cause__ is None
+    assert note_of(caught.value).endswith("it was not interrupted: interrupt=False")
+
+
+# Deadlines within deadlines
+
+
+def test_outer_deadline_passes_through_an_inner_guard(where: Where) -> None:
+    """R0: the interruption of an outer call is not retried, and is the outer call's time-out."""
+    attempts = []
+
+    @retry(max_retries=5, delay=0, jitter=0)
+    @timeout(60_000)
+    def inner() -> None:
+        attempts.append(1)
+        compute()
+
+    def outer() -> None:
+        inner()
+
+    with pytest.raises(TimeoutException, match="outer: timed out"):
+        where(timeout(20)(outer))
+
+    assert attempts == [1]
+
+
+def test_inner_deadline_ends_the_inner_call_only(where: Where) -> None:
+    """The outer call goes on, and ends in time."""
+
+    @timeout(60_000)
+    def outer() -> str:
+        with pytest.raises(TimeoutException):
+            timeout(20)(compute)()
+        return "went on"
+
+    assert where(outer) == "went on"
+
+
+def test_both_deadlines_interrupt_where_both_pass(where: Where) -> None:
+    """A body that goes on after the outer interruption meets the inner one."""
+    owners = []
+
+    @timeout(40)
+    def inner() -> None:
+        for _ in range(2):
+            try:
+                compute()
+            except Interrupted as error:
+                owners.append(error.owner)
+
+    def outer() -> None:
+        inner()
+
+    with pytest.raises(TimeoutException, match="outer: timed out"):
+        where(timeout(20)(outer))
+
+    assert len(owners) == 2
+    assert owners[0] is not owners[1]
+
+
+def test_retry_of_an_interrupted_attempt_has_a_deadline_of_its_own(where: Where) -> None:
+    """Each attempt is interrupted anew."""
+    attempts = []
+
+    @retry(max_retries=2, delay=0, jitter=0)
+    @timeout(20)
+    def attempt() -> None:
+        attempts.append(1)
+        compute()
+
+    with pytest.raises(TimeoutException):
+        where(attempt)
+
+    assert len(attempts) == 3
+
+
+# uninterruptible
+
+
+def test_uninterruptible_block_is_finished_first(where: Where) -> None:
+    """R2b: the deadline that passes inside is raised at the end of the block."""
+    steps = []
+
+    @timeout(20)
+    def body() -> None:
+        with uninterruptible():
+            end = time.monotonic() + 0.06
+            while time.monotonic() < end:
+                pass
+            steps.append("block finished")
+        steps.append("never reached")
+
+    with pytest.raises(TimeoutException) as caught:
+        where(body)
+
+    assert steps == ["block finished"]
+    assert isinstance(caught.value.__cause__, Interrupted)
+
+
+def test_guard_inside_an_uninterruptible_block_has_its_own_deadline(where: Where) -> None:
+    """Review 16: held back are the deadlines that ran when the block began."""
+
+    @timeout(10)
+    def body() -> None:
+        with uninterruptible(), pytest.raises(TimeoutException):
+            timeout(40)(compute)()
+
+    with pytest.raises(TimeoutException, match="body: timed out"):
+        where(body)
+
+
+def test_exception_that_leaves_an_uninterruptible_block_goes_first(where: Where) -> None:
+    """Review 16: the deadline interrupts what comes after."""
+    seen = []
+
+    @timeout(10)
+    def body() -> None:
+        try:
+            with uninterruptible():
+                end = time.monotonic() + 0.03
+                while time.monotonic() < end:
+                    pass
+                raise KeyError("first")
+        except KeyError as error:
+            seen.append(error)
+        compute()
+
+    with pytest.raises(TimeoutException) as caught:
+        where(body)
+
+    assert len(seen) == 1
+    assert isinstance(caught.value.__cause__, Interrupted)
+
+
+def test_uninterruptible_blocks_may_be_nested_and_shared(where: Where) -> None:
+    """The deadline waits for the end of the outermost one."""
+    block = uninterruptible()
+    steps = []
+
+    @timeout(10)
+    def body() -> None:
+        with block:
+            with block:
+                end = time.monotonic() + 0.03
+                while time.monotonic() < end:
+                    pass
+            steps.append("inner block left")
+
+    with pytest.raises(TimeoutException):
+        where(body)
+
+    assert steps == ["inner block left"]
+
+
+def test_coroutines_may_leave_their_blocks_in_any_order() -> None:
+    """A mask that is taken off out of order neither stays nor takes another one away."""
+
+    async def hold(enter: asyncio.Event, leave: asyncio.Event) -> None:
+        with uninterruptible():
+            enter.set()
+            await leave.wait()
+
+    async def main() -> list[bool]:
+        events = [(asyncio.Event(), asyncio.Event()) for _ in range(3)]
+        tasks = [asyncio.create_task(hold(*pair)) for pair in events]
+        for enter, _ in events:
+            await enter.wait()
+        masked = []
+        for number in (0, 2, 1):
+            events[number][1].set()
+            await tasks[number]
+            masked.append(slots.slot.top is not None)
+        return masked
+
+    assert asyncio.run(main()) == [True, True, False]
+
+
+def test_blocks_that_overlap_for_ever_leave_no_masks_behind() -> None:
+    """Blocks of which one is always open do not pile up."""
+    first = uninterruptible()
+    first.__enter__()
+    for _ in range(100):
+        second = uninterruptible()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        first = second
+
+    length = 0
+    entry = slots.slot.top
+    while entry is not None:
+        length += 1
+        entry = entry[1]
+    first.__exit__(None, None, None)
+
+    assert length == 1
+    assert slots.slot.top is None
+
+
+def test_deadline_of_a_coroutine_is_held_back_too() -> None:
+    """R2b: across ``await``, and raised at the end of the block."""
+    steps = []
+
+    @timeout(20)
+    async def body() -> None:
+        with uninterruptible():
+            await asyncio.sleep(0.06)
+            steps.append("block finished")
+        steps.append("never reached")
+
+    with pytest.raises(TimeoutException):
+        asyncio.run(body())
+
+    assert steps == ["block finished"]
+
+
+def test_deadline_of_a_coroutine_that_was_held_back_is_raised_when_it_waits_next() -> None:
+    """Review 16: the exception that leaves the block goes first."""
+    steps = []
+
+    @timeout(20)
+    async def body() -> None:
+        with contextlib.suppress(KeyError), uninterruptible():
+            await asyncio.sleep(0.06)
+            raise KeyError
+        steps.append("block left")
+        await asyncio.sleep(PATIENCE)
+
+    began = time.monotonic()
+    with pytest.raises(TimeoutException):
+        asyncio.run(body())
+
+    assert steps == ["block left"]
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+def test_deadline_of_a_parent_waits_for_the_block_of_its_child() -> None:
+    """The block is run by another task, which inherited the deadline; it is the parent that is cancelled for it."""
+    steps = []
+
+    async def child() -> None:
+        with uninterruptible():
+            await asyncio.sleep(0.06)
+            steps.append("block finished")
+        await asyncio.sleep(0.5)
+        steps.append("never reached")
+
+    @timeout(20)
+    async def parent() -> None:
+        await asyncio.gather(child())
+
+    with pytest.raises(TimeoutException):
+        asyncio.run(parent())
+
+    assert steps == ["block finished"]
+
+
+def test_call_that_is_over_is_not_cancelled_for_what_it_owed() -> None:
+    """A child that outlives its parent's call ends its block without harm to what the parent does next."""
+    steps = []
+
+    async def child() -> None:
+        with uninterruptible():
+            await asyncio.sleep(0.08)
+
+    async def main() -> None:
+        tasks = []
+
+        @timeout(20)
+        async def parent() -> None:
+            tasks.append(asyncio.create_task(child()))
+            await asyncio.sleep(0.04)
+
+        with pytest.raises(TimeoutException):
+            await parent()
+        await tasks[0]
+        await asyncio.sleep(0.02)
+        steps.append("went on")
+
+    asyncio.run(main())
+
+    assert steps == ["went on"]
+
+
+# remaining
+
+
+def test_nothing_remains_where_no_deadline_runs(where: Where) -> None:
+    """R2b: ``None`` outside of guarded calls, and inside of those without a time-out."""
+    assert where(remaining) is None
+    assert where(retry(remaining)) is None
+
+
+@pytest.mark.parametrize("interrupt", [True, False])
+def test_nearest_deadline_is_what_remains(interrupt: bool, where: Where) -> None:
+    """R2b, R12: whether it interrupts or not, and of several the one that passes first."""
+    inner = timeout(60_000)(remaining)
+
+    left = where(timeout(5000, interrupt=interrupt)(lambda: inner()))
+
+    assert 4.0 < left <= 5.0
+
+
+def test_nothing_is_left_once_the_deadline_has_passed(where: Where) -> None:
+    """Never a negative number."""
+    seen = []
+
+    @timeout(5)
+    def body() -> None:
+        with uninterruptible():
+            end = time.monotonic() + 0.02
+            while time.monotonic() < end:
+                pass
+            seen.append(remaining())
+
+    with pytest.raises(TimeoutException):
+        where(body)
+
+    assert seen == [0.0]
+
+
+def test_remaining_knows_the_deadlines_of_coroutines() -> None:
+    """R2b: sync and async."""
+
+    @timeout(5000)
+    async def body() -> float | None:
+        return await asyncio.to_thread(remaining)
+
+    left = asyncio.run(body())
+
+    assert left is not None
+    assert 4.0 < left <= 5.0
+
+
+# sleep
+
+
+@pytest.mark.parametrize("seconds", [-0.001, float("nan"), float("-inf")])
+def test_sleep_refuses_what_is_no_duration(seconds: float) -> None:
+    """P7: never silently something else."""
+    with pytest.raises(ValueError, match="allowed: a number >= 0"):
+        sleep(seconds)
+
+
+def test_sleep_ends_at_the_deadline_on_every_thread(where: Where) -> None:
+    """R2b: and at once."""
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException) as caught:
+        where(timeout(20)(lambda: sleep(PATIENCE)))
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert isinstance(caught.value.__cause__, Interrupted)
+
+
+def test_sleep_in_a_block_that_is_not_to_be_interrupted_goes_on(where: Where) -> None:
+    """R2b: it sleeps to its end."""
+    slept = []
+
+    @timeout(5)
+    def body() -> None:
+        with uninterruptible():
+            began = time.monotonic()
+            sleep(0.03)
+            slept.append(time.monotonic() - began)
+
+    with pytest.raises(TimeoutException):
+        where(body)
+
+    assert slept[0] >= 0.03
+
+
+def test_sleep_of_no_time_still_ends_at_the_deadline(where: Where) -> None:
+    """A loop that yields by ``sleep(0)`` is interrupted there at the latest."""
+
+    @timeout(20, interrupt=True)
+    def body() -> None:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            sleep(0)
+
+    with pytest.raises(TimeoutException) as caught:
+        where(body)
+
+    assert isinstance(caught.value.__cause__, Interrupted)
+
+
+@pytest.mark.parametrize("body", [compute, lambda: sleep(PATIENCE)], ids=["computing", "sleeping"])
+def test_cancelling_interrupts_a_body_on_a_thread(body: Callable[[], Any]) -> None:
+    """R7b: ``Future.cancel`` interrupts, deadline or not."""
+    began, ended = threading.Event(), threading.Event()
+    seen: list[BaseException] = []
+
+    @asynchronous
+    def call() -> Any:
+        began.set()
+        try:
+            return body()
+        except BaseException as error:
+            seen.append(error)
+            raise
+        finally:
+            ended.set()
+
+    future = call()
+    assert began.wait(PATIENCE)
+    future.cancel()
+
+    assert ended.wait(PATIENCE / 2)
+    assert [type(error) for error in seen] == [Interrupted]
+
+
+# Where it may be raised
+
+
+def frame_in(module: str, name: str = "function") -> FrameType:
+    """A frame of a function called *name* in a module called *module*."""
+    variables: dict[str, Any] = {"__name__": module, "sys": sys}
+    exec(f"def {name}():\n    return sys._getframe()\n", variables)
+    frame: FrameType = variables[name]()
+    return frame
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["threading", "queue", "logging.handlers", "concurrent.futures.thread", "asyncio.events", "contextlib", "weakref"],
+)
+def test_code_that_takes_locks_is_left_in_peace(module: str) -> None:
+    """R2a: however late it is."""
+    assert safe_point.objection(frame_in(module), 0.0, exact=True) is not None
+    assert safe_point.objection(frame_in(module), 1000.0, exact=True) is not None
+
+
+def test_other_code_is_not_left_in_peace() -> None:
+    """A name that only begins alike is another module's."""
+    assert safe_point.objection(frame_in("queueing"), 0.0, exact=True) is None
+
+
+def test_code_of_this_library_is_left_in_peace() -> None:
+    """R2a: a deadline never lands between what belongs together."""
+    code = compile("import sys\nframe = sys._getframe()", safe_point.__file__, "exec")
+    variables: dict[str, Any] = {"__name__": "whatever"}
+    exec(code, variables)
+
+    assert safe_point.objection(variables["frame"], 1000.0, exact=True) is not None
+
+
+def test_application_may_exempt_modules_of_its_own() -> None:
+    """R2a: ``configure(uninterruptible_modules=...)``, with all that is inside of them."""
+    configure(uninterruptible_modules=["acme.storage"])
+
+    assert safe_point.objection(frame_in("acme.storage"), 1000.0, exact=True) is not None
+    assert safe_point.objection(frame_in("acme.storage.files"), 1000.0, exact=True) is not None
+    assert safe_point.objection(frame_in("acme.storages"), 0.0, exact=True) is None
+    assert safe_point.objection(frame_in("acme"), 0.0, exact=True) is None
+
+
+@pytest.mark.parametrize("name", ["__enter__", "__exit__", "acquire", "release"])
+def test_taking_and_giving_back_is_left_in_peace_for_a_second(name: str) -> None:
+    """R2a: but not for ever, as code may stand there for ever."""
+    assert safe_point.objection(frame_in("acme", name), 0.5, exact=True) is not None
+    assert safe_point.objection(frame_in("acme", name), 1.5, exact=True) is None
+
+
+def test_finalizers_are_left_in_peace() -> None:
+    """An exception that is raised in one, or in what it calls, is lost."""
+    found: list[str | None] = []
+
+    def look() -> None:
+        found.append(safe_point.objection(sys._getframe(), 1000.0, exact=True))
+
+    class Resource:
+        def __del__(self) -> None:
+            look()
+
+    resource = Resource()
+    del resource
+    finalized = type("Other", (), {})()
+    weakref.finalize(finalized, look)
+    del finalized
+    look()
+
+    assert found == ["it was in a finalizer", "it was in a finalizer", None]
+
+
+def standing(function: Callable[..., Iterator[object]], *args: Any) -> FrameType:
+    """The frame of a generator that stands at its ``yield``."""
+    generator = function(*args)
+    next(generator)
+    frame = generator.gi_frame  # type: ignore[attr-defined]
+    _standing.append(generator)
+    return frame  # type: ignore[no-any-return]
+
+
+_standing: list[Iterator[object]] = []
+
+
+def comes_to_acquire(lock: Any) -> Iterator[object]:
+    yield
+    lock.acquire()
+
+
+def comes_to_end_of_block(lock: Any) -> Iterator[object]:
+    with lock:
+        yield
+
+
+def may_come_to_acquire(lock: Any) -> Iterator[object]:
+    yield
+    if lock:
+        lock.acquire()
+    else:
+        len("")
+
+
+def comes_to_harmless_call(lock: Any) -> Iterator[object]:
+    yield
+    len("")
+    lock.acquire()
+
+
+@pytest.mark.parametrize(
+    ("function", "is_safe"),
+    [
+        (comes_to_acquire, False),
+        (comes_to_end_of_block, False),
+        (may_come_to_acquire, False),
+        (comes_to_harmless_call, True),
+    ],
+)
+def test_code_about_to_take_or_give_back_is_left_in_peace(
+    function: Callable[..., Iterator[object]], is_safe: bool
+) -> None:
+    """R2a: where the exception comes one check later than the place that was seen, the next call matters too."""
+    frame = standing(function, threading.Lock())
+
+    assert (safe_point.objection(frame, 0.0, exact=False) is None) == is_safe
+    assert safe_point.objection(frame, 2.0, exact=False) is None
+
+
+# The signal
+
+
+@pytest.fixture
+def own_handler() -> Iterator[list[int]]:
+    """A handler of the application's."""
+    caught: list[int] = []
+    before = signal.signal(signal.SIGURG, lambda signum, frame: caught.append(signum))
+    yield caught
+    signal.signal(signal.SIGURG, before)
+
+
+def test_handler_of_the_application_is_neither_replaced_nor_called(own_handler: list[int]) -> None:
+    """R2: code is interrupted all the same, blocking calls end late."""
+    handler = signal.getsignal(signal.SIGURG)
+
+    with pytest.raises(TimeoutException) as computing:
+        timeout(20)(compute)()
+    with pytest.raises(TimeoutException) as blocking:
+        timeout(20)(lambda: time.sleep(0.06))()
+
+    assert signal.getsignal(signal.SIGURG) is handler
+    assert own_handler == []
+    assert isinstance(computing.value.__cause__, Interrupted)
+    assert note_of(blocking.value).startswith("it ended 0.0")
+
+
+def test_another_signal_may_be_chosen() -> None:
+    """R2: ``configure(interrupt_signal=...)``; the one that was used before is given back."""
+    timeout(1000)(lambda: None)()
+    assert signal.getsignal(signal.SIGURG) is not signal.SIG_DFL
+    configure(interrupt_signal=signal.SIGUSR2)
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException):
+        timeout(20)(lambda: time.sleep(PATIENCE))()
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL
+
+
+def test_signal_may_be_done_without() -> None:
+    """Blocking calls then end late; other code is interrupted."""
+    set_interrupt_signal(None)
+
+    with pytest.raises(TimeoutException):
+        timeout(20)(compute)()
+    with pytest.raises(TimeoutException):
+        timeout(20)(lambda: time.sleep(0.05))()
+
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP, 0, 4711])
+def test_signal_that_cannot_be_caught_is_refused(signum: int) -> None:
+    """P7."""
+    with pytest.raises(ValueError, match="cannot interrupt by signal"):
+        set_interrupt_signal(signum)
+
+
+# Where interruption is impossible
+
+
+def test_call_in_a_greenlet_ends_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section 9: the stack that stands on the thread may be another one by then."""
+    greenlet = ModuleType("greenlet")
+    greenlet.getcurrent = lambda: SimpleNamespace(parent=object())  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "greenlet", greenlet)
+
+    with pytest.raises(TimeoutException) as caught:
+        timeout(10)(lambda: time.sleep(0.03))()
+
+    assert note_of(caught.value).endswith("it was not interrupted: it ran in a greenlet")
+
+
+def test_gevent_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section 9."""
+    monkeypatch.setitem(sys.modules, "gevent", ModuleType("gevent"))
+
+    with pytest.raises(TimeoutException) as caught:
+        timeout(10)(lambda: time.sleep(0.03))()
+
+    assert note_of(caught.value).endswith("it was not interrupted: it ran in a greenlet")
+
+
+# The watchdog's thread
+
+
+def test_watchdog_is_started_by_the_first_deadline_and_seen_by_nobody() -> None:
+    """Section 2 of the protocol: importing starts no thread, and ``threading`` does not know of it."""
+    out, err = run_program(
+        """
+        import sys, threading
+        import faulttolerance
+        before = len(sys._current_frames())
+        faulttolerance.timeout(10_000)(lambda: None)()
+        print(before, len(sys._current_frames()), threading.active_count(), sep=",")
+        """
+    )
+
+    assert (out, err) in {("1,2,1", ""), ("1,1,1", "")}  # it may not yet have begun to run
+
+
+def test_process_ends_at_once_whatever_is_guarded() -> None:
+    """R7c: neither the watchdog nor a call that hangs holds the exit; a guard in ``atexit`` is interrupted."""
+    out, err = run_program(
+        """
+        import atexit, threading, time
+        import faulttolerance as ft
+
+        def at_exit():
+            try:
+                ft.timeout(20)(lambda: time.sleep(20))()
+            except ft.TimeoutException:
+                print("interrupted")
+
+        atexit.register(at_exit)
+        hang = ft.timeout(60_000)(lambda seconds: time.sleep(seconds))
+        hang(0)  # from 3.12 on no thread can be started any more once the interpreter ends
+        threading.Thread(target=hang, args=(60,), daemon=True).start()
+        """,
+        seconds=15.0,
+    )
+
+    assert (out, err) == ("interrupted", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_interrupts_and_the_parent_goes_on() -> None:
+    """L5: the forking thread's deadline still holds in the child; no thread makes ``fork`` warn."""
+    out, err = run_program(
+        """
+        import os, sys, threading, time
+        import faulttolerance as ft
+
+        def spin(seconds):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                pass
+
+        @ft.timeout(300)
+        def both():
+            spin(0.02)
+            child = os.fork()
+            try:
+                spin(20)
+            except ft.Interrupted:
+                if child == 0:
+                    os._exit(7)
+                print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+                raise
+
+        try:
+            both()
+        except ft.TimeoutException:
+            print("parent")
+        child = os.fork()
+        try:
+            ft.timeout(50)(time.sleep)(20)
+        except ft.TimeoutException:
+            if child == 0:
+                os._exit(8)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+        "-W",
+        "error",
+    )
+
+    assert (out.split(), err) == (["7", "parent", "8"], "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_thread_that_forks_is_the_main_thread_of_the_child() -> None:
+    """L5: what other threads of the parent were about is forgotten, and blocking calls of this one are interrupted."""
+    out, err = run_program(
+        """
+        import os, sys, threading, time, warnings
+        import faulttolerance as ft
+
+        warnings.simplefilter("ignore")
+        from faulttolerance._runtime.slot import all_slots
+
+        begun = threading.Event()
+
+        @ft.timeout(60_000)
+        def wait_long():
+            begun.set()
+            time.sleep(20)
+
+        threading.Thread(target=wait_long, daemon=True).start()
+        begun.wait()
+
+        def fork():
+            child = os.fork()
+            if child == 0:
+                standing = [slot for slot in all_slots() if slot.top is not None]
+                try:
+                    ft.timeout(50)(time.sleep)(20)
+                except ft.TimeoutException:
+                    os._exit(len(standing))
+                os._exit(99)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+        sys.stdout.flush()
+        os._exit(0)
+        """
+    )
+
+    assert (out, err) == ("0", "")
+
+
+def test_deadlines_of_threads_that_are_over_are_forgotten() -> None:
+    """Memory is threads times depth."""
+    from faulttolerance._runtime.slot import all_slots
+
+    on_other_thread(timeout(60_000)(lambda: None))
+    before = len(all_slots())
+    for _ in range(5):
+        on_other_thread(timeout(60_000)(lambda: None))
+
+    assert len(all_slots()) <= before
+
+
+def test_nothing_stays_in_the_account_of_interruptions_that_were_delivered(where: Where) -> None:
+    """A thread that is interrupted again and again remembers the last one at most."""
+
+    def run() -> int:
+        for _ in range(5):
+            with pytest.raises(TimeoutException):
+                timeout(5)(compute)()
+        return len(slots.slot.sent)
+
+    assert where(run) <= 1
+    assert watchdog.busy is None
