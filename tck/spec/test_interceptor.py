@@ -140,3 +140,32 @@ def test_interceptor_of_a_coroutine_function_sees_its_end(priority: int, invoke:
 
     assert result == "once once "
     assert seen == ["once "]
+
+
+@pytest.mark.parametrize("is_outside", [True, False], ids=["before the policies", "behind them"])
+def test_interceptors_of_one_side_are_called_by_priority(is_outside: bool, invoke: Invoke) -> None:
+    """The lower number goes first wherever it is written; of equal numbers the one that is written further up."""
+    names: list[str] = []
+    base = 3000 if is_outside else 5000
+
+    def recording(name: str, priority: int) -> Any:
+        def record(invocation: Any) -> Any:
+            names.append(name)
+            return invocation.proceed()
+
+        return around_invoke(priority=priority)(record)
+
+    class Client(Service):
+        @recording("second, upper", base + 2)
+        @recording("second, lower", base + 2)
+        @retry
+        @recording("third", base + 3)
+        @recording("first", base + 1)
+        @invoke.body
+        async def work(self) -> str:
+            return "done"
+
+    result = invoke(Client().work)
+
+    assert result == "done"
+    assert names == ["first", "second, upper", "second, lower", "third"]
