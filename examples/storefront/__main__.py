@@ -3,6 +3,9 @@
     python examples/storefront [--plain]
 
 It takes about 15 seconds; the exit status is 0 only if the guarded service kept its promises (`promises.py`).
+
+Some values come from `storefront.toml`, and one from an environment variable that the run itself sets unless it is set:
+`SERVICE_STOREFRONT_STOCK_RETRY_MAXRETRIES`. Try another one.
 """
 
 from __future__ import annotations
@@ -22,6 +25,11 @@ from supervisor import Supervisor
 from traffic import Traffic
 from view import summary, view
 
+from faulttolerance import configure, guards, validate
+
+SETTINGS = Path(__file__).with_name("storefront.toml")
+VARIABLE = "SERVICE_STOREFRONT_STOCK_RETRY_MAXRETRIES"
+
 LEAD = 1.0
 """Seconds that the backend has to come up before the first customer."""
 
@@ -31,6 +39,9 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="a plain log, also in a terminal")
     plain = parser.parse_args().plain
     console = Console()
+    os.environ.setdefault(VARIABLE, "1")
+    configure(files=[SETTINGS])
+    settings(console)
     try:
         with tempfile.TemporaryDirectory() as folder:
             outcome = run(console, Path(folder) / "ledger.db", live=console.is_terminal and not plain)
@@ -44,6 +55,16 @@ def main() -> int:
         mark = "[green]kept  [/green]" if promise.kept else "[bold red]BROKEN[/bold red]"
         console.print(f"{mark} {promise.text} ({promise.measured})", highlight=False, soft_wrap=True)
     return 0 if all(promise.kept for promise in verdicts) else 1
+
+
+def settings(console: Console) -> None:
+    """Say what is not as `service.py` has it, and where it comes from."""
+    validate()
+    for guard in guards():
+        for key, (value, source) in guard.values.items():
+            if source not in ("default", "decorator"):
+                console.print(f"{guard.name} {key} = {value}  [dim]{source}[/dim]", highlight=False, soft_wrap=True)
+    console.print()
 
 
 def run(console: Console, database: Path, *, live: bool) -> Outcome:
