@@ -1,0 +1,105 @@
+"""Virtual time and all calling conventions for the tests of the contract's rules, which are named P, L and R."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pytest
+
+from faulttolerance import Guard, Timeout
+from faulttolerance._guard import registry
+from faulttolerance._runtime.slot import slots
+from faulttolerance._strategy.circuit_breaker import HalfOpen
+from faulttolerance.testing import virtual_time
+from kit import CONVENTIONS, Clock, Invoke, VirtualClock
+
+GiveUp: TypeAlias = Callable[..., BaseException]
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """Time that passes once everybody waits for it."""
+    with virtual_time() as virtual:
+        yield VirtualClock(virtual)
+
+
+@pytest.fixture(params=CONVENTIONS)
+def invoke(request: pytest.FixtureRequest, clock: Clock) -> Invoke:
+    """The ways to call: the test runs once for each."""
+    return Invoke(request.param, clock)
+
+
+@pytest.fixture
+def held() -> Callable[[], list[str]]:
+    """Tells what stays held anywhere: permits, places in queues, places of probes, deadlines of this thread.
+
+    A body on another thread may be about to hear that it is to end; it gets two seconds of real time.
+    """
+
+    def look() -> list[str]:
+        patience = 400
+        while (found := look_once()) and patience:
+            patience -= 1
+            threading.Event().wait(0.005)
+        return found
+
+    def look_once() -> list[str]:
+        found = []
+        for state in registry.every_state():
+            if state.bulkhead is not None and state.bulkhead.held:
+                found.append(f"{len(state.bulkhead.held)} permits of {state.name}")
+            if state.bulkhead is not None and state.bulkhead.waiting:
+                found.append(f"{len(state.bulkhead.waiting)} places in the queue of {state.name}")
+            era = state.circuit_breaker.state if state.circuit_breaker is not None else None
+            if isinstance(era, HalfOpen) and era.probes:
+                found.append(f"{len(era.probes)} probes of {state.name}")
+        if slots.slot.top is not None:
+            found.append("a deadline of this thread")
+        return found
+
+    return look
+
+
+@pytest.fixture
+def give_up(invoke: Invoke, clock: Clock) -> GiveUp:
+    """Begins a call, and ends it from outside after some seconds; gives what came out.
+
+    A plain call is ended by the deadline of an enclosing one, which the call itself sees as control flow.
+    """
+
+    def in_a_task(method: Callable[..., Any], seconds: float) -> BaseException:
+        async def main() -> BaseException:
+            call = asyncio.ensure_future(method()) if invoke.convention == "asyncio" else method()
+            await asyncio.sleep(seconds)
+            assert call.cancel()
+            try:
+                result = await call
+            except BaseException as error:
+                return error
+            raise AssertionError(f"returned {result!r}")
+
+        return clock.run(main())
+
+    def blocking(method: Callable[..., Any], seconds: float) -> BaseException:
+        with pytest.raises(TimeoutError) as raised:
+            Guard(timeout=Timeout(seconds * 1000)).call(method)
+        return raised.value
+
+    def offloaded(method: Callable[..., Any], seconds: float) -> BaseException:
+        future = method()
+        clock.sleep(seconds)
+        assert future.cancel(True)
+        return _failure_of(future)
+
+    return {"blocking": blocking, "offloaded": offloaded}.get(invoke.convention, in_a_task)
+
+
+def _failure_of(future: Any) -> BaseException:
+    try:
+        result = future.result(10)
+    except BaseException as error:
+        return error
+    raise AssertionError(f"returned {result!r}")
