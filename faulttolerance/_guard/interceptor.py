@@ -8,7 +8,7 @@ and the method and see each attempt. Equal numbers: the one written further up g
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import attach
@@ -37,6 +37,10 @@ class Interceptor:
         return f"<interceptor {getattr(self.function, '__qualname__', self.function)} at priority {self.priority}>"
 
 
+@overload
+def around_invoke(function: Callable[[Invocation], Any], *, priority: int = ...) -> Interceptor: ...
+@overload
+def around_invoke(*, priority: int = ...) -> Callable[[Callable[[Invocation], Any]], Interceptor]: ...
 def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priority: int = _DEFAULT_PRIORITY) -> Any:
     """Make a decorator of *function*, which is called around each call of what it decorates.
 
@@ -48,7 +52,7 @@ def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priori
         priority: Where it stands; below 4010 outside the policies, once per call; above inside, once per attempt.
 
     Raises:
-        FaultToleranceDefinitionException: If *priority* is no integer.
+        FaultToleranceDefinitionException: If *function* cannot be called, or *priority* is no integer.
 
     >>> @around_invoke(priority=3000)
     ... def doubled(invocation):
@@ -59,6 +63,10 @@ def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priori
     >>> one()
     2
     """
+    if function is not None and not callable(function):
+        raise FaultToleranceDefinitionException(
+            Fault("around_invoke", f"got {function!r}", function, "a function, or a priority by its name")
+        )
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise FaultToleranceDefinitionException(
             Fault("around_invoke(priority)", f"is {priority!r}", priority, "an integer", "set by the decorator")

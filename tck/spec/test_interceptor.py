@@ -10,6 +10,7 @@ import pytest
 from faulttolerance import around_invoke, retry
 from faulttolerance.testing import configured
 from kit import Invoke, Service, stacked
+from kit.definition import refused
 
 EARLY, LATE = "EarlyOrderFtInterceptor", "LateOrderFtInterceptor"
 _APART = ["offloaded", "task"]
@@ -169,3 +170,17 @@ def test_interceptors_of_one_side_are_called_by_priority(is_outside: bool, invok
 
     assert result == "done"
     assert names == ["first", "second, upper", "second, lower", "third"]
+
+
+@pytest.mark.parametrize("wrong", [3000, "audit", object()], ids=["number", "text", "object"])
+def test_interceptor_that_cannot_be_called_is_refused(wrong: Any) -> None:
+    """A priority without its name is no interceptor, and is not taken for one until the first call."""
+    with refused("around_invoke", repr(wrong)):
+        around_invoke(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["3000", 3.5, True, None])
+def test_priority_that_is_no_integer_is_refused(wrong: Any) -> None:
+    """A priority is an integer."""
+    with refused("priority", repr(wrong)):
+        around_invoke(priority=wrong)

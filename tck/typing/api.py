@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 import faulttolerance as ft
 from faulttolerance import (
@@ -25,6 +25,7 @@ from faulttolerance import (
     Retry,
     Timeout,
     apply_guard,
+    around_invoke,
     asynchronous,
     asynchronous_non_blocking,
     before_retry,
@@ -292,6 +293,45 @@ async def guarded_by_name(order: str) -> bytes:
 
 
 assert_type(guarded("a"), bytes)
+
+# Interceptors
+
+
+@around_invoke
+def audit(invocation: Any) -> Any:
+    return invocation.proceed()
+
+
+@around_invoke(priority=3000)
+async def audit_async(invocation: Any) -> Any:
+    return await invocation.proceed()
+
+
+@retry
+@audit
+def audited(order: str) -> bytes:
+    return order.encode()
+
+
+@audit_async
+async def audited_async(order: str) -> bytes:
+    return order.encode()
+
+
+@audit
+class AuditedClient:
+    def charge(self, order: str) -> bytes:
+        return order.encode()
+
+
+async def calls_through_interceptors() -> None:
+    assert_type(audited("a"), bytes)
+    assert_type(await audited_async("a"), bytes)
+    assert_type(AuditedClient().charge("a"), bytes)
+
+
+audited(1)  # type: ignore[arg-type]
+around_invoke(3000)  # type: ignore[call-overload]
 
 # Running it
 
