@@ -20,6 +20,7 @@ from .declaration import (
     FUNCTION,
     INSTANCE,
     Declaration,
+    binding_by_name,
     class_level,
     class_name,
     declaration_of,
@@ -142,7 +143,7 @@ def _guarded(
     known = declaration_of(target)
     namespace = _class_body(target)
     if binding is None:
-        binding = known.binding if known else INSTANCE if namespace is not None else _binding_by_name(target)
+        binding = known.binding if known else INSTANCE if namespace is not None else binding_by_name(target)
     declaration = Declaration(
         known.function if known else target,
         {**(known.policies if known else {}), **policies},
@@ -240,12 +241,6 @@ def _class_body(function: Any) -> dict[str, Any] | None:
     return None
 
 
-def _binding_by_name(function: Any) -> str:
-    """Methods that are decorated outside a class body are known by their qualified name."""
-    scope = getattr(function, "__qualname__", "").rpartition(".")[0]
-    return INSTANCE if scope and not scope.endswith("<locals>") and inspect.isfunction(function) else FUNCTION
-
-
 def _can_be_guarded(target: Any) -> bool:
     if isinstance(target, property):
         raise FaultToleranceDefinitionException(
@@ -272,7 +267,14 @@ def _attach_to_class(cls: type, kind: type[Policy], values: Mapping[str, Any]) -
         raise FaultToleranceDefinitionException(*faults)
     is_first = CLASS_LEVEL not in vars(cls)
     declared[kind] = kind(**values)
-    setattr(cls, CLASS_LEVEL, declared)
+    try:
+        setattr(cls, CLASS_LEVEL, declared)
+    except TypeError as error:
+        raise FaultToleranceDefinitionException(
+            Fault(
+                f"{where} @{kind.annotation}", "is on a class that cannot be changed", cls, "a class written in Python"
+            )
+        ) from error
     try:
         cover(cls)
     except FaultToleranceDefinitionException:

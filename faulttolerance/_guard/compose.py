@@ -565,8 +565,9 @@ def path(
                         await environment.call(before_retry, args, kwargs, failure, progress.attempts)
                     else:
                         before_retry(args, kwargs, failure, progress.attempts)
-            except BaseException:
-                course.finish(progress, returned=False, applied=applied)
+            except BaseException as raised:
+                # A fallback that raises on what it was given has not replaced anything.
+                course.finish(progress, returned=False, applied=applied and raised is not failure)
                 raise
             finally:
                 del failure  # its traceback holds this frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 from weakref import WeakSet, ref
 
@@ -17,6 +17,7 @@ __all__ = [
     "CLASS_LEVEL",
     "Declaration",
     "Policies",
+    "binding_by_name",
     "class_level",
     "class_level_interceptors",
     "class_name",
@@ -125,6 +126,12 @@ def declaration_of(candidate: object) -> Declaration | None:
     candidate = unbound(candidate)
     found = getattr(candidate, _GUARD, None)
     return found if isinstance(found, Declaration) and found.guard is candidate else None
+
+
+def binding_by_name(function: Any) -> str:
+    """Methods that are decorated outside a class body are known by their qualified name."""
+    scope = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return INSTANCE if scope and not scope.endswith("<locals>") and isinstance(function, FunctionType) else FUNCTION
 
 
 def unbound(candidate: object) -> Any:

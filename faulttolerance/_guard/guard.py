@@ -15,7 +15,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import fallback as fallbacks, registry
 from .call_path import course_for
 from .compose import compose
-from .declaration import FUNCTION, Declaration
+from .declaration import FUNCTION, Declaration, binding_by_name
 from .plan import Plan
 from .state import State
 
@@ -214,7 +214,7 @@ def _aside(
     if not isinstance(policy, Fallback):
         return None
     if function is not _invoke:
-        return fallbacks.aside(policy, Declaration(function, {}, FUNCTION), asynchronous)
+        return fallbacks.aside(policy, Declaration(function, {}, binding_by_name(function)), asynchronous)
 
     def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called = Declaration(args[0], {}, FUNCTION)

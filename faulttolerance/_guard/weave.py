@@ -49,7 +49,7 @@ def _woven(function: Callable[..., Any], shape: tuple[tuple[str, bool], ...]) ->
 
 
 def uncut(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
-    """*function* as it stands, with *shape* for its capitals; a synchronous call drives a coroutine that never waits."""
+    """*function* as it stands, with *shape* for its capitals; synchronous calls drive a coroutine that never waits."""
     whole = FunctionType(function.__code__, {**function.__globals__, **shape}, function.__name__)
     if shape["ASYNC"]:
         return whole

@@ -1,0 +1,214 @@
+"""Guards as values: one set of policies, one state, any function."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import pytest
+
+from faulttolerance import (
+    Bulkhead,
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    ExecutionContext,
+    Fallback,
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    Timeout,
+    TimeoutException,
+    apply_guard,
+    circuit_breakers,
+    configure,
+    explain,
+    fallback,
+    guards,
+    retry,
+    sleep,
+)
+from faulttolerance.testing import virtual_time
+
+
+class Moods:
+    """A function that fails as it is told to."""
+
+    def __init__(self, *moods: Exception | None) -> None:
+        self.moods = list(moods)
+        self.calls = 0
+
+    def __call__(self, answer: str = "well") -> str:
+        self.calls += 1
+        mood = self.moods.pop(0) if self.moods else None
+        if mood is not None:
+            raise mood
+        return answer
+
+
+def test_a_call_runs_under_the_policies_of_the_guard() -> None:
+    """What a decorator would do for a method, a guard does for any function."""
+    charge = Moods(OSError("first"))
+    guard = Guard(retry=Retry(max_retries=1, jitter=0))
+
+    assert guard.call(charge, "done") == "done"
+    assert charge.calls == 2
+
+
+def test_synchronous_and_asynchronous_calls_share_one_breaker() -> None:
+    """A guard has one state, whoever calls through it."""
+    guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=2), name="shared")
+    failing = Moods(*[OSError()] * 9)
+
+    async def failing_too() -> None:
+        raise OSError
+
+    with pytest.raises(OSError):
+        guard.call(failing)
+    with pytest.raises(OSError):
+        asyncio.run(guard.call_async(failing_too))
+
+    assert circuit_breakers.state("shared") == "open"
+    with pytest.raises(CircuitBreakerOpenException):
+        guard.call(failing)
+    guard.close()
+
+
+def test_everything_that_one_guard_decorates_shares_its_state() -> None:
+    """Two functions under one guard of one permit do not run at once."""
+    guard = Guard(bulkhead=Bulkhead(1))
+    inner = guard(lambda: "inner")
+
+    @guard
+    def outer() -> str:
+        return inner()
+
+    with pytest.raises(Exception, match="bulkhead is full"):
+        outer()
+
+
+def test_a_decorated_function_looks_like_itself() -> None:
+    """Signature, name and asynchrony survive a guard."""
+    guard = Guard(timeout=Timeout(1000))
+
+    @guard
+    async def charge(order: int, *, amount: int = 3) -> str:
+        """Take the money."""
+        return f"{order}/{amount}"
+
+    assert inspect.iscoroutinefunction(charge)
+    assert list(inspect.signature(charge).parameters) == ["order", "amount"]
+    assert charge.__doc__ == "Take the money."
+    assert asyncio.run(charge(1)) == "1/3"
+
+
+def test_a_guard_is_found_by_its_name_when_it_is_made_later() -> None:
+    """apply_guard looks the name up when the function is called."""
+
+    @apply_guard("made later")
+    def charge() -> str:
+        return "done"
+
+    with pytest.raises(KeyError, match="made later"):
+        charge()
+    guard = Guard(retry=Retry(max_retries=0), name="made later")
+
+    assert charge() == "done"
+    guard.close()
+
+
+def test_a_name_belongs_to_one_guard_until_it_is_given_back() -> None:
+    """Two guards of one name would share keys and breakers."""
+    guard = Guard(retry=Retry(), name="taken")
+    with pytest.raises(FaultToleranceDefinitionException, match="has the name of another guard"):
+        Guard(retry=Retry(), name="taken")
+    guard.close()
+
+    Guard(retry=Retry(), name="taken").close()
+
+
+def test_keys_begin_with_the_name_of_the_guard() -> None:
+    """`payments/Retry/maxRetries` is to a guard what `<class>/Retry/maxRetries` is to a class."""
+    failing = Moods(*[OSError()] * 9)
+    guard = Guard(retry=Retry(max_retries=5, jitter=0), name="payments")
+    configure(properties={"payments/Retry/maxRetries": 1})
+
+    with pytest.raises(OSError):
+        guard.call(failing)
+
+    assert failing.calls == 2
+    assert "payments/Retry/maxRetries" in explain(guard)
+    assert "payments" in [one.name for one in guards()]
+    guard.close()
+
+
+def test_a_time_out_of_a_guard_ends_the_call() -> None:
+    """Guards interrupt as decorators do."""
+    guard = Guard(timeout=Timeout(500))
+    with virtual_time() as clock:
+        began = clock.monotonic()
+        with pytest.raises(TimeoutException):
+            guard.call(sleep, 60.0)
+
+        assert clock.monotonic() - began == pytest.approx(0.5)
+
+
+def test_a_handler_sees_the_function_that_was_called() -> None:
+    """The guard belongs to no function, so that the context names the one that failed."""
+    seen: list[ExecutionContext] = []
+
+    def handle(context: ExecutionContext) -> str:
+        seen.append(context)
+        return "instead"
+
+    failing = Moods(OSError())
+    guard = Guard(fallback=Fallback(handle))
+
+    assert guard.call(failing, "answer") == "instead"
+    assert seen[0].args == ("answer",)
+
+
+def test_a_method_under_a_guard_is_the_target_of_its_context() -> None:
+    """A method's object is told apart from its arguments."""
+    seen: list[ExecutionContext] = []
+    guard = Guard(fallback=Fallback(lambda context: seen.append(context)))
+
+    class Client:
+        @guard
+        def charge(self, order: int) -> None:
+            raise OSError
+
+    client = Client()
+    client.charge(7)
+
+    assert (seen[0].target, seen[0].args) == (client, (7,))
+
+
+def test_a_fallback_method_is_refused_where_there_is_no_class() -> None:
+    """A guard belongs to no class whose method it could name."""
+    with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
+        Guard(fallback=Fallback(fallback_method="instead"))
+
+
+def test_a_class_that_cannot_be_changed_is_refused() -> None:
+    """A built-in class takes no policies; the error says so in the words of every other one."""
+    with pytest.raises(FaultToleranceDefinitionException, match="cannot be changed"):
+        retry(int)
+
+
+def test_a_fallback_that_raises_its_failure_on_was_not_applied() -> None:
+    """The metric tells a substitute from a failure that the exception parameter did not take."""
+
+    class Client:
+        @fallback(fallback_method="instead")
+        def charge(self) -> str:
+            raise OSError("of another kind")
+
+        def instead(self, error: ValueError) -> str:
+            return "instead"
+
+    with pytest.raises(OSError, match="of another kind"):
+        Client().charge()
+
+    counts = next(one.counts for one in guards() if one.name.endswith("Client.charge") and any(one.counts.values()))
+    counted = {tags: count for (name, tags), count in counts.items() if name == "ft.invocations.total" and count}
+    assert counted == {(("result", "exceptionThrown"), ("fallback", "notApplied")): 1}
