@@ -145,8 +145,8 @@ class VirtualClock:
         """Move time on by *seconds*, whoever holds it; what becomes due on the way happens in order.
 
         Before each step and at the end, whatever was set going runs until it waits again, for a second of real time at
-        most. Called inside a guarded body it stands for work that takes so long: no deadline interrupts it, the call
-        ends late. Threads that advance time at once do so side by side.
+        most; ``advance(0)`` is just that. Called inside a guarded body it stands for work that takes so long: no
+        deadline interrupts it, the call ends late. Threads that advance time at once do so side by side.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"time advances by a finite number of seconds >= 0, not by {seconds!r}")

@@ -296,10 +296,8 @@ def test_threads_that_were_begun_one_after_the_other_begin_at_the_same_time(
 def test_what_is_due_at_one_moment_happens_in_the_order_in_which_it_was_asked_for(clock: VirtualClock) -> None:
     """Each has its turn, and runs until it waits again, before the next one wakes."""
     log: list[str] = []
-    turn = threading.Semaphore(0)
 
     def work(name: str) -> None:
-        turn.release()
         sleep(1)
         log.append(f"{name} wakes")
         log.append(f"{name} sleeps")
@@ -310,8 +308,7 @@ def test_what_is_due_at_one_moment_happens_in_the_order_in_which_it_was_asked_fo
     with clock.working():  # so that nobody wakes before all sleep
         for name in "abcd":
             calls.append(clock.start(work, name))
-            assert turn.acquire(timeout=PATIENCE)
-            time.sleep(0.005)  # for the thread to get from here to its sleep
+            clock.advance(0)  # until it sleeps
     concurrent.futures.wait(calls, PATIENCE)
 
     first, second = log[:8], log[8:]
@@ -800,7 +797,7 @@ def test_a_sleeper_does_not_outlive_the_block() -> None:
     """A thread that is left behind asleep is woken with the reason."""
     with virtual_time() as clock, clock.working():
         left = clock.start(sleep, 60)
-        time.sleep(0.01)
+        clock.advance(0)
 
     with pytest.raises(VirtualTimeStalled, match=r"virtual_time\(\) block ended"):
         left.result(PATIENCE)
