@@ -61,3 +61,10 @@ def demo(session: nox.Session) -> None:
     """The storefront under load, guarded and not."""
     session.install("--editable", ".[demo]")
     session.run("python", "examples/storefront", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What a guarded call costs, beside its peers; `-- --quick` to see whether it runs."""
+    session.install("--editable", ".[bench]")
+    session.run("python", "-m", "benchmarks", *session.posargs)

@@ -1,0 +1,1 @@
+"""What a guarded call costs, beside its peers: ``python -m benchmarks``."""

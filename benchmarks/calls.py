@@ -1,0 +1,167 @@
+"""What one call costs: the rows of single policies, of stacks, and of calls that fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from . import ours, peers
+from .table import Limit, Row, cheaper
+from .timing import BARE, Contender, overheads, overheads_async
+
+__all__ = ["rows"]
+
+KINDS = ("retry", "circuit_breaker", "bulkhead", "timeout", "fallback")
+NEAREST = {
+    "retry": "httpware Retry",
+    "circuit_breaker": "httpware consecutive",
+    "bulkhead": "BoundedSemaphore",
+    "timeout": "executor",
+    "fallback": "circuitbreaker fallback",
+}
+"""The cheapest peer that promises the same: any thread may call, any number of them at a time."""
+
+
+def rows(rounds: int) -> list[Row]:
+    """Measure, and compare."""
+    return [*_smooth(rounds), *asyncio.run(_smooth_async(rounds)), *_failing(rounds)]
+
+
+def _contenders(bare: Any, calls: Mapping[str, Any]) -> list[Contender]:
+    return [Contender(BARE, bare), *(Contender(name, call) for name, call in calls.items())]
+
+
+def _smooth(rounds: int) -> list[Row]:
+    guarded = ours.Guarded()
+    for _ in range(ours.WINDOW):
+        guarded.all_failures(1)
+    for _ in range(64):
+        guarded.all(1)
+        guarded.circuit_breaker(1)
+    singles = peers.sync_singles()
+    mine = {kind: getattr(guarded, kind) for kind in KINDS}
+    everything = {
+        "all": guarded.all,
+        **mine,
+        **{name: call for kind in KINDS for name, call in singles[kind].items()},
+        **peers.sync_stacks(),
+    }
+    contenders = _contenders(peers.bare, everything)
+    contenders.append(Contender("all, failures in the window", guarded.all_failures, guarded.fail_once))
+    cost = overheads(contenders, rounds)
+    stacks = [name for name in cost if name.startswith("stack")]
+    found = [
+        Row(
+            "sync, five policies, metrics on",
+            _ns(cost, "all"),
+            [
+                cheaper(cost, "all", "pybreaker"),
+                cheaper(cost, "all", "tenacity", 10),
+                cheaper(cost, "all", "stamina", 10),
+                *(cheaper(cost, "all", stack, 60) for stack in stacks),
+            ],
+            [
+                cheaper(cost, "all", "pybreaker", 2),
+                cheaper(cost, "all", "tenacity", 18),
+                cheaper(cost, "all", "stamina", 18),
+            ],
+            cost,
+        ),
+        Row(
+            "the same, failures in the window",
+            _ns(cost, "all, failures in the window"),
+            [cheaper(cost, "all, failures in the window", "pybreaker")],
+        ),
+    ]
+    for kind in KINDS:
+        peer = NEAREST[kind]
+        found.append(Row(f"{kind} only", _ns(cost, kind), [cheaper(cost, kind, peer)], [cheaper(cost, kind, peer, 2)]))
+    return found
+
+
+async def _smooth_async(rounds: int) -> list[Row]:
+    guarded = ours.GuardedAsync()
+    for _ in range(64):
+        await guarded.all(1)
+        await guarded.no_timeout(1)
+    calls = {
+        "all": guarded.all,
+        "timeout": guarded.timeout,
+        "all without time-out": guarded.no_timeout,
+        **peers.async_singles(),
+        **peers.async_stacks(),
+    }
+    cost = await overheads_async(_contenders(peers.bare_async, calls), rounds * 3)
+    return [
+        Row(
+            "async, five policies, metrics on",
+            _ns(cost, "all"),
+            [
+                cheaper(cost, "all", "asyncio.timeout", 3),
+                cheaper(cost, "all", "stack hyx", 12),
+                cheaper(cost, "all", "stack httpware", 5),
+            ],
+            figures=cost,
+        ),
+        Row("async, time-out only", _ns(cost, "timeout"), figures={}),
+        Row("async, all without time-out", _ns(cost, "all without time-out"), figures={}),
+    ]
+
+
+def _failing(rounds: int) -> list[Row]:
+    theirs, theirs_async = peers.failing()
+    mine, mine_async = ours.Failing(), ours.Failing()
+    cost = overheads(_contenders(theirs.pop("bare"), {"retry": mine.retry, **theirs}), rounds)
+    cost_async = asyncio.run(
+        overheads_async(
+            _contenders(theirs_async.pop("bare"), {"retry": mine_async.retry_async, **theirs_async}), rounds
+        )
+    )
+    refusing, refusing_async = peers.refusing()
+    fails, fails_async = refusing.pop("bare"), refusing_async.pop("bare")
+    refused = {"breaker": mine.refused, "all": mine.refused_all, **refusing}
+    for call in refused.values():
+        ours.use_up(call, 64)
+    cost_refused = overheads(_contenders(fails, refused), rounds, raising=True)
+    cost_refused_async = asyncio.run(_refused_async(fails_async, refusing_async, rounds))
+    return [
+        Row(
+            "one failure, then success, sync",
+            _ns(cost, "retry"),
+            [cheaper(cost, "retry", "tenacity", 20)],
+            figures=cost,
+        ),
+        Row(
+            "one failure, then success, async",
+            _ns(cost_async, "retry"),
+            [cheaper(cost_async, "retry", "hyx async")],
+            [cheaper(cost_async, "retry", "pyfailsafe async")],
+            cost_async,
+        ),
+        _refusal("refused by an open breaker, sync", cost_refused),
+        _refusal("refused by an open breaker, async", cost_refused_async),
+    ]
+
+
+async def _refused_async(fails: Any, refusing: Mapping[str, Any], rounds: int) -> dict[str, float]:
+    refused = {"breaker": ours.Failing().refused_async, **refusing}
+    for call in refused.values():
+        for _ in range(64):
+            try:
+                await call(1)
+            except Exception:  # noqa: BLE001  # it is to fail
+                pass
+    return await overheads_async(_contenders(fails, refused), rounds, raising=True)
+
+
+def _refusal(what: str, cost: dict[str, float]) -> Row:
+    # What is compared is the whole refusal: the function that raises by itself is not part of it.
+    bare = cost[BARE]
+    whole = {BARE: bare, **{name: spent + bare for name, spent in cost.items() if name != BARE}}
+    aim = Limit(f"{whole['breaker'] / bare:.2f}x a function that raises; the floor is 1.04x", bare / whole["breaker"])
+    return Row(what, f"{whole['breaker']:,.0f} ns in all", [cheaper(whole, "breaker", "circuitbreaker")], [aim], whole)
+
+
+def _ns(cost: Mapping[str, float], name: str) -> str:
+    return f"{cost[name]:,.0f} ns over {cost[BARE]:,.0f} ns bare"
