@@ -17,6 +17,7 @@ __all__ = [
     "BOUNDARIES",
     "FOLD",
     "METRICS",
+    "NO_DURATIONS",
     "Account",
     "Durations",
     "Event",
@@ -459,21 +460,29 @@ class Sinks:
     """Who is told of events, on the thread on which they happen and outside every lock."""
 
     def __init__(self) -> None:
-        self._sinks: tuple[Sink, ...] | None = None
+        self._given: tuple[Sink, ...] | None = None
+        self._found: tuple[Sink, ...] | None = None
         self._failed: set[int] = set()
         self.find: Callable[[], tuple[Sink, ...]] = tuple
         """Gives those that are told where the application set none; asked at the first event."""
 
     def set(self, given: Iterable[Sink] | None) -> None:
         """Tell these and no others; ``None``: those that ``find`` gives."""
-        self._sinks = tuple(given) if given is not None else None
+        self._given = tuple(given) if given is not None else None
+        self._found = None
         self._failed = set()
+
+    def forget_found(self) -> None:
+        """Ask ``find`` again at the next event."""
+        self._found = None
 
     def get(self) -> tuple[Sink, ...]:
         """Who is told."""
-        found = self._sinks
+        if self._given is not None:
+            return self._given
+        found = self._found
         if found is None:
-            found = self._sinks = self.find()
+            found = self._found = self.find()
         return found
 
     def tell(self, event: Event) -> None:

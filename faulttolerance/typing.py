@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
+    from ._event import Event
     from ._guard.execution_context import ExecutionContext
 
-__all__ = ["Clock", "Duration", "ExceptionSet", "FallbackHandler", "Timer"]
+__all__ = ["Clock", "Duration", "EventSink", "ExceptionSet", "FallbackHandler", "Timer"]
 
 Duration: TypeAlias = float | timedelta
 """A number in the unit that stands beside it, or a ``timedelta``."""
@@ -58,4 +59,12 @@ class Clock(Protocol):
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
         """Run a short callback, on a thread of the clock, once ``monotonic()`` has reached *when*."""
+        ...
+
+
+class EventSink(Protocol):
+    """Is told of what the guards do; any function of one argument is one. See ``faulttolerance.instrumentation``."""
+
+    def __call__(self, event: Event, /) -> object:
+        """Take note of *event*: on the thread of the call, outside every lock."""
         ...

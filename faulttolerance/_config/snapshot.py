@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .._policy import parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import ANNOTATIONS, ENABLED, ORDINAL, PREFIX, SWITCHES, Key, folded
+from .tracing import TRACING_VARIABLE
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -125,7 +126,7 @@ def environment() -> Source | None:
     found = {
         name: value
         for name, value in os.environ.items()
-        if name != CONFIG_VARIABLE and (_RELEVANT.search(name) or folded(name) in _SWITCHES)
+        if name not in (CONFIG_VARIABLE, TRACING_VARIABLE) and (_RELEVANT.search(name) or folded(name) in _SWITCHES)
     }
     if not found:
         return None

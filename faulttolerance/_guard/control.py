@@ -17,6 +17,7 @@ from .call_path import code_of
 from .declaration import class_name, declaration_of, exempt, unbound
 from .guard import Guard
 from .plan import ORDER, Plan
+from .telemetry import ChosenProvider, ChosenRegistry, telemetry
 
 __all__ = [
     "GuardedMethod",
@@ -102,6 +103,9 @@ def configure(
     max_threads: int | None = None,
     uninterruptible_modules: Iterable[str] = (),
     interrupt_signal: int | None = None,
+    prometheus_registry: ChosenRegistry = "unchanged",
+    meter_provider: ChosenProvider = "unchanged",
+    tracing: bool | None = None,
 ) -> list[Change]:
     """Set what holds for the whole process; what is not given stays as it is.
 
@@ -115,6 +119,12 @@ def configure(
         max_threads: The most threads that offloaded calls may use at once; no limit unless given.
         uninterruptible_modules: Further modules in whose code no time-out interrupts (contract R2a).
         interrupt_signal: The signal that interrupts blocking calls of the main thread instead of ``SIGURG``.
+        prometheus_registry: Where Prometheus metrics are shown: a ``CollectorRegistry``; ``"auto"``, as in the
+            beginning, for the global one if the application imports ``prometheus_client``; ``None`` for nowhere.
+        meter_provider: Where OpenTelemetry's are shown: a ``MeterProvider``; ``"auto"``, as in the beginning, for the
+            global one, whenever the application sets it; ``None`` for nowhere.
+        tracing: Whether retries, time-outs and the like become events of the current span; they do in the beginning,
+            unless the environment variable ``FAULTTOLERANCE_TRACING`` is ``false``.
 
     Returns:
         What changed, value by value, for the guards that were in use.
@@ -129,7 +139,9 @@ def configure(
         given["files"] = files
     if sources is not None:
         given["sources"] = sources
+    telemetry.check(prometheus_registry, meter_provider)
     changes = _exchange(given)
+    telemetry.choose(prometheus_registry, meter_provider, tracing)
     if max_threads is not None:
         from .._runtime import pool
 

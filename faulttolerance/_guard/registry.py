@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
 from .._event import Series, StateChanged, ledger, sinks
 from .._policy import CircuitBreaker, CircuitBreakerName, Policy
 from .._runtime.clock import clock
+from .._runtime.fork import at_fork
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .state import State
+from .telemetry import telemetry
 
 if TYPE_CHECKING:
+    from .._config import Snapshot
     from .._strategy.circuit_breaker import CircuitBreaker as Breaker
-    from .resolve import Resolver
+    from .plan import Plan
 
 __all__ = [
     "CircuitBreakers",
+    "Guarded",
     "add",
     "circuit_breakers",
     "deliver_transitions_of",
@@ -29,24 +33,88 @@ __all__ = [
     "resolving",
 ]
 
+
+class Guarded(Protocol):
+    """What is asked of every guard, of methods and ``Guard`` alike."""
+
+    plans: dict[int, Plan]
+    """What holds now, by the id of the concrete class; empty before the first call."""
+
+    def plan(self, cls: type | None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
+        """What holds for *cls*, and what is wrong with it."""
+        ...
+
+    def replan(self, snapshot: Snapshot) -> tuple[list[tuple[type | None, Plan]], list[Fault]]:
+        """What would hold for each class that was resolved, and what is wrong with it."""
+        ...
+
+    def install(self, plans: Sequence[tuple[type | None, Plan]]) -> None:
+        """Let the next call of each class follow its new plan."""
+        ...
+
+    def forget(self) -> None:
+        """Go back to how it was before the first call."""
+        ...
+
+    def resolved(self) -> list[type | None]:
+        """The classes for which a call path was found."""
+        ...
+
+    def state(self, cls: type | None) -> State | None:
+        """What is remembered for *cls*, if it was ever called."""
+        ...
+
+    def resolve_breaker(self) -> None:
+        """Make the breaker known, if there is one."""
+        ...
+
+
 Listener: TypeAlias = Callable[[str, str, str], object]
 
-resolving = threading.RLock()
+
+class _Resolving:
+    """A reentrant lock. When the last of its holders on a thread lets it go, exporters are connected if that is due."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Be free, in the child of a fork: a thread that held it does not exist there."""
+        self._lock = threading.RLock()
+        self._depth = 0  # guarded by _lock
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        if self._depth == 0:
+            return  # it was forked away meanwhile
+        self._depth -= 1
+        is_free = self._depth == 0
+        self._lock.release()
+        if is_free:
+            telemetry.connect_if_due()
+
+
+resolving = _Resolving()
 """Held while call paths are found or exchanged: at first calls, and when the configuration changes."""
 
+at_fork(child=resolving.begin_anew)
+
 _serial = count()
-_resolvers: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_resolvers: WeakValueDictionary[int, Guarded] = WeakValueDictionary()
 _names: WeakValueDictionary[str, State] = WeakValueDictionary()
 _listeners: dict[str, list[Listener]] = {}
 _states: WeakSet[State] = WeakSet()
 
 
-def add(resolver: Any) -> None:
+def add(resolver: Guarded) -> None:
     """Remember a guard as long as it lives."""
     _resolvers[next(_serial)] = resolver
 
 
-def resolvers() -> Iterator[Resolver]:
+def resolvers() -> Iterator[Guarded]:
     """All guards that live, in the order in which they were made."""
     for key in sorted(_resolvers.keys()):
         resolver = _resolvers.get(key)
@@ -89,6 +157,7 @@ def forget() -> None:
         _states.clear()
         _names.clear()
         ledger.clear()
+        telemetry.reset()
         _listeners.clear()
 
 

@@ -1,0 +1,238 @@
+"""Who gets the counts and the events: found at the first guarded call, or named by ``configure``."""
+
+from __future__ import annotations
+
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
+
+from .._config.tracing import is_tracing_enabled
+from .._event import Sink, ledger, sinks
+from .._runtime.fork import at_fork
+from ..exceptions import Fault, FaultToleranceDefinitionException
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from prometheus_client import CollectorRegistry
+
+    from .._runtime.background import Ticker
+    from .._telemetry.arrival import Arrival
+    from .._telemetry.opentelemetry import Exporter
+    from .._telemetry.prometheus import Collector
+    from .._telemetry.workers import Folder
+
+__all__ = ["ChosenProvider", "ChosenRegistry", "telemetry"]
+
+ChosenRegistry: TypeAlias = "CollectorRegistry | Literal['auto', 'unchanged'] | None"
+ChosenProvider: TypeAlias = "MeterProvider | Literal['auto', 'unchanged'] | None"
+
+_PROMETHEUS = "prometheus_client"
+_OPENTELEMETRY = "opentelemetry.metrics"
+_FOLD_SECONDS = 0.5
+"""How often counts are taken over where several processes share one scrape: at least once a second is promised."""
+_PATIENCE_SECONDS = 0.5
+
+
+class Telemetry:
+    """Connects the ledger with the exporters; there is one."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._is_due = True
+        self._registry: Any = "auto"
+        self._provider: Any = "auto"
+        self._tracing: bool | None = None
+        self._arrival: Arrival | None = None
+        self._collector: tuple[CollectorRegistry, Collector] | None = None
+        self._folder: Folder | None = None
+        self._ticker: Ticker | None = None
+        self._exporters: WeakKeyDictionary[Any, Exporter] = WeakKeyDictionary()
+        self._through_proxy: Exporter | None = None
+        self._exporter: Exporter | None = None
+
+    def connect_if_due(self) -> None:
+        """Find the exporters, once something is counted; called outside the registry's lock.
+
+        An OpenTelemetry reader may hold a lock of its own while it calls a guarded function for the first time.
+        """
+        if self._is_due and not ledger.is_empty:
+            self._is_due = False
+            self._connect()
+
+    def choose(self, registry: Any, provider: Any, tracing: bool | None) -> None:
+        """Take what ``configure`` was given; ``check`` has seen it."""
+        if tracing is not None:
+            self._tracing = tracing
+            sinks.forget_found()
+        with self._lock:
+            if not _is(registry, "unchanged"):
+                self._disconnect_prometheus()
+                self._registry = registry
+            if not _is(provider, "unchanged"):
+                self._disconnect_opentelemetry()
+                self._provider = provider
+        if not self._is_due and not (_is(registry, "unchanged") and _is(provider, "unchanged")):
+            self._connect()
+
+    @staticmethod
+    def check(registry: Any, provider: Any) -> None:
+        """Refuse what counts cannot be exported to.
+
+        Raises:
+            FaultToleranceDefinitionException: For what is neither ``"auto"``, ``None``, nor of the right kind.
+        """
+        faults = []
+        for where, value, method, allowed in (
+            ("configure(prometheus_registry)", registry, "register", "a CollectorRegistry, 'auto' or None"),
+            ("configure(meter_provider)", provider, "get_meter", "a MeterProvider, 'auto' or None"),
+        ):
+            if value is not None and not _is(value, "auto", "unchanged") and not hasattr(value, method):
+                faults.append(Fault(where, f"is {value!r}", value, allowed))
+        if faults:
+            raise FaultToleranceDefinitionException(*faults)
+
+    def reset(self) -> None:
+        """Forget what was chosen, and let go of all exporters until the next first call."""
+        with self._lock:
+            if self._arrival is not None:
+                self._arrival.end()
+                self._arrival = None
+            self._disconnect_prometheus()
+            self._disconnect_opentelemetry()
+            self._registry = self._provider = "auto"
+            self._tracing = None
+            self._is_due = True
+            self._begin_anew()
+        sinks.set(None)
+
+    def in_child(self) -> None:
+        """Count from 0 in the child of a fork."""
+        self._lock = RLock()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        for exporter in [*self._exporters.values(), *filter(None, [self._through_proxy])]:
+            exporter.begin_anew()
+        if self._folder is not None:
+            self._folder.begin_anew()
+
+    def _connect(self, arrived: str = "") -> None:
+        from .._telemetry.arrival import Arrival, is_here
+
+        missing = []
+        try:
+            if self._registry is not None and self._collector is None:
+                if self._registry == "auto" and arrived != _PROMETHEUS and not is_here(_PROMETHEUS):
+                    missing.append(_PROMETHEUS)
+                else:
+                    self._connect_prometheus()
+            if self._provider is not None and self._exporter is None:
+                if self._provider == "auto" and arrived != _OPENTELEMETRY and not is_here(_OPENTELEMETRY):
+                    missing.append(_OPENTELEMETRY)
+                else:
+                    self._connect_opentelemetry(is_proxy=arrived == _OPENTELEMETRY)
+        except Exception:
+            # Metrics are an aside: whatever is wrong with them is no reason for a guarded call to fail.
+            import logging
+
+            logging.getLogger("faulttolerance").exception("metrics are not exported")
+        with self._lock:
+            if self._arrival is not None:
+                self._arrival.end()
+            self._arrival = Arrival(missing, self._connect) if missing else None
+
+    def _connect_prometheus(self) -> None:
+        from .._telemetry.prometheus import Collector, is_exposed_by_opentelemetry
+        from .._telemetry.workers import Folder, is_multiprocess
+
+        if is_multiprocess():
+            from .._runtime.background import Ticker
+
+            with self._lock:
+                if self._folder is None or self._ticker is None:
+                    self._folder = Folder(ledger.read)
+                    self._ticker = Ticker(_FOLD_SECONDS, self._folder.fold, self._folder.begin_anew)
+                self._folder.fold()
+                self._ticker.start()
+            return
+        is_chosen = self._registry != "auto"
+        registry = self._registry
+        if not is_chosen:
+            from prometheus_client import REGISTRY as registry  # noqa: N811
+
+        def gives_way() -> bool:
+            exporter = self._exporter
+            return not is_chosen and exporter is not None and exporter.is_on and is_exposed_by_opentelemetry(registry)
+
+        with self._lock:
+            if self._collector is None:
+                collector = Collector(ledger.read, gives_way)
+                registry.register(collector)
+                self._collector = registry, collector
+
+    def _connect_opentelemetry(self, *, is_proxy: bool) -> None:
+        from opentelemetry.metrics import get_meter_provider
+
+        application = get_meter_provider()
+        provider = application if self._provider == "auto" else self._provider
+        is_proxy = is_proxy or type(provider).__name__.startswith("_Proxy")
+        if self._through_proxy is not None and provider is application:
+            # Instruments on the stand-in became instruments of the provider that was set later.
+            found: Exporter | None = self._through_proxy
+        else:
+            found = self._exporters.get(provider)
+        if found is not None:
+            found.is_on = True
+            self._exporter = found
+            return
+
+        def make() -> None:
+            from .._telemetry.opentelemetry import Exporter
+
+            with self._lock:
+                if self._exporter is None:
+                    self._exporter = Exporter(provider, ledger.read)
+                    if is_proxy:
+                        self._through_proxy = self._exporter
+                    else:
+                        self._exporters[provider] = self._exporter
+
+        if is_proxy:
+            make()
+        else:
+            # A provider that is being collected makes no instruments, and the collecting thread may be this one.
+            from .._runtime.background import within
+
+            within(_PATIENCE_SECONDS, make)
+
+    def _disconnect_prometheus(self) -> None:
+        if self._collector is not None:
+            registry, collector = self._collector
+            self._collector = None
+            registry.unregister(collector)
+        if self._ticker is not None:
+            self._ticker.stop()
+
+    def _disconnect_opentelemetry(self) -> None:
+        if self._exporter is not None:
+            self._exporter.is_on = False
+            self._exporter = None
+
+    def default_sinks(self) -> tuple[Sink, ...]:
+        """Logging, and tracing unless it was switched off."""
+        from .._telemetry.log import log
+
+        if not (is_tracing_enabled() if self._tracing is None else self._tracing):
+            return (log,)
+        from .._telemetry.trace import trace
+
+        return log, trace
+
+
+def _is(value: object, *words: str) -> bool:
+    return isinstance(value, str) and value in words
+
+
+telemetry = Telemetry()
+sinks.find = telemetry.default_sinks
+at_fork(child=telemetry.in_child)

@@ -1,0 +1,112 @@
+"""What is done beside the calls: at intervals, or on a thread that nobody has to wait for."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+from collections.abc import Callable
+
+from .fork import at_fork
+
+__all__ = ["Ticker", "within"]
+
+
+def within(seconds: float, function: Callable[[], object]) -> None:
+    """Call *function* on a thread of its own, and wait for it no longer than so many seconds."""
+    thread = threading.Thread(target=function, name="faulttolerance-telemetry", daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+class Ticker:
+    """Calls a function at intervals and when the process ends; stops for a fork and goes on in both processes.
+
+    Args:
+        seconds: The interval.
+        function: What is called; it must not raise.
+        in_child: Called in the child of a fork before anything else of this ticker.
+    """
+
+    def __init__(self, seconds: float, function: Callable[[], object], in_child: Callable[[], object]) -> None:
+        self._seconds = seconds
+        self._function = function
+        self._in_child = in_child
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_on = False
+
+    def start(self) -> None:
+        """Begin."""
+        if not self._is_on:
+            self._is_on = True
+            if self not in _known:
+                _known.append(self)
+            self._run()
+            atexit.register(self.tick)
+            self._finish_with_multiprocessing()
+
+    def stop(self) -> None:
+        """End, with a last call."""
+        if self._is_on:
+            self._is_on = False
+            self._halt()
+            atexit.unregister(self.tick)
+            self.tick()
+
+    def tick(self) -> None:
+        """Call the function now."""
+        self._function()
+
+    def before_fork(self) -> None:
+        """Leave no thread running: from Python 3.12 on it would make the fork warn."""
+        if self._is_on:
+            self._halt()
+
+    def after_fork(self) -> None:
+        """Go on in the parent."""
+        if self._is_on:
+            self._run()
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew in the child."""
+        if self._is_on:
+            self._in_child()
+            self._run()
+            self._finish_with_multiprocessing()
+
+    def _run(self) -> None:
+        self._over = over = threading.Event()
+
+        def run() -> None:
+            while not over.wait(self._seconds):
+                self._function()
+
+        self._thread = threading.Thread(target=run, name="faulttolerance-metrics", daemon=True)
+        self._thread.start()
+
+    def _halt(self) -> None:
+        self._over.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._thread = None
+
+    def _finish_with_multiprocessing(self) -> None:
+        """A process of ``multiprocessing`` ends without ``atexit``."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.Finalize(None, self.tick, exitpriority=0)
+
+
+_known: list[Ticker] = []
+
+
+def _each(call: Callable[[Ticker], None]) -> Callable[[], None]:
+    def of_each() -> None:
+        for ticker in _known:
+            call(ticker)
+
+    return of_each
+
+
+at_fork(_each(Ticker.before_fork), _each(Ticker.after_fork), _each(Ticker.after_fork_in_child))

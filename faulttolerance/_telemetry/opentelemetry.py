@@ -1,0 +1,106 @@
+"""The counts as instruments of OpenTelemetry.
+
+All but the histograms are observed: they are looked at when a reader collects, and cost nothing between. Histograms
+cannot be observed, so what came since the last collection is recorded when the next one begins, each sample as the mean
+of its bucket: counts, buckets and sums are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
+
+from .._event import BOUNDARIES, METRICS, NO_DURATIONS, Durations, Metric, Reading, Series
+
+__all__ = ["Exporter"]
+
+
+class Exporter:
+    """The instruments on one meter provider; they stay there as long as it does.
+
+    Args:
+        provider: Where the instruments are made, once.
+        read: Gives the counts.
+    """
+
+    def __init__(self, provider: MeterProvider, read: Callable[[], Reading]) -> None:
+        self.is_on = True
+        """Whether the counts are shown; an instrument can be made only once and never taken away."""
+        self._read = read
+        self._reading: Reading | None = None
+        self._served: set[str] = set()
+        self._recorded: dict[tuple[str, str], Durations] = {}
+        self._attributes: dict[tuple[str, Series], dict[str, str]] = {}
+        meter = provider.get_meter("faulttolerance")
+        self._histograms = {one.name: _histogram(meter, one) for one in METRICS if one.kind == "histogram"}
+        for metric in METRICS:
+            if metric.kind == "counter":
+                meter.create_observable_counter(metric.name, [self._callback(metric)], metric.unit, metric.description)
+            elif metric.kind == "gauge":
+                meter.create_observable_up_down_counter(
+                    metric.name, [self._callback(metric)], metric.unit, metric.description
+                )
+
+    def begin_anew(self) -> None:
+        """Record everything from 0 on, in the child of a fork, or after the counts were forgotten."""
+        self._recorded = {}
+        self._attributes = {}
+
+    def _callback(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            if not self.is_on:
+                return []
+            reading = self._reading_for(metric.name)
+            values = reading.counts if metric.kind == "counter" else reading.levels
+            return [
+                Observation(value, self._attributes_of(method, series))
+                for method, counts in values.items()
+                for series, value in counts.items()
+                if series[0] == metric.name
+            ]
+
+        return observe
+
+    def _reading_for(self, name: str) -> Reading:
+        """One reading per collection; a provider collects once at a time, and asks every instrument each time."""
+        reading = self._reading
+        if reading is None or name in self._served:
+            reading = self._reading = self._read()
+            self._served = set()
+            self._record(reading)
+        self._served.add(name)
+        return reading
+
+    def _record(self, reading: Reading) -> None:
+        for method, durations in reading.durations.items():
+            for name, found in durations.items():
+                self._record_one(method, name, found)
+
+    def _record_one(self, method: str, name: str, found: Durations) -> None:
+        before = self._recorded.get((method, name), NO_DURATIONS)
+        self._recorded[method, name] = found
+        if found.counts == before.counts:
+            return
+        record, attributes = self._histograms[name].record, self._attributes_of(method, (name, ()))
+        for bucket, (count, earlier) in enumerate(zip(found.counts, before.counts, strict=True)):
+            if count > earlier:
+                mean = (found.sums[bucket] - before.sums[bucket]) / (count - earlier)
+                for _ in range(count - earlier):
+                    record(mean, attributes)
+
+    def _attributes_of(self, method: str, series: Series) -> dict[str, str]:
+        found = self._attributes.get((method, series))
+        if found is None:
+            found = self._attributes[method, series] = {"method": method, **dict(series[1])}
+        return found
+
+
+def _histogram(meter: Meter, metric: Metric) -> Any:
+    try:
+        return meter.create_histogram(
+            metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=BOUNDARIES
+        )
+    except TypeError:  # before 1.30 boundaries were the application's to set, by a view
+        return meter.create_histogram(metric.name, metric.unit, metric.description)

@@ -1,0 +1,83 @@
+"""The counts as Prometheus families, computed at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.utils import floatToGoString
+
+from .._event import BOUNDARIES, METRICS, Metric, Reading
+
+__all__ = ["LIMITS", "Collector", "exposed_name"]
+
+LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
+"""What stands in the label ``le``."""
+
+
+def exposed_name(metric: Metric) -> str:
+    """``ft.timeout.executionDuration`` as ``ft_timeout_executionDuration_seconds``."""
+    name = metric.name.replace(".", "_")
+    return f"{name}_seconds" if metric.unit == "seconds" else name
+
+
+class Collector:
+    """What a ``CollectorRegistry`` asks at each scrape.
+
+    Args:
+        read: Gives the counts.
+        gives_way: Whether to say nothing, because somebody else exposes the same counts in the same registry.
+    """
+
+    def __init__(self, read: Callable[[], Reading], gives_way: Callable[[], bool]) -> None:
+        self._read = read
+        self._gives_way = gives_way
+
+    def describe(self) -> list[Family]:
+        """Name every family there may be, so that the registry can select by name and find clashes."""
+        return [_family(metric) for metric in METRICS]
+
+    def collect(self) -> Iterator[Family]:
+        """Give the families that have series now."""
+        if self._gives_way():
+            return
+        reading = self._read()
+        for metric in METRICS:
+            family = _family(metric)
+            _fill(family, metric, reading)
+            if family.samples:
+                yield family
+
+
+def _family(metric: Metric) -> Any:
+    labels = ["method", *metric.tags]
+    if metric.kind == "counter":
+        return CounterMetricFamily(exposed_name(metric), metric.description, labels=labels)
+    if metric.kind == "gauge":
+        return GaugeMetricFamily(exposed_name(metric), metric.description, labels=labels)
+    return HistogramMetricFamily(exposed_name(metric), metric.description, labels=labels, unit="seconds")
+
+
+def _fill(family: Any, metric: Metric, reading: Reading) -> None:
+    if metric.kind == "histogram":
+        for method, durations in reading.durations.items():
+            if found := durations.get(metric.name):
+                buckets = list(zip(LIMITS, map(float, accumulate(found.counts)), strict=True))
+                family.add_metric([method], buckets=buckets, sum_value=sum(found.sums))
+        return
+    values: Mapping[str, Mapping[Any, int]] = reading.counts if metric.kind == "counter" else reading.levels
+    for method, counts in values.items():
+        for (name, tags), value in counts.items():
+            if name == metric.name:
+                given = dict(tags)
+                family.add_metric([method, *(given[tag] for tag in metric.tags)], value)
+
+
+def is_exposed_by_opentelemetry(registry: CollectorRegistry) -> bool:
+    """Whether OpenTelemetry's reader for Prometheus sits in *registry*: it shows the same families."""
+    collectors = getattr(registry, "_collector_to_names", {})
+    return any(type(one).__module__.startswith("opentelemetry.") for one in list(collectors))

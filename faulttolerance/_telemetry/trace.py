@@ -1,0 +1,53 @@
+"""Events on the current span of OpenTelemetry, where one is recording."""
+
+from __future__ import annotations
+
+from sys import modules
+from typing import Any
+
+from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
+
+__all__ = ["trace"]
+
+
+def trace(event: Event) -> None:
+    """Add *event* to the span that the application has made current.
+
+    Nothing records before the application has imported ``opentelemetry.trace``, so it is not imported here.
+    """
+    module: Any = modules.get("opentelemetry.trace")
+    find = getattr(module, "get_current_span", None)
+    if find is None:
+        return
+    span = find()
+    if span.is_recording():
+        name, attributes = _described(event)
+        span.add_event(name, {"ft.method": event.method, **attributes})
+
+
+def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
+    match event:
+        case RetryScheduled(_, attempt, delay, failure):
+            return "ft.retry", {"ft.attempt": attempt, "ft.delay": delay, "error.type": _class(failure)}
+        case TimedOut(_, attempt, limit):
+            return "ft.timeout", {"ft.attempt": attempt, "ft.limit": limit}
+        case Rejected(_, attempt, policy, failure):
+            return "ft.rejection", {"ft.attempt": attempt, "ft.policy": policy, "error.type": _class(failure)}
+        case StateChanged(_, old, new):
+            return "ft.circuitbreaker.state", {"ft.state.old": old, "ft.state.new": new}
+        case FallbackApplied(_, failure):
+            return "ft.fallback", {"error.type": _class(failure)}
+        case GaveUp(_, attempts, elapsed, reason, failure):
+            return "ft.give_up", {
+                "ft.attempt": attempts,
+                "ft.elapsed": elapsed,
+                "ft.stop_reason": reason,
+                "error.type": _class(failure),
+            }
+        case Recovered(_, attempts):
+            return "ft.recovery", {"ft.attempt": attempts}
+
+
+def _class(failure: BaseException) -> str:
+    kind = type(failure)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,91 @@
+"""Prometheus with several worker processes (``PROMETHEUS_MULTIPROC_DIR``).
+
+There each process keeps its values in files, and one of them answers the scrape for all: what is computed at a scrape
+would be the counts of that one process. So the counts are taken over into values of those files from time to time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock
+from typing import Any
+
+from prometheus_client import values
+
+from .._event import METRICS, Reading
+from .prometheus import LIMITS, exposed_name
+
+__all__ = ["Folder", "is_multiprocess"]
+
+_BY_NAME = {metric.name: metric for metric in METRICS}
+_LIVE_SUM = "livesum"
+"""Levels of the processes that live, added up."""
+
+
+def is_multiprocess() -> bool:
+    """Whether prometheus_client found the folder for several processes when it was imported."""
+    return bool(getattr(values.ValueClass, "_multiprocess", False))
+
+
+class Folder:
+    """Takes counts over into the files of this process; what was taken over before is not added again.
+
+    Args:
+        read: Gives the counts.
+    """
+
+    def __init__(self, read: Callable[[], Reading]) -> None:
+        self._read = read
+        self._lock = RLock()
+        self._values: dict[tuple[str, ...], Any] = {}  # guarded by _lock
+        self._taken: dict[tuple[str, ...], float] = {}  # guarded by _lock
+
+    def fold(self) -> None:
+        """Take over what came since the last time."""
+        with self._lock:
+            reading = self._read()
+            for method, counts in reading.counts.items():
+                for (name, tags), count in counts.items():
+                    self._advance("counter", name, "", (("method", method), *tags), count)
+            for method, levels in reading.levels.items():
+                for (name, tags), level in levels.items():
+                    self._value("gauge", name, "", (("method", method), *tags)).set(level)
+            for method, durations in reading.durations.items():
+                for name, found in durations.items():
+                    labels = (("method", method),)
+                    for limit, count in zip(LIMITS, found.counts, strict=True):
+                        self._advance("histogram", name, "_bucket", (*labels, ("le", limit)), count)
+                    self._advance("histogram", name, "_sum", labels, sum(found.sums))
+
+    def begin_anew(self) -> None:
+        """Take over everything from 0 on, in the child of a fork, or after the counts were forgotten."""
+        self._lock = RLock()
+        self._taken = {}
+
+    def _advance(self, kind: str, name: str, suffix: str, labels: tuple[tuple[str, str], ...], total: float) -> None:
+        value = self._value(kind, name, suffix, labels)
+        key = (name, suffix, *(text for _, text in labels))
+        more = total - self._taken.get(key, 0)
+        if more > 0:
+            # Added and not set: a file may go on from a process of the same number that ran before.
+            value.inc(more)
+            self._taken[key] = total
+
+    def _value(self, kind: str, name: str, suffix: str, labels: tuple[tuple[str, str], ...]) -> Any:
+        key = (name, suffix, *(text for _, text in labels))
+        found = self._values.get(key)
+        if found is None:
+            metric = _BY_NAME[name]
+            exposed = exposed_name(metric)
+            family = exposed.removesuffix("_total")
+            sample = exposed + suffix
+            found = self._values[key] = values.ValueClass(
+                kind,
+                family,
+                sample,
+                tuple(label for label, _ in labels),
+                tuple(text for _, text in labels),
+                metric.description,
+                multiprocess_mode=_LIVE_SUM if kind == "gauge" else "",
+            )
+        return found

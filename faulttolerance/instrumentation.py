@@ -1,0 +1,60 @@
+"""Being told of what the guards do: retries, time-outs, rejections, state changes, fallbacks.
+
+>>> def count(event: Event) -> None:
+...     if isinstance(event, RetryScheduled):
+...         print(event.method, event.attempt, event.delay)
+>>> set_event_sinks([*get_event_sinks(), count])
+
+Without a setting, events go to the standard library's logger ``faulttolerance``, and to the current span of
+OpenTelemetry where one is recording. Metrics need no events; see ``configure(prometheus_registry=..., meter_provider=...)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ._event import (
+    Event,
+    FallbackApplied,
+    GaveUp,
+    Recovered,
+    Rejected,
+    RetryScheduled,
+    StateChanged,
+    TimedOut,
+    sinks as _sinks,
+)
+from ._guard import telemetry as _telemetry  # lets the default sinks be found
+
+if TYPE_CHECKING:
+    from .typing import EventSink
+
+__all__ = [
+    "Event",
+    "FallbackApplied",
+    "GaveUp",
+    "Recovered",
+    "Rejected",
+    "RetryScheduled",
+    "StateChanged",
+    "TimedOut",
+    "get_event_sinks",
+    "set_event_sinks",
+]
+
+del _telemetry
+
+
+def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
+    """Tell these of every event from now on, and no others; ``None`` goes back to logging and tracing.
+
+    A sink is called on the thread of the call, in its event loop where it has one, outside every lock, and is not
+    awaited: it should be quick. One that raises is logged once and changes nothing.
+    """
+    _sinks.set(sinks)
+
+
+def get_event_sinks() -> tuple[EventSink, ...]:
+    """Who is told of events."""
+    return _sinks.get()
