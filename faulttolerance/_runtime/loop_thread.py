@@ -9,6 +9,7 @@ from .fork import at_fork
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 __all__ = ["LoopThread", "loop_thread"]
 
@@ -19,6 +20,8 @@ class LoopThread:
     """A daemon thread that runs an event loop."""
 
     def __init__(self) -> None:
+        self.loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+        """Makes the loop; an ordinary one unless this is set, as virtual time does."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # guarded by _lock
         self._thread: threading.Thread | None = None  # guarded by _lock
@@ -36,7 +39,7 @@ class LoopThread:
             if self._loop is None:
                 import asyncio
 
-                loop = asyncio.new_event_loop()
+                loop = asyncio.new_event_loop() if self.loop_factory is None else self.loop_factory()
                 thread = threading.Thread(target=_run, args=(loop,), name="faulttolerance-loop", daemon=True)
                 try:
                     thread.start()

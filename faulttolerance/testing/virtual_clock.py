@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.fork import at_fork
+from .._runtime.loop_thread import loop_thread
 from .._runtime.slot import slots
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
@@ -474,10 +475,14 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
     try:
         clock = _active = VirtualClock(seed)
         shared_clock.use(clock)
+        loop_thread.stop_if_idle()
+        loop_thread.loop_factory = clock.loop_factory
         try:
             yield clock
         finally:
             _active = None
+            loop_thread.loop_factory = None
+            loop_thread.stop_if_idle()
             shared_clock.use_system()
             clock._end()
     finally:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -1002,3 +1002,21 @@ def test_configuration_holds_for_its_block() -> None:
     counts.append(count())
 
     assert counts == [2, 5, 1, 2]
+
+
+def test_the_librarys_own_loop_follows_the_clock() -> None:
+    """What an offloaded method returns to be awaited passes its time at once, also where its caller has no loop."""
+
+    async def answer() -> str:
+        await asyncio.sleep(3600)
+        return "answer"
+
+    @asynchronous
+    def later() -> Awaitable[str]:
+        return answer()
+
+    with virtual_time() as clock:
+        began = clock.monotonic()
+
+        assert later().result(5) == "answer"  # type: ignore[attr-defined]
+        assert clock.monotonic() - began == pytest.approx(3600)
