@@ -68,7 +68,7 @@ def counts_of(method: Any) -> dict[Any, int]:
 def test_control_flow_is_not_retried_not_replaced_and_not_judged(
     invoke: Invoke, kind: type[BaseException], held: Held
 ) -> None:
-    """R0: one attempt, no fallback, no result of the breaker, no permit lost, though the sets name ``BaseException``."""
+    """R0: one attempt, no fallback, no verdict, no permit lost, though the sets name ``BaseException``."""
 
     class Client(Service):
         @fallback(lambda context: "replaced", apply_on=BaseException)
