@@ -21,10 +21,10 @@ from .declaration import (
     INSTANCE,
     Declaration,
     binding_by_name,
-    class_level,
+    class_level_interceptors,
     class_name,
+    covering,
     declaration_of,
-    exempted,
     first_of_name,
     unbound,
     user_frames,
@@ -287,17 +287,16 @@ def _attach_to_class(cls: type, kind: type[Policy], values: Mapping[str, Any]) -
 
 def cover(cls: type) -> None:
     """Guard every public method that *cls* defines or inherits by the class-level policies that hold for it."""
-    kinds = class_level(cls)
-    package = cls.__module__.partition(".")[0]
     faults: list[Fault] = []
     for name in dict.fromkeys(name for base in cls.__mro__ for name in vars(base)):
         if name.startswith("_"):
             continue
         base, value = first_of_name(cls, name)  # type: ignore[misc]
-        if base.__module__.partition(".")[0] != package or exempted(value):
-            continue
         function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
         if not inspect.isfunction(function) or is_generator_function(function):
+            continue
+        kinds = covering(cls, name, function, base)
+        if not kinds and not class_level_interceptors(cls, name, function, base):
             continue
         declaration = declaration_of(function)
         if declaration is None:

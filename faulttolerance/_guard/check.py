@@ -16,7 +16,7 @@ from .._policy import (
 )
 from ..exceptions import Fault
 from . import annotations as hints, before_retry, fallback
-from .declaration import Declaration, class_level, class_name
+from .declaration import Declaration, class_name, covering
 
 __all__ = ["class_level_contradictions", "contradictions", "is_asynchronous"]
 
@@ -31,7 +31,8 @@ def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], ob
 def contradictions(declaration: Declaration) -> list[Fault]:
     """What is wrong with the policies of a function as far as is known when the last of them is put on it."""
     policies, where = declaration.policies, declaration.where
-    inherited = class_level(declaration.owner) if declaration.owner is not None else {}
+    owner = declaration.owner
+    inherited = covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
     asynchronous = is_asynchronous(declaration, {**inherited, **policies})
     faults: list[Fault] = []
     if Asynchronous in policies or AsynchronousNonBlocking in policies:

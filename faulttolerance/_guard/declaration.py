@@ -21,6 +21,7 @@ __all__ = [
     "class_level",
     "class_level_interceptors",
     "class_name",
+    "covering",
     "declaration_of",
     "exempt",
     "exempted",
@@ -141,9 +142,12 @@ def unbound(candidate: object) -> Any:
     return getattr(candidate, "__func__", candidate)
 
 
-def class_level_interceptors(cls: type) -> tuple[Any, ...]:
-    """The interceptors written on *cls* and on the classes that it inherits from."""
-    return tuple(dict.fromkeys(one for base in cls.__mro__ for one in vars(base).get(CLASS_INTERCEPTORS, ())))
+def class_level_interceptors(cls: type, name: str, function: object, owner: type) -> tuple[Any, ...]:
+    """The interceptors written on *cls* and on its bases, as far as they hold for a method; see ``covering``."""
+    if name.startswith("_") or exempted(function):
+        return ()
+    homes = [home for home in cls.__mro__ if _reaches(home, owner)]
+    return tuple(dict.fromkeys(one for home in homes for one in vars(home).get(CLASS_INTERCEPTORS, ())))
 
 
 def class_name(cls: type) -> str:
@@ -169,6 +173,21 @@ def class_level(cls: type) -> dict[type[Policy], tuple[Policy, type]]:
     return found
 
 
+def covering(cls: type, name: str, function: object, owner: type) -> dict[type[Policy], tuple[Policy, type]]:
+    """The class-level policies that hold for the method *name* of *cls*, which *owner* defines as *function*.
+
+    Contract L2 and L7: public methods that are not exempt, which the decorated class, a subclass of it, or another class
+    of its package defines.
+    """
+    if name.startswith("_") or exempted(function):
+        return {}
+    return {kind: found for kind, found in class_level(cls).items() if _reaches(found[1], owner)}
+
+
+def _reaches(home: type, owner: type) -> bool:
+    return home in owner.__mro__ or home.__module__.partition(".")[0] == owner.__module__.partition(".")[0]
+
+
 def first_of_name(cls: type, name: str, *, after: object = None) -> tuple[type, Any] | None:
     """The class that defines *name* first in the method resolution order of *cls*, and what it defines.
 
@@ -185,14 +204,16 @@ def first_of_name(cls: type, name: str, *, after: object = None) -> tuple[type, 
 
 
 def exempt(function: Any) -> None:
-    """Take *function* out of what class-level decorators cover."""
-    _exempt.add(unbound(function))
+    """Take *function* out of what class-level decorators cover; behind a guard, what that guards."""
+    declaration = declaration_of(function)
+    _exempt.add(unbound(function) if declaration is None else declaration.template)
 
 
 def exempted(function: Any) -> bool:
     """Whether *function* was taken out of what class-level decorators cover."""
+    declaration = declaration_of(function)
     try:
-        return unbound(function) in _exempt
+        return (unbound(function) if declaration is None else declaration.template) in _exempt
     except TypeError:
         return False
 

@@ -20,6 +20,7 @@ from .declaration import (
     class_level,
     class_level_interceptors,
     class_name,
+    covering,
     declaration_of,
     first_of_name,
     module_name,
@@ -118,9 +119,10 @@ class Resolver:
     def resolve_breaker(self) -> None:
         """Make the breaker of the declaring class known, if there is one and its method was not called yet."""
         declaration = self.declaration
-        kinds = {**declaration.policies, **(class_level(declaration.owner) if declaration.owner else {})}
-        if CircuitBreaker in kinds and id(declaration.owner) not in self.calls:
-            self.for_class(declaration.owner)
+        owner = declaration.owner
+        inherited = covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
+        if CircuitBreaker in {**declaration.policies, **inherited} and id(owner) not in self.calls:
+            self.for_class(owner)
 
     def state(self, cls: type | None) -> State | None:
         """What the method remembers for *cls*, if it was ever called."""
@@ -166,7 +168,7 @@ class Resolver:
         declared = [
             Declared(policy, "method", class_name(owner), declaration.name, owners) for policy in policies.values()
         ]
-        for kind, (policy, base) in class_level(cls).items():
+        for kind, (policy, base) in covering(cls, declaration.name, function, owner).items():
             if kind not in policies:
                 at = tuple(dict.fromkeys((*owners, class_name(base))))
                 declared.append(Declared(policy, "class", class_name(base), declaration.name, at))
@@ -177,7 +179,9 @@ class Resolver:
             return self.declaration.interceptors
         if not self._is_first(cls):
             return ()
-        return (*class_level_interceptors(cls), *self.declaration.interceptors)
+        function, _, owner = self._followed(cls)
+        written = class_level_interceptors(cls, self.declaration.name, function, owner)
+        return (*written, *self.declaration.interceptors)
 
     def _is_first(self, cls: type) -> bool:
         found = first_of_name(cls, self.declaration.name)
