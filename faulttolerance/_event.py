@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 __all__ = [
     "BOUNDARIES",
@@ -45,6 +45,8 @@ Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 BOUNDARIES = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Upper bounds of the histograms' buckets, in seconds, as the specification lists them."""
+
+T = TypeVar("T")
 
 FOLD = 1024
 """How many calls are kept apart before they are folded into the counts."""
@@ -168,8 +170,8 @@ class _Book:
         # Reentrant, and marked: a signal handler or a finalizer may count, or read, while its thread is in here.
         self._lock = RLock()
         self._folding = False  # guarded by _lock
-        self.smooth_calls: deque[float] = deque()
-        self.rough_calls: deque[tuple[Sequence[Series], Mapping[str, float]]] = deque()
+        self.smooth_calls: list[float] = []
+        self.rough_calls: list[tuple[Sequence[Series], Mapping[str, float]]] = []
 
     def fold(self) -> None:
         """Take what was appended into the counts, unless somebody does so already."""
@@ -199,28 +201,42 @@ class _Book:
             return
         self._folding = True
         try:
-            samples: dict[str, list[float]] = {}
-            # Appending goes on meanwhile; what comes after the count of what is there is left for the next time.
-            smooth = [self.smooth_calls.popleft() for _ in range(len(self.smooth_calls))]
+            counts, samples = self._counts, dict[str, list[float]]()
+            smooth = _taken(self.smooth_calls)
             if smooth:
                 for series in self._smooth:
-                    self._counts[series] += len(smooth)
-                for name in self._durations:
-                    samples[name] = list(smooth) if name != WAITING_DURATION else [0.0] * len(smooth)
-            for _ in range(len(self.rough_calls)):
-                counted, durations = self.rough_calls.popleft()
+                    counts[series] += len(smooth)
+                if self._durations:
+                    found = _by_bucket(smooth)
+                    for name in self._durations:
+                        self._durations[name] += found if name != WAITING_DURATION else _by_bucket([0.0] * len(smooth))
+            for counted, durations in _taken(self.rough_calls):
                 for series in counted:
-                    self._counts[series] += 1
+                    counts[series] += 1
                 for name, sample in durations.items():
                     samples.setdefault(name, []).append(sample)
-            for name, found in samples.items():
-                self._durations[name] += _by_bucket(found)
+            for name, few in samples.items():
+                self._durations[name] += _by_bucket(few)
         finally:
             self._folding = False
 
 
+def _taken(calls: list[T]) -> list[T]:
+    """Take what is there out of *calls*, to which others append meanwhile.
+
+    Nothing is called between copying and deleting, so that no interruption lands there and nothing is counted twice.
+    """
+    count = len(calls)
+    taken = calls[:count]
+    del calls[:count]
+    return taken
+
+
 def _by_bucket(samples: list[float]) -> Durations:
     """Sorted once, the samples of a bucket stand together: cheaper than looking up the bucket of each."""
+    if max(samples) <= BOUNDARIES[0]:
+        beyond = len(BOUNDARIES)
+        return Durations((len(samples), *(0,) * beyond), (sum(samples), *(0.0,) * beyond))
     samples.sort()
     ends = [bisect_right(samples, bound) for bound in BOUNDARIES] + [len(samples)]
     begins = [0, *ends[:-1]]
