@@ -2,7 +2,8 @@
 
 In a page, a block marked `pycon` is a doctest. A block marked `python` runs in the pages that a reader follows with the
 keyboard (README, tutorial, how-to), each page as one module; elsewhere it need only be Python. `python no-run` exempts.
-A page that cannot do without an optional package says so: `<!-- needs pydantic_settings -->`.
+A page that cannot do without an optional package says so: `<!-- needs pydantic_settings -->`. So does a single block, as
+in `pycon needs=pydantic_settings`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import doctest
 import re
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -64,16 +66,19 @@ def test_code_in_pages_runs(page: Path, module: ModuleType) -> None:
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     said: list[str] = []
 
-    for kind, code, line in blocks(page):
+    for info, code, line in blocks(page):
+        kind, *options = info.split() or [""]
+        if not all(find_spec(one.removeprefix("needs=")) for one in options if one.startswith("needs=")):
+            continue
         if kind == "pycon":
             test = doctest.DocTestParser().get_doctest(code, module.__dict__, named(page), str(page), line)
             test.globs = module.__dict__  # not the copy: the next block goes on where this one ends
             runner.run(test, out=said.append, clear_globs=False)
-        elif kind.split(" ")[0] == "python":
+        elif kind == "python":
             # Blank lines in front make the lines of a traceback those of the page.
             flags = 0 if followed else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
             compiled = compile("\n" * line + code, str(page), "exec", flags=flags, dont_inherit=True)
-            if followed and kind == "python":
+            if followed and "no-run" not in options:
                 exec(compiled, module.__dict__)
 
     assert runner.failures == 0, "".join(said)

@@ -1,0 +1,144 @@
+"""The pages of the policies say what the package does; run this file to write their tables anew."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faulttolerance import _policy, exceptions
+from faulttolerance._config.key import ENABLED, Key
+from faulttolerance._config.text import text
+from faulttolerance._event import METRICS, Metric
+from faulttolerance._guard import series
+from faulttolerance._policy import Parameter, Policy, parameters
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+PAGES = sorted(
+    REFERENCE / f"{name}.md"
+    for name in ("asynchronous", "bulkhead", "circuit-breaker", "fallback", "rate-limit", "retry", "timeout")
+)
+HEADINGS = [
+    "Meaning",
+    "Parameters",
+    "Interaction",
+    "Configuration keys",
+    "Metrics",
+    "What differs in asynchronous calls",
+]
+
+POLICIES = [
+    one
+    for name in _policy.__all__
+    if isinstance(one := getattr(_policy, name), type) and issubclass(one, Policy) and one is not Policy
+]
+TABLE = re.compile(r"(?P<mark><!-- table: (?P<what>\w+) of (?P<of>[\w. ]+) -->\n)(?:\n(?:\|[^\n]*\n)+)?")
+"""A table stands behind a comment that says what it shows."""
+
+
+def page(path: Path) -> str:
+    """The page with its tables as they have to be."""
+
+    def written(found: re.Match[str]) -> str:
+        lines = {"parameters": parameter_rows, "keys": key_rows, "metrics": metric_rows}[found["what"]](found["of"])
+        return "\n".join([found["mark"], *lines, ""])
+
+    return TABLE.sub(written, path.read_text(encoding="utf-8"))
+
+
+def parameter_rows(annotation: str) -> Iterator[str]:
+    """Name, default, range and meaning of each parameter."""
+    policy = named(annotation)
+    meanings = meanings_of(policy)
+    yield "| parameter | default | allowed | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for one in parameters(policy).values():
+        yield f"| `{one.name}` | {default(one)} | {one.kind.allowed} | {meanings[one.name]} |"
+
+
+def key_rows(annotations: str) -> Iterator[str]:
+    """The global key of each parameter, and the variable that goes with it."""
+    yield "| key | environment variable |"
+    yield "| --- | --- |"
+    for annotation in annotations.split():
+        for leaf in [*(one.key for one in parameters(named(annotation)).values()), ENABLED]:
+            key = Key(f"{annotation}/{leaf}", has_class=False)
+            yield f"| `{key.name}` | `{key.variable}` |"
+
+
+def metric_rows(prefix: str) -> Iterator[str]:
+    """The metrics whose names begin like this, with the values that their tags can have."""
+    yield "| metric | kind | tags |"
+    yield "| --- | --- | --- |"
+    for metric in METRICS:
+        if metric.name.startswith(f"{prefix}."):
+            kind = metric.kind + (f", {metric.unit}" if metric.unit else "")
+            yield f"| `{metric.name}` | {kind} | {'; '.join(tags_of(metric)) or 'none'} |"
+
+
+def named(annotation: str) -> type[Policy]:
+    return next(policy for policy in POLICIES if policy.annotation == annotation)
+
+
+def default(parameter: Parameter) -> str:
+    if "MISSING" in repr(parameter.default):
+        return "required"
+    return f"`{text(parameter.default) or repr(parameter.default)}`"
+
+
+def meanings_of(policy: type[Policy]) -> dict[str, str]:
+    """What the docstring says of each parameter."""
+    arguments = inspect.cleandoc(policy.__doc__ or "").partition("Args:\n")[2]
+    found = re.findall(r"^    (\w+): (.+(?:\n     .+)*)", arguments, re.MULTILINE)
+    return {name: re.sub(r"\*(\w+)\*|``([^`]+)``", r"`\1\2`", " ".join(said.split())) for name, said in found}
+
+
+def tags_of(metric: Metric) -> Iterator[str]:
+    every = dict.fromkeys(("fallback", "retry", "circuit_breaker", "rate_limit", "timeout", "bulkhead", "queue"), True)
+    known = [*series.series_of(**every)[0], series.IN_CLOSED, series.IN_OPEN, series.IN_HALF_OPEN]
+    for tag in metric.tags:
+        values = dict.fromkeys(dict(tags)[tag] for name, tags in known if name == metric.name)
+        yield f"`{tag}`: {', '.join(f'`{value}`' for value in values)}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_tables_are_up_to_date(path: Path) -> None:
+    """A parameter or a metric that is added is in the reference, or the build fails."""
+    assert path.read_text(encoding="utf-8") == page(path), f"run python {Path(__file__).name}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_every_page_has_the_same_headings(path: Path) -> None:
+    """Who has read one page knows where to look in the others."""
+    assert re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE) == HEADINGS
+
+
+def test_every_policy_has_its_tables() -> None:
+    """An annotation that is added is in the reference, with its parameters and its keys."""
+    shown = [found.groups() for path in PAGES for found in TABLE.finditer(path.read_text(encoding="utf-8"))]
+    with_parameters = {annotation for _, what, of in shown if what == "parameters" for annotation in of.split()}
+    with_keys = {annotation for _, what, of in shown if what == "keys" for annotation in of.split()}
+
+    assert with_parameters == {policy.annotation for policy in POLICIES if parameters(policy)}
+    assert with_keys == {policy.annotation for policy in POLICIES} - {"CircuitBreakerName"}  # no key reaches a name
+
+
+def test_every_exception_is_on_its_page() -> None:
+    """What can be raised has a row, with the built-in class that catches it too."""
+    written = (REFERENCE / "exceptions.md").read_text(encoding="utf-8")
+    classes = [getattr(exceptions, name) for name in exceptions.__all__]
+
+    for one in classes:
+        if issubclass(one, exceptions.FaultToleranceException):
+            builtin = [base.__name__ for base in one.__bases__ if base.__module__ == "builtins"]
+            row = re.search(rf"^\| `{one.__name__}` \|.*$", written, re.MULTILINE)
+            assert row, f"{one.__name__} has no row"
+            assert all(f"`{name}`" in row[0] for name in builtin)
+
+
+if __name__ == "__main__":
+    for one in PAGES:
+        one.write_text(page(one), encoding="utf-8")
