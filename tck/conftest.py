@@ -10,6 +10,14 @@ import pytest
 from faulttolerance import testing
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("official test kit")
+    group.addoption("--real-time", action="store_true", help="let time pass as it does, instead of virtually")
+    group.addoption(
+        "--time-factor", type=float, default=1.0, metavar="N", help="widen the tolerances in real time by this factor"
+    )
+
+
 @pytest.fixture(autouse=True)
 def forget_runtime_state() -> Iterator[None]:
     """Forget circuits, counts and configuration after each test; declarations stay."""

@@ -10,19 +10,11 @@ from faulttolerance.testing import virtual_time
 from kit import CONVENTIONS, Calls, Clock, Invoke, RealClock, VirtualClock
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("official test kit")
-    group.addoption("--real-time", action="store_true", help="let time pass as it does, instead of virtually")
-    group.addoption(
-        "--time-factor", type=float, default=1.0, metavar="N", help="widen the tolerances in real time by this factor"
-    )
-
-
 @pytest.fixture
 def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
     """The clock that the library follows during the test."""
-    if request.config.getoption("--real-time", default=False):
-        real = RealClock(request.config.getoption("--time-factor", default=1.0))
+    if request.config.getoption("--real-time"):
+        real = RealClock(request.config.getoption("--time-factor"))
         yield real
         real.end()
     else:
