@@ -29,7 +29,8 @@ from .._strategy import back_off, retry as retry_strategy
 from . import annotations as hints, before_retry, fallback, registry
 from .annotations import Outcome
 from .check import is_asynchronous
-from .compose import Course, compose, path, shape_of
+from .compose import compose, path, shape_of
+from .course import Course
 from .declaration import Declaration
 from .invocation import around
 from .plan import Plan

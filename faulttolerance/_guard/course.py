@@ -1,0 +1,268 @@
+"""What holds for one guarded function, and the decisions on a call that did not go smoothly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from .._event import FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
+from .._runtime.clock import clock
+from .._runtime.interruption import remaining
+from .._runtime.ticket import Ticket
+from .._strategy.back_off import Delays
+from .._strategy.bulkhead import Bulkhead
+from .._strategy.circuit_breaker import CircuitBreaker
+from .._strategy.exception_set import matches
+from .._strategy.rate_limit import RateLimit
+from .._strategy.retry import Retry, Stop
+from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
+from ..exceptions import BulkheadException, CircuitBreakerOpenException, FaultToleranceException, RateLimitException
+from . import series
+
+__all__ = ["Course", "Progress"]
+
+Exceptions = tuple[type[BaseException], ...]
+
+_NOTE = "faulttolerance: "
+
+
+class Progress:
+    """How far a call has come that was not over after its first attempt."""
+
+    __slots__ = ("attempts", "began", "delays", "refusal", "stop")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.attempts = 1
+        self.delays: Delays | None = None
+        self.stop: Stop | None = None
+        """Why no further attempt is made."""
+        self.refusal: BaseException | None = None
+        """What stands for the last result that ``retry_when`` did not accept."""
+
+
+class Course:
+    """What holds for one guarded function, and the decisions on a call that did not go smoothly."""
+
+    __slots__ = (
+        "bulkhead",
+        "circuit_breaker",
+        "conclude",
+        "fail_on",
+        "fallback_on",
+        "interrupt",
+        "late",
+        "name",
+        "on_transition",
+        "queues",
+        "rate_limit",
+        "refuses",
+        "retry",
+        "seconds",
+        "skip_on",
+        "tally",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        fallback_on: tuple[Exceptions, Exceptions] | None = None,
+        retry: Retry | None = None,
+        circuit_breaker: CircuitBreaker | None = None,
+        fail_on: Exceptions = (Exception,),
+        skip_on: Exceptions = (),
+        rate_limit: RateLimit | None = None,
+        seconds: float = 0.0,
+        interrupt: bool = True,
+        conclude: Callable[[Ticket, BaseException | None, str], BaseException | None] | None = None,
+        bulkhead: Bulkhead | None = None,
+        queues: bool = False,
+        tally: Tally | None = None,
+        on_transition: Callable[[CircuitBreaker], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.fallback_on = fallback_on
+        self.retry = retry
+        self.circuit_breaker = circuit_breaker
+        self.fail_on = fail_on
+        self.skip_on = skip_on
+        self.rate_limit = rate_limit
+        self.seconds = seconds
+        self.interrupt = interrupt
+        self.conclude = conclude
+        """What a deadline of this thread, or of this task, makes of an attempt."""
+        self.bulkhead = bulkhead
+        self.queues = queues
+        """Whether calls may wait for a permit."""
+        self.tally = tally
+        self.on_transition = on_transition
+        self.late = f"{name}: timed out after {seconds:g} s"
+        self.refuses = retry.result_predicate if retry is not None else None
+
+    # The end of an attempt
+
+    def end(self, ticket: Ticket, error: BaseException | None, attempt: int) -> BaseException | None:
+        """Settle an attempt, count and report it; give what it failed with, a passed deadline considered."""
+        bulkhead = self.bulkhead
+        if bulkhead is not None and bulkhead.waiting:
+            bulkhead.hand_over()
+        if self.conclude is not None and (ticket.slot is not None or ticket.deadline is not None):
+            error = self.conclude(ticket, error, self.late)
+        if self.circuit_breaker is not None:
+            if ticket.era is not None:
+                verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
+                self.settle(ticket.era, ticket.permit, verdict)
+            elif self.on_transition is not None:
+                self.on_transition(self.circuit_breaker)
+        if self.tally is not None:
+            self._count_attempt(self.tally, ticket, error)
+        if ticket.timed_out:
+            sinks.tell(TimedOut(self.name, attempt, self.seconds))
+        elif isinstance(error, FaultToleranceException):
+            self._tell_of_rejection(ticket, error, attempt)
+        return error
+
+    def settle(self, era: Any, permit: object, verdict: Any) -> None:
+        """Let the breaker know of an attempt that *era* admitted."""
+        breaker = self.circuit_breaker
+        assert breaker is not None
+        if verdict is NEUTRAL and era.is_closed:
+            return
+        breaker.settle(era, permit, verdict, clock.monotonic())
+        if self.on_transition is not None:
+            self.on_transition(breaker)
+
+    # What follows a failure
+
+    def next_delay(self, progress: Progress, failure: BaseException) -> float | None:
+        """Seconds until the next attempt; ``None`` when there is none, and *failure* is final."""
+        retry = self.retry
+        if retry is None:
+            progress.stop = Stop.NOT_RETRYABLE
+            return None
+        elapsed = clock.monotonic() - progress.began
+        if progress.delays is None:
+            progress.delays = retry.begin()
+        decide = retry.after_refusal if failure is progress.refusal else retry.after_failure
+        decision = decide(failure, progress.attempts, elapsed, remaining(), clock.random(), progress.delays)
+        if isinstance(decision, Stop):
+            progress.stop = decision
+            if progress.attempts > 1 or decision is Stop.DEADLINE:
+                _note(failure, progress.attempts, elapsed, decision)
+            if isinstance(failure, Exception):
+                sinks.tell(GaveUp(self.name, progress.attempts, elapsed, decision.value, failure))
+            return None
+        progress.attempts += 1
+        if self.tally is not None:
+            self.tally.add((series.RETRY,))
+        sinks.tell(RetryScheduled(self.name, progress.attempts - 1, decision, failure))
+        return decision
+
+    def applies_fallback(self, failure: BaseException) -> bool:
+        """Whether the fallback replaces *failure*."""
+        if self.fallback_on is None or not matches(failure, *self.fallback_on):
+            return False
+        sinks.tell(FallbackApplied(self.name, failure))
+        return True
+
+    def refusal(self, progress: Progress, result: object) -> BaseException | None:
+        """The failure that stands for *result* where ``retry_when`` does not accept it."""
+        if self.refuses is not None and self.refuses(result):
+            progress.refusal = FaultToleranceException(f"{self.name}: the result was refused by retry_when")
+            return progress.refusal
+        return None
+
+    # What it comes to
+
+    def finish(self, progress: Progress | None, returned: bool, applied: bool = False) -> None:
+        """Count a call that is over and was not smooth."""
+        if self.tally is not None:
+            self._count_call(self.tally, progress, returned, applied)
+        if returned and not applied and progress is not None and progress.attempts > 1:
+            sinks.tell(Recovered(self.name, progress.attempts))
+
+    def _count_call(self, tally: Tally, progress: Progress | None, returned: bool, applied: bool) -> None:
+        fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
+        counted = [series.invocation(returned, fallback)]
+        if self.retry is not None:
+            retried = progress is not None and progress.attempts > 1
+            stop = progress.stop if progress is not None else None
+            counted.append(series.retry_call(retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
+        tally.add(counted)
+
+    def _tell_of_rejection(self, ticket: Ticket, error: FaultToleranceException, attempt: int) -> None:
+        """Say who did not let the attempt in; the same exception may also come out of the body, from another guard."""
+        policy: Literal["CircuitBreaker", "RateLimit", "Bulkhead"]
+        kind: type[FaultToleranceException]
+        if self.circuit_breaker is not None and ticket.era is None:
+            policy, kind = "CircuitBreaker", CircuitBreakerOpenException
+        elif self.rate_limit is not None and not ticket.passed:
+            policy, kind = "RateLimit", RateLimitException
+        elif self.bulkhead is not None and not ticket.admitted and ticket.waiter is None:
+            policy, kind = "Bulkhead", BulkheadException
+        else:
+            return
+        if isinstance(error, kind):
+            sinks.tell(Rejected(self.name, attempt, policy, error))
+
+    def _count_attempt(self, tally: Tally, ticket: Ticket, error: BaseException | None) -> None:
+        counted: list[Series] = []
+        samples: dict[str, float] = {}
+        if self.circuit_breaker is not None:
+            if ticket.era is None:
+                # Else control flow came first, and there is no result of the breaker (contract R0).
+                if isinstance(error, CircuitBreakerOpenException):
+                    tally.add((series.BREAKER_OPEN,))
+                return
+            verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
+            if verdict is not NEUTRAL:
+                counted.append(series.BREAKER_FAILURE if verdict is FAILURE else series.BREAKER_SUCCESS)
+        if self.rate_limit is not None:
+            if ticket.passed:
+                counted.append(series.PERMITTED)
+            else:
+                if isinstance(error, RateLimitException):
+                    counted.append(series.TOO_MANY)
+                tally.add(counted)
+                return
+        now = clock.monotonic()
+        if self.seconds:
+            counted.append(series.TIMED_OUT if ticket.timed_out else series.IN_TIME)
+            samples["ft.timeout.executionDuration"] = now - ticket.began
+        if self.bulkhead is not None:
+            waited_until = ticket.running_since or (ticket.began if ticket.admitted else now)
+            if ticket.admitted:
+                counted.append(series.ACCEPTED)
+                samples["ft.bulkhead.runningDuration"] = now - waited_until
+            elif ticket.waiter is not None:
+                counted.append(series.ACCEPTED)
+            elif isinstance(error, BulkheadException):
+                counted.append(series.REJECTED)
+            if self.queues and (ticket.admitted or ticket.waiter is not None):
+                samples["ft.bulkhead.waitingDuration"] = waited_until - ticket.began
+        tally.add(counted, samples)
+
+
+_RETURNED = "valueReturned"
+_RETRY_RESULT = {
+    None: "exceptionNotRetryable",
+    Stop.NOT_RETRYABLE: "exceptionNotRetryable",
+    Stop.MAX_RETRIES_REACHED: "maxRetriesReached",
+    Stop.MAX_DURATION_REACHED: "maxDurationReached",
+    Stop.DEADLINE: "maxDurationReached",
+}
+_REASONS = {
+    Stop.NOT_RETRYABLE: "the failure is not to be retried",
+    Stop.MAX_RETRIES_REACHED: "max_retries reached",
+    Stop.MAX_DURATION_REACHED: "max_duration reached",
+    Stop.DEADLINE: "an enclosing deadline would pass during the delay",
+}
+
+
+def _note(failure: BaseException, attempts: int, elapsed: float, stop: Stop) -> None:
+    """Say on *failure* itself how often and how long it was tried; one note of ours per object (contract R1)."""
+    notes = [note for note in getattr(failure, "__notes__", ()) if not str(note).startswith(_NOTE)]
+    plural = "attempt" if attempts == 1 else "attempts"
+    notes.append(f"{_NOTE}{attempts} {plural} in {elapsed:.3f} s; no more, because {_REASONS[stop]}")
+    failure.__notes__ = notes
