@@ -151,7 +151,7 @@ def test_class_level_decorator_covers_public_methods_only(invoke: Invoke) -> Non
     with pytest.raises(OSError):
         client()
     with pytest.raises(OSError):
-        client.value
+        _ = client.value
     with pytest.raises(OSError):
         nested.method()
     plain = client.executions
@@ -286,7 +286,7 @@ def test_method_level_decorator_does_not_follow_an_override(invoke: Invoke) -> N
     assert executions_of(invoke, Base()) == 2
 
 
-# L3: super()
+# L3: behind the first of a name
 
 
 @pytest.mark.parametrize("way", ["super()", "Base.service(self)"])

@@ -1,0 +1,311 @@
+"""Rule L5: what a fork leaves in the parent and in the child, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+PREAMBLE = """
+import asyncio, os, sys, threading, time
+from faulttolerance import *
+from faulttolerance import guards as all_guards
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush(); sys.stderr.flush()
+            os._exit(status)
+    deadline = time.monotonic() + 20
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            return "hangs"
+        time.sleep(0.005)
+"""
+
+
+def run(program: str) -> None:
+    """Run *program* with warnings as errors; it succeeds silently."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PREAMBLE + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_no_thread_of_the_library_makes_a_fork_warn() -> None:
+    """L5: the watchdog, idle threads of the pool and the library's loop have stopped; both sides start them anew."""
+    run("""
+        @timeout(100)
+        def slow():
+            sleep(30)
+
+        @asynchronous
+        @timeout(10_000)
+        def offloaded() -> Future[str]:
+            return completed_future("served")
+
+        @asynchronous
+        def on_the_loop() -> "Awaitable[int]":
+            async def inner():
+                return 5
+            return inner()
+
+        def use():
+            try:
+                slow()
+            except TimeoutException:
+                pass
+            else:
+                raise AssertionError("was not interrupted")
+            assert offloaded().result(10) == "served"
+            assert asyncio.run(offloaded_from_a_loop()) == "served"
+
+        async def offloaded_from_a_loop():
+            return await offloaded()
+
+        use()
+        for _ in range(3):
+            assert child(use) == 0
+            use()
+    """)
+
+
+def test_what_other_threads_held_comes_back_in_the_child() -> None:
+    """L5: permits, places in the queue and probes of threads that do not exist there are free."""
+    run("""
+        go = threading.Event()
+
+        class Client:
+            @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay=50)
+            @bulkhead(1)
+            def service(self, failing=False, wait=None):
+                if failing:
+                    raise OSError
+                if wait is not None:
+                    entered.set()
+                    wait.wait(20)
+                return "served"
+
+        client = Client()
+        try:
+            client.service(True)
+        except OSError:
+            pass
+        time.sleep(0.06)
+        entered = threading.Event()
+        probe = threading.Thread(target=client.service, args=(False, go), daemon=True)
+        probe.start()
+        entered.wait(10)
+        name = "__main__.Client.service"
+        assert circuit_breakers.state(name) == "half-open"
+
+        def in_child():
+            assert client.service() == "served"
+            assert circuit_breakers.state(name) == "closed"
+
+        import warnings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the application's own thread lives
+            assert child(in_child) == 0
+        try:
+            client.service()
+        except (BulkheadException, CircuitBreakerOpenException):
+            pass
+        else:
+            raise AssertionError("the parent lost its probe")
+        go.set()
+        probe.join()
+        assert circuit_breakers.state(name) == "closed"
+    """)
+
+
+def test_forking_thread_keeps_what_it_held_and_its_deadline() -> None:
+    """L5: a call that forks goes on guarded on both sides."""
+    run("""
+        class Client:
+            @timeout(300)
+            @bulkhead(1)
+            def service(self, inner=None):
+                return inner() if inner else "served"
+
+        client = Client()
+
+        def fork_inside():
+            def in_child():
+                assert remaining() is not None
+                try:
+                    client.service()
+                except BulkheadException:
+                    pass
+                else:
+                    raise AssertionError("the forking call holds no permit")
+                sleep(30)
+
+            pid = os.fork()
+            if pid == 0:
+                in_child()
+                os._exit(3)
+            waited, status = os.waitpid(pid, 0)
+            return os.waitstatus_to_exitcode(status)
+
+        parent = os.getpid()
+        began = time.monotonic()
+        try:
+            status = client.service(fork_inside)
+        except TimeoutException:
+            if os.getpid() != parent:
+                os._exit(7 if client.service() == "served" else 8)
+            status = 7  # the parent's own deadline passed while it waited for the child
+        if os.getpid() != parent:
+            os._exit(9)
+        assert status == 7, status
+        assert time.monotonic() - began < 10
+        assert client.service() == "served"
+    """)
+
+
+def test_counts_start_at_zero_in_the_child() -> None:
+    """L5: what the parent counted is the parent's."""
+    run("""
+        @retry(max_retries=0)
+        def service():
+            return 1
+
+        def total():
+            (mine,) = [one for one in all_guards() if one.method is service]
+            return sum(count for (metric, tags), count in mine.counts.items() if metric == "ft.invocations.total")
+
+        for _ in range(5):
+            service()
+
+        def in_child():
+            assert total() == 0, total()
+            service()
+            assert total() == 1, total()
+
+        assert child(in_child) == 0
+        assert total() == 5
+    """)
+
+
+def test_locks_that_another_thread_held_are_new_in_the_child() -> None:
+    """L5: threads that are inside the library's locks at the moment of the fork leave none of them held."""
+    run("""
+        import warnings
+        warnings.simplefilter("ignore")
+        stop = threading.Event()
+
+        class Client:
+            @retry(max_retries=2, delay=0, jitter=0)
+            @circuit_breaker(request_volume_threshold=4, delay=1)
+            @rate_limit(1_000_000, window=1)
+            @timeout(1000)
+            @bulkhead(2)
+            def service(self):
+                raise OSError
+
+        client = Client()
+
+        def load():
+            while not stop.is_set():
+                try:
+                    client.service()
+                except Exception:
+                    pass
+
+        threads = [threading.Thread(target=load, daemon=True) for _ in range(4)]
+        for one in threads:
+            one.start()
+
+        def in_child():
+            for _ in range(20):
+                try:
+                    client.service()
+                except Exception:
+                    pass
+            circuit_breakers.reset_all()
+            try:
+                client.service()
+            except OSError:
+                pass
+
+        outcomes = [child(in_child) for _ in range(25)]
+        stop.set()
+        for one in threads:
+            one.join()
+        assert outcomes == [0] * 25, outcomes
+    """)
+
+
+def test_hung_call_never_holds_the_exit() -> None:
+    """R7c: neither of an offloaded call, nor of an awaitable on the library's loop, nor the watchdog."""
+    run("""
+        began = time.monotonic()
+
+        @asynchronous
+        @timeout(100)
+        @retry(max_retries=-1)
+        def hung() -> Future[None]:
+            while True:
+                try:
+                    time.sleep(60)
+                except BaseException:
+                    pass
+
+        @asynchronous
+        def hung_awaitable() -> "Awaitable[None]":
+            async def inner():
+                await asyncio.sleep(60)
+            return inner()
+
+        futures = [hung(), hung_awaitable()]
+        time.sleep(0.3)
+        assert time.monotonic() - began < 10
+    """)
+
+
+def test_shutdown_drains_and_then_refuses() -> None:
+    """R7c: what is under way ends, retries included; what comes later is refused through its future."""
+    run("""
+        attempts = []
+
+        @asynchronous
+        @retry(max_retries=2, delay=50, jitter=0)
+        def service() -> Future[str]:
+            attempts.append(threading.current_thread().name)
+            if len(attempts) < 3:
+                raise OSError
+            return completed_future("served")
+
+        future = service()
+        assert shutdown(10)
+        assert future.done() and future.result() == "served"
+        assert all(name.startswith("faulttolerance-") for name in attempts), attempts
+        late = service()
+        assert isinstance(late.exception(1), RuntimeError)
+        assert not [one for one in threading.enumerate() if one.name.startswith("faulttolerance-") and one.is_alive()
+                    and "watchdog" not in one.name]
+    """)

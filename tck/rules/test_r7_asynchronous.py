@@ -1,0 +1,600 @@
+"""Rules R3, R7 and R8: what an asynchronous call returns, and who may do what with it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import gc
+import inspect
+import threading
+import warnings
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    Future,
+    Interrupted,
+    TimeoutException,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    completed_future,
+    fallback,
+    rate_limit,
+    retry,
+    sleep,
+    timeout,
+)
+from kit import Clock, Invoke, stacked
+
+Held = Callable[[], list[str]]
+
+
+class Failed(Exception):
+    """What bodies raise."""
+
+
+@asynchronous
+async def served(value: int = 7) -> int:
+    await asyncio.sleep(0)
+    return value
+
+
+@asynchronous
+async def failed() -> int:
+    await asyncio.sleep(0)
+    raise Failed
+
+
+# R7: only wrong arguments are raised by the call
+
+
+@pytest.mark.parametrize("kind", ["offloaded", "task"])
+def test_call_raises_nothing_but_wrong_arguments(clock: Clock, kind: str) -> None:
+    """R7: refusals of every policy come out of what it returns."""
+    policies = stacked(
+        asynchronous,
+        rate_limit(3, window=60),
+        circuit_breaker(request_volume_threshold=2, failure_ratio=1.0),
+        bulkhead(1, waiting_task_queue=1),
+    )
+
+    def offloaded(order: int) -> Future[None]:
+        raise Failed
+
+    async def task(order: int) -> None:
+        raise Failed
+
+    service = policies(offloaded if kind == "offloaded" else task)
+    for arguments in ((), (1, 2)):
+        with pytest.raises(TypeError):
+            service(*arguments)
+
+    async def main() -> list[Any]:
+        return [(await asyncio.gather(service(1), return_exceptions=True))[0] for _ in range(3)]
+
+    outcomes = [type(one) for one in clock.run(main())]
+
+    assert outcomes == [Failed, Failed, CircuitBreakerOpenException]
+
+
+# R7a: @asynchronous async def
+
+
+def test_call_is_a_coroutine_to_everybody() -> None:
+    """R7a, P3: to ``inspect``, ``collections.abc`` and ``asyncio``."""
+    call = served()
+    try:
+        assert inspect.iscoroutinefunction(served)
+        assert isinstance(call, Coroutine)
+        assert inspect.isawaitable(call)
+        assert asyncio.iscoroutine(call)
+    finally:
+        call.close()
+
+
+def test_all_of_asyncio_takes_it(clock: Clock) -> None:
+    """R7a: ``run``, ``create_task``, ``TaskGroup``, ``gather``, ``wait_for``, ``shield``, ``timeout``."""
+
+    async def main() -> list[int]:
+        async with asyncio.TaskGroup() as group:
+            in_group = group.create_task(served(1))
+        return [
+            in_group.result(),
+            await asyncio.create_task(served(2)),
+            *await asyncio.gather(served(3), served(4)),
+            await asyncio.wait_for(served(5), 1),
+            await asyncio.shield(served(6)),
+            await asyncio.ensure_future(served(7)),
+            await served(8),
+        ]
+
+    assert clock.run(main()) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_asyncio_run_takes_it() -> None:
+    """R7a: a call that was made where no loop runs."""
+    assert asyncio.run(served(9)) == 9
+    with pytest.raises(Failed):
+        asyncio.run(failed())
+
+
+def test_group_of_tasks_ends_with_the_failure_of_one(clock: Clock, held: Held) -> None:
+    """R7a, R0: the others are cancelled, and give back what they held."""
+
+    @asynchronous
+    @bulkhead(2)
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(slow())
+            group.create_task(slow())
+            group.create_task(failed())
+
+    with pytest.raises(ExceptionGroup) as raised:
+        clock.run(main())
+
+    assert raised.group_contains(Failed)
+    assert held() == []
+
+
+def test_call_starts_at_once_where_a_loop_runs(clock: Clock) -> None:
+    """R7a: nobody has to await it; elsewhere it starts when it is awaited."""
+    started: list[str] = []
+
+    @asynchronous
+    async def note(where: str) -> None:
+        started.append(where)
+
+    outside = note("outside")
+
+    async def main() -> None:
+        inside = note("inside")
+        await asyncio.sleep(0.01)
+        assert started == ["inside"]
+        await outside
+        await inside
+
+    clock.run(main())
+
+    assert started == ["inside", "outside"]
+
+
+def test_call_may_be_awaited_more_than_once(clock: Clock) -> None:
+    """R7a: by one task after another, and by several at once; it runs once."""
+    runs = []
+
+    @asynchronous
+    async def once() -> int:
+        runs.append(None)
+        await asyncio.sleep(1)
+        return len(runs)
+
+    async def main() -> list[int]:
+        call = once()
+
+        async def wait() -> int:
+            return await call
+
+        return [*await asyncio.gather(wait(), wait()), await call, call.result()]
+
+    assert clock.run(main()) == [1, 1, 1, 1]
+
+
+def test_call_is_a_handle(clock: Clock) -> None:
+    """R7a: ``cancel``, ``done``, ``result`` and ``cancelled`` tell what is."""
+
+    @asynchronous
+    async def slow() -> int:
+        await asyncio.sleep(60)
+        return 7
+
+    async def main() -> list[object]:
+        first, second = slow(), slow()
+        with pytest.raises(asyncio.InvalidStateError):
+            first.result()
+        before = first.done()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        return [before, first.done(), first.cancelled(), await second, second.done(), second.cancelled()]
+
+    assert clock.run(main()) == [False, True, True, 7, True, False]
+
+
+def test_call_is_kept_alive_until_it_is_done(clock: Clock) -> None:
+    """R7a: loops hold their tasks weakly; a call that nobody keeps is not collected."""
+    ended = []
+
+    @asynchronous
+    async def slow() -> None:
+        await asyncio.get_running_loop().create_task(asyncio.sleep(1))
+        ended.append(None)
+
+    async def main() -> None:
+        slow()
+        for _ in range(20):
+            gc.collect()
+            await asyncio.sleep(0.1)
+
+    clock.run(main())
+
+    assert ended == [None]
+
+
+def test_call_that_is_over_is_freed(clock: Clock) -> None:
+    """R7a, L4: nothing keeps it, nor what it returned."""
+
+    class Result:
+        pass
+
+    @asynchronous
+    async def make() -> Result:
+        return Result()
+
+    async def main() -> weakref.ref[Result]:
+        return weakref.ref(await make())
+
+    kept = clock.run(main())
+    gc.collect()
+
+    assert kept() is None
+
+
+def test_call_that_is_never_awaited_without_a_loop_makes_no_coroutine() -> None:
+    """R7a, R10: nothing was begun, so nothing complains."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        served()
+        gc.collect()
+
+
+# R3: attempts as tasks
+
+
+def test_caller_does_not_wait_for_an_attempt_that_ignores_its_cancellation(clock: Clock, held: Held) -> None:
+    """R3: the next retry does not either; the bulkhead counts the attempt until it really ends."""
+    ended = []
+
+    @asynchronous
+    @retry(max_retries=1, jitter=0)
+    @timeout(1000)
+    @bulkhead(2, waiting_task_queue=1)
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(10)
+            ended.append(clock.monotonic())
+
+    async def main() -> tuple[float, int, type[BaseException]]:
+        began = clock.monotonic()
+        with pytest.raises(TimeoutException):
+            await stubborn()
+        took = clock.monotonic() - began
+        ended_then = len(ended)
+        with pytest.raises(TimeoutException) as raised:
+            await stubborn()
+        await asyncio.sleep(30)
+        return took, ended_then, type(raised.value)
+
+    took, ended_then, _ = clock.run(main())
+
+    assert took == pytest.approx(2, abs=0.01)
+    assert ended_then == 0
+    assert held() == []
+
+
+def test_attempt_of_a_coroutine_without_asynchronous_is_waited_for(clock: Clock) -> None:
+    """R8: it runs in the caller's task."""
+
+    @timeout(1000)
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(10)
+
+    async def main() -> float:
+        began = clock.monotonic()
+        with pytest.raises(TimeoutException):
+            await stubborn()
+        return clock.monotonic() - began
+
+    assert clock.run(main()) == pytest.approx(11, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "task"])
+def test_cancellation_at_the_tick_of_the_deadline_is_not_lost(clock: Clock, kind: str) -> None:
+    """R3, B26: a cancellation from outside stays one, also in the turn of the loop in which the deadline passes."""
+
+    @timeout(1000)
+    async def body() -> None:
+        await asyncio.sleep(60)
+
+    method: Any = asynchronous(body) if kind == "task" else body
+
+    async def main(offset: float) -> str:
+        task = asyncio.ensure_future(_waiting(method))
+        asyncio.get_running_loop().call_later(1.0 + offset, task.cancel)
+        await asyncio.wait([task])
+        if task.cancelled():
+            return "cancelled"
+        return type(task.exception()).__name__
+
+    outcomes = [clock.run(main(offset)) for offset in (-0.001, 0.001)]
+    at_once = clock.run(main(0.0))
+
+    assert outcomes == ["cancelled", "TimeoutException"]
+    assert at_once in {"cancelled", "TimeoutException"}
+
+
+async def _waiting(method: Callable[[], Awaitable[None]]) -> None:
+    await method()
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "task"])
+def test_cancelled_task_under_asyncio_timeout_keeps_its_count(clock: Clock, kind: str) -> None:
+    """R3, B26: a time-out of ours leaves no cancellation behind for ``asyncio.timeout`` to stumble over."""
+
+    @timeout(1000)
+    async def body() -> None:
+        await asyncio.sleep(60)
+
+    method: Any = asynchronous(body) if kind == "task" else body
+
+    async def main() -> tuple[int, str]:
+        with pytest.raises(TimeoutException):
+            await method()
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling = task.cancelling()
+        try:
+            async with asyncio.timeout(0.5):
+                await method()
+        except TimeoutError as error:
+            return cancelling + task.cancelling(), type(error).__name__
+        return -1, ""
+
+    assert clock.run(main()) == (0, "TimeoutError")
+
+
+# R7b: @asynchronous def
+
+
+def test_offloaded_call_returns_a_future_of_both_worlds(clock: Clock) -> None:
+    """R7b: ``concurrent.futures`` takes it, so does a loop; the body has the caller's context on a daemon thread."""
+    request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
+
+    @asynchronous
+    def body() -> Future[tuple[str, bool, bool]]:
+        thread = threading.current_thread()
+        return completed_future((request.get(), thread.daemon, thread is threading.main_thread()))
+
+    request.set("r-1")
+    future = body()
+
+    async def main() -> Any:
+        return await body()
+
+    assert isinstance(future, Future)
+    assert isinstance(future, concurrent.futures.Future)
+    assert future.result(10) == ("r-1", True, False)
+    assert clock.run(main()) == ("r-1", True, False)
+    assert list(concurrent.futures.as_completed([body()], 10))
+
+
+def test_what_a_body_sets_in_its_context_does_not_reach_the_next_attempt(invoke: Invoke) -> None:
+    """R7b: each attempt of an offloaded call, and its fallback, sees the caller's context, whatever came before."""
+    if invoke.convention != "offloaded":
+        pytest.skip("about threads")
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+    seen = []
+
+    def instead(context: Any) -> Any:
+        seen.append(variable.get())
+
+    @fallback(instead)
+    @retry(max_retries=1, jitter=0)
+    @invoke.body
+    async def service() -> None:
+        seen.append(variable.get())
+        variable.set(99)
+        raise Failed
+
+    variable.set(5)
+    invoke(service)
+
+    assert seen == [5, 5, 5]
+    assert variable.get() == 5
+
+
+def test_several_loops_share_one_limit(clock: Clock) -> None:
+    """L6, R10: one bulkhead for threads with loops of their own, FIFO and woken across loops."""
+    inside, most = 0, 0
+    lock = threading.Lock()
+
+    @bulkhead(3, waiting_task_queue=1000)
+    async def service() -> None:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        await asyncio.sleep(0.1)
+        with lock:
+            inside -= 1
+
+    async def main() -> None:
+        await asyncio.gather(*(service() for _ in range(10)))
+
+    futures = [clock.start(clock.run, main()) for _ in range(4)]
+    for future in futures:
+        future.result(30)
+
+    assert most == 3
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "task"])
+def test_one_guard_serves_loops_one_after_another(kind: str) -> None:
+    """L6, B34: nothing is bound to a loop that was closed, contended or not."""
+
+    @retry(max_retries=1, jitter=0)
+    @circuit_breaker()
+    @timeout(60_000)
+    @bulkhead(1, waiting_task_queue=10)
+    async def service() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    method: Any = asynchronous(service) if kind == "task" else service
+
+    async def main() -> int:
+        return sum(await asyncio.gather(*(method() for _ in range(5))))
+
+    assert [asyncio.run(main()) for _ in range(3)] == [5, 5, 5]
+
+
+def test_waiter_of_a_loop_that_was_closed_does_not_keep_the_permit(held: Held) -> None:
+    """L6: a permit that nobody can take goes to the next."""
+
+    @bulkhead(1, waiting_task_queue=10)
+    async def service(entered: Callable[[], None] | None = None) -> str:
+        if entered is not None:
+            entered()
+            await asyncio.sleep(0.2)
+        return "served"
+
+    loop = asyncio.new_event_loop()
+    first = threading.Event()
+    running = threading.Thread(target=lambda: asyncio.run(service(first.set)))
+    running.start()
+    first.wait(10)
+    waiting: Any = loop.create_task(service())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    running.join()
+
+    assert asyncio.run(asyncio.wait_for(service(), 5)) == "served"
+    waiting._log_destroy_pending = False
+    waiting.get_coro().close()
+    del waiting
+    gc.collect()
+    assert held() == []
+
+
+# R8
+
+
+def test_plain_function_that_returns_a_coroutine_is_reported_once() -> None:
+    """R8: its failure is not seen by a synchronous guard, which says so."""
+
+    async def inner() -> int:
+        return 7
+
+    @retry
+    def service() -> Any:
+        return inner()
+
+    with pytest.warns(RuntimeWarning, match="service") as seen:
+        coroutines = [service(), service()]
+
+    assert len(seen) == 1
+    assert [asyncio.run(one) for one in coroutines] == [7, 7]
+
+
+def test_coroutine_function_queues_with_or_without_asynchronous(clock: Clock) -> None:
+    """R8, R5: queue-style bulkhead."""
+
+    @bulkhead(1, waiting_task_queue=1)
+    async def plain() -> None:
+        await asyncio.sleep(1)
+
+    async def main(method: Any) -> list[Any]:
+        return await asyncio.gather(*(method() for _ in range(3)), return_exceptions=True)
+
+    for method in (plain, asynchronous(plain)):
+        assert [type(one) for one in clock.run(main(method))] == [type(None), type(None), BulkheadException]
+
+
+# R10
+
+
+@pytest.mark.filterwarnings("error")
+def test_rejected_coroutine_is_never_created(clock: Clock) -> None:
+    """R10, B6: no refusal leaves a coroutine that was never awaited."""
+    created = []
+
+    class Callee:
+        async def __call__(self) -> None:
+            created.append(None)
+            raise Failed
+
+    guarded = circuit_breaker(request_volume_threshold=1)(Callee())
+
+    async def main() -> list[Any]:
+        return [await asyncio.gather(guarded(), return_exceptions=True) for _ in range(3)]
+
+    results = clock.run(main())
+    gc.collect()
+
+    assert len(created) == 1
+    assert [type(one[0]).__name__ for one in results] == ["Failed", *["CircuitBreakerOpenException"] * 2]
+
+
+def test_closing_a_guarded_coroutine_gives_back_what_it_held(held: Held) -> None:
+    """R0: ``GeneratorExit`` at an await, in a body, in the queue and in a delay."""
+
+    @retry(delay=1000)
+    @timeout(60_000)
+    @bulkhead(1, waiting_task_queue=2)
+    async def service(fails: bool) -> None:
+        if fails:
+            raise Failed
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        for _ in range(2):
+            running, waiting = service(False), service(False)
+            for one in (running, waiting):
+                one.send(None)
+            waiting.close()
+            running.close()
+            delayed = service(True)
+            delayed.send(None)
+            delayed.close()
+
+    asyncio.run(main())
+
+    assert held() == []
+
+
+def test_interruption_is_known_to_bodies_on_the_pool(clock: Clock) -> None:
+    """R7b: ``cancel(True)`` interrupts; ``result`` raises ``CancelledError`` at once; a late value is dropped."""
+    heard = threading.Event()
+
+    @asynchronous
+    @retry(max_retries=5)
+    def body() -> Future[int]:
+        try:
+            sleep(60)
+        except Interrupted:
+            heard.set()
+        return completed_future(7)
+
+    future = body()
+    clock.sleep(0.5)
+    cancelled = future.cancel(True)
+
+    with pytest.raises(concurrent.futures.CancelledError):
+        future.result(0)
+    assert cancelled
+    assert future.done()
+    assert heard.wait(10)
