@@ -29,7 +29,18 @@ class Attempt:
         seconds: How long after its beginning the deadline is; attempts with the same length are watched together.
     """
 
-    __slots__ = ("args", "awaits", "bulkhead", "deadline", "function", "interrupt", "kwargs", "late", "seconds", "ticket")
+    __slots__ = (
+        "args",
+        "awaits",
+        "bulkhead",
+        "deadline",
+        "function",
+        "interrupt",
+        "kwargs",
+        "late",
+        "seconds",
+        "ticket",
+    )
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 
 In a page, a block marked `pycon` is a doctest. A block marked `python` runs in the pages that a reader follows with the
 keyboard (README, tutorial, how-to), each page as one module; elsewhere it need only be Python. `python no-run` exempts.
-A page that cannot do without an optional package says so: `<!-- needs pydantic_settings -->`. So does a single block, as
-in `pycon needs=pydantic_settings`.
+What cannot do without an optional package says so: a page by `<!-- needs pydantic_settings -->`, a block by
+`pycon needs=pydantic_settings`.
 """
 
 from __future__ import annotations
