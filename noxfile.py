@@ -40,12 +40,30 @@ def tests(session: nox.Session, optional: bool) -> None:
 
 @nox.session
 def tck(session: nox.Session) -> None:
+    """The official kit against the wheel, in virtual time; writes the conformance report, and fails where it was stale."""
+    _install_wheel(session)
+    session.run("pytest", "tck/spec", "--installed", "--conformance-report", *session.posargs)
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
     """All tests against the wheel, as a user would install it."""
+    _install_wheel(session)
+    session.run("pytest", "--installed", *session.posargs)
+
+
+def _install_wheel(session: nox.Session) -> None:
     wheels = session.create_tmp()
     session.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ".")
     session.install("--force-reinstall", "--no-deps", "--no-index", "--find-links", wheels, "faulttolerance")
     session.install("--find-links", wheels, "faulttolerance[test,test-optional]")
-    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def mutation(session: nox.Session) -> None:
+    """Whether the tests notice when a decision, or the order of the policies, is changed."""
+    session.install("--editable", ".[test,test-optional]")
+    session.run("python", "tck/kit/mutation.py", *session.posargs)
 
 
 @nox.session

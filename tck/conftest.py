@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sysconfig
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import faulttolerance
 from faulttolerance import testing
+from kit import report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +20,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--time-factor", type=float, default=1.0, metavar="N", help="widen the tolerances in real time by this factor"
     )
+    group.addoption("--conformance-report", action="store_true", help="write down what became of each entry")
+    group.addoption("--installed", action="store_true", help="refuse to test anything but an installed wheel")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--installed"):
+        tested = Path(faulttolerance.__file__).resolve()
+        if not tested.is_relative_to(Path(sysconfig.get_path("purelib")).resolve()):
+            raise pytest.UsageError(f"the package under test is {tested.parent}, which is not installed")
+    if config.getoption("--conformance-report"):
+        config.pluginmanager.register(report.Collector(), "conformance-report")
 
 
 @pytest.fixture(autouse=True)
