@@ -40,7 +40,7 @@ def tests(session: nox.Session, optional: bool) -> None:
 
 @nox.session
 def tck(session: nox.Session) -> None:
-    """The official kit against the wheel, in virtual time; writes the conformance report, and fails where it was stale."""
+    """The official kit against the wheel, in virtual time; writes the conformance report, fails where it was stale."""
     _install_wheel(session)
     session.run("pytest", "tck/spec", "--installed", "--conformance-report", *session.posargs)
 
