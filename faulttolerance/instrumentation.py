@@ -6,7 +6,8 @@
 >>> set_event_sinks([*get_event_sinks(), count])
 
 Without a setting, events go to the standard library's logger ``faulttolerance``, and to the current span of
-OpenTelemetry where one is recording. Metrics need no events; see ``configure(prometheus_registry=..., meter_provider=...)``.
+OpenTelemetry where one is recording. Metrics need no events; ``configure(prometheus_registry=..., meter_provider=...)``
+says where they go.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._lock = RLock()
+        self._making = RLock()
         self._is_due = True
         self._registry: Any = "auto"
         self._provider: Any = "auto"
@@ -108,6 +109,7 @@ class Telemetry:
     def in_child(self) -> None:
         """Count from 0 in the child of a fork."""
         self._lock = RLock()
+        self._making = RLock()
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -189,7 +191,8 @@ class Telemetry:
         def make() -> None:
             from .._telemetry.opentelemetry import Exporter
 
-            with self._lock:
+            # Under a lock of its own: this may have to wait until a collection is over.
+            with self._making:
                 if self._exporter is None:
                     self._exporter = Exporter(provider, ledger.read)
                     if is_proxy:

@@ -1,0 +1,545 @@
+"""Which exporters the counts reach, and when: chosen, found, one, both or none; and what is left of what is gone."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry, generate_latest
+
+import faulttolerance
+from faulttolerance import (
+    CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    bulkhead,
+    circuit_breaker,
+    configure,
+    rate_limit,
+    retry,
+    timeout,
+)
+from faulttolerance._event import FOLD, ledger
+from faulttolerance.testing import reset
+from kit.meter import OpenTelemetryMeter, PrometheusMeter
+
+
+def run(program: str, **environment: str) -> str:
+    """What *program* prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+GUARDED = """
+from faulttolerance import retry
+@retry(max_retries=1)
+def charge(): pass
+"""
+SCRAPE = """
+print([line for line in generate_latest().decode().splitlines() if line.startswith("ft_invocations_total{")])
+"""
+COLLECT = """
+reader = InMemoryMetricReader()
+set_meter_provider(MeterProvider([reader]))
+data = reader.get_metrics_data()
+print([(point.attributes["result"], point.value) for resource in (data.resource_metrics if data else [])
+       for scope in resource.scope_metrics for metric in scope.metrics
+       if metric.name == "ft.invocations.total" for point in metric.data.data_points])
+"""
+PROMETHEUS = "from prometheus_client import generate_latest\n"
+OPENTELEMETRY = """
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+"""
+COUNTED = "[('valueReturned', 3), ('exceptionThrown', 0)]"
+
+
+# Finding exporters
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(PROMETHEUS + GUARDED + "for _ in range(3): charge()\n" + SCRAPE, id="before"),
+        pytest.param(GUARDED + "for _ in range(3): charge()\n" + PROMETHEUS + SCRAPE, id="after the first call"),
+    ],
+)
+def test_prometheus_is_found_when_the_application_imports_it(program: str) -> None:
+    """It is a matter of taste where a program's imports stand, and what was counted before is shown."""
+    shown = run(program)
+
+    assert 'result="valueReturned"} 3.0' in shown
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(OPENTELEMETRY + GUARDED + "for _ in range(3): charge()\n" + COLLECT, id="import before"),
+        pytest.param(
+            GUARDED + "for _ in range(3): charge()\n" + OPENTELEMETRY + COLLECT, id="all after the first call"
+        ),
+    ],
+)
+def test_opentelemetry_provider_may_be_set_after_the_first_call(program: str) -> None:
+    """What was counted before the provider was set is not lost."""
+    assert run(program) == COUNTED
+
+
+def test_neither_exporter_is_imported_for_an_application_that_does_not() -> None:
+    """Metrics that nobody reads cost no import."""
+    program = GUARDED + (
+        "import sys\ncharge()\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('prometheus_client', 'opentelemetry')])"
+    )
+
+    assert run(program) == "[]"
+
+
+@pytest.mark.parametrize("missing", [["prometheus_client"], ["opentelemetry"], ["prometheus_client", "opentelemetry"]])
+def test_missing_packages_are_no_error(missing: list[str]) -> None:
+    """Either may be installed without the other, and none has to be."""
+    program = f"import sys\nfor name in {missing!r}: sys.modules[name] = None\n" + GUARDED + "charge()\nprint('served')"
+
+    assert run(program) == "served"
+
+
+def test_nothing_is_exported_before_the_first_guarded_call() -> None:
+    """A program that imports a guarded library and never calls it shows no metrics of ours."""
+    meter = PrometheusMeter()
+
+    @retry
+    def charge() -> None: ...
+
+    assert list(meter.registry.collect()) == []
+    charge()
+    assert list(meter.registry.collect()) != []
+
+
+def test_opentelemetrys_own_reader_for_prometheus_is_not_doubled() -> None:
+    """Where it sits in the global registry, our collector gives way: each family would appear twice."""
+    program = (
+        """
+from prometheus_client import REGISTRY, generate_latest
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+class Collector:
+    __module__ = "opentelemetry.exporter.prometheus"
+    def collect(self): return []
+REGISTRY.register(Collector())
+set_meter_provider(MeterProvider())
+"""
+        + GUARDED
+        + "charge()\n"
+        + SCRAPE
+    )
+
+    assert run(program) == "[]"
+
+
+# Choosing exporters
+
+
+def test_both_exporters_show_the_same_counts() -> None:
+    """Specification: where both are there, metrics are exported to both."""
+    prometheus = PrometheusMeter()
+    opentelemetry = OpenTelemetryMeter()
+    configure(prometheus_registry=prometheus.registry)
+
+    @retry(max_retries=2, jitter=0)
+    @bulkhead(2)
+    def charge() -> None:
+        raise ValueError
+
+    for meter in (prometheus, opentelemetry):
+        meter.watch(charge)
+    with pytest.raises(ValueError):
+        charge()
+
+    for meter in (prometheus, opentelemetry):
+        assert meter.value("ft.retry.retries.total") == 2
+        assert meter.value("ft.bulkhead.calls.total", bulkheadResult="accepted") == 3
+        assert meter.durations("ft.bulkhead.runningDuration").count == 3
+
+
+def test_none_turns_an_exporter_off_while_it_is_in_use() -> None:
+    """And back on: nothing that was counted meanwhile is lost."""
+    meter = PrometheusMeter()
+    opentelemetry = OpenTelemetryMeter()
+
+    @retry
+    def charge() -> None: ...
+
+    charge()
+    configure(prometheus_registry=None, meter_provider=None)
+    charge()
+    assert list(meter.registry.collect()) == []
+    assert opentelemetry.values() == {}
+    configure(prometheus_registry=meter.registry, meter_provider=opentelemetry.provider)
+
+    for one in (meter, opentelemetry):
+        one.watch(charge)
+        assert one.value("ft.invocations.total", result="valueReturned", fallback="notDefined") == 2
+
+
+@pytest.mark.parametrize("argument", ["prometheus_registry", "meter_provider"])
+def test_what_is_no_exporter_is_refused(argument: str) -> None:
+    """A word that means nothing is named together with what is allowed."""
+    given: dict[str, Any] = {argument: "automatic"}
+
+    with pytest.raises(FaultToleranceDefinitionException, match="is 'automatic'"):
+        configure(**given)
+
+
+def test_a_clash_in_the_registry_does_not_fail_the_call(caplog: pytest.LogCaptureFixture) -> None:
+    """Metrics are an aside: the reason why they are missing is logged, and the application goes on."""
+    meter = PrometheusMeter()
+    other = PrometheusMeter()
+    from prometheus_client import Counter
+
+    Counter("ft_invocations", "somebody else's", registry=other.registry)
+
+    @retry
+    def charge() -> int:
+        return 1
+
+    assert charge() == 1
+    assert [record.message for record in caplog.records] == ["metrics are not exported"]
+    assert list(meter.registry.collect()) == []
+
+
+def test_guarded_function_may_be_called_first_by_a_callback_of_opentelemetry() -> None:
+    """The SDK holds a lock while it asks callbacks, and takes it to make instruments: nobody waits for ever."""
+    from opentelemetry.metrics import CallbackOptions, Observation
+
+    @retry
+    def fetch() -> int:
+        return 7
+
+    def observe(_: CallbackOptions) -> list[Observation]:
+        return [Observation(fetch())]
+
+    meter = OpenTelemetryMeter()
+    meter.provider.get_meter("application").create_observable_gauge("level", [observe])
+    collecting = threading.Thread(target=meter.reader.collect, daemon=True)
+    collecting.start()
+    collecting.join(20)
+
+    assert not collecting.is_alive()
+
+
+# Every series
+
+
+def test_every_combination_of_tags_is_there_after_one_call() -> None:
+    """An alert on a rate needs the 0 before the first event."""
+    meter = PrometheusMeter()
+
+    @retry
+    @rate_limit(100)
+    @circuit_breaker
+    @timeout
+    @bulkhead
+    def charge() -> None: ...
+
+    charge()
+    counts = [name for name, _ in meter.values()]
+
+    assert {name: counts.count(name) for name in set(counts)} == {
+        "ft_invocations_total": 2,
+        "ft_retry_calls_total": 8,
+        "ft_retry_retries_total": 1,
+        "ft_timeout_calls_total": 2,
+        "ft_circuitbreaker_calls_total": 3,
+        "ft_circuitbreaker_state_total": 3,
+        "ft_circuitbreaker_opened_total": 1,
+        "ft_bulkhead_calls_total": 2,
+        "ft_bulkhead_executionsRunning": 1,
+        "ft_ratelimit_calls_total": 2,
+    }
+
+
+def test_rejection_while_half_open_counts_as_open() -> None:
+    """Specification: circuitBreakerOpen is for open and half-open alike."""
+    meter = PrometheusMeter()
+    held = threading.Event()
+    entered = threading.Event()
+
+    @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay=0, success_threshold=1)
+    def charge(fails: bool) -> None:
+        if fails:
+            raise ValueError
+        entered.set()
+        held.wait(10)
+
+    meter.watch(charge)
+    with pytest.raises(ValueError):
+        charge(True)
+    probe = threading.Thread(target=charge, args=(False,))
+    probe.start()
+    entered.wait(10)
+    with pytest.raises(CircuitBreakerOpenException):
+        charge(False)
+    held.set()
+    probe.join()
+
+    results = ("success", "failure", "circuitBreakerOpen")
+    calls = [meter.value("ft.circuitbreaker.calls.total", circuitBreakerResult=one) for one in results]
+    assert calls == [1, 1, 1]
+
+
+def test_registry_can_be_asked_for_one_family() -> None:
+    """As Prometheus does with ``name[]=``."""
+    meter = PrometheusMeter()
+
+    @retry
+    def charge() -> None: ...
+
+    charge()
+    text = generate_latest(meter.registry.restricted_registry(["ft_retry_retries_total"])).decode()
+
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        f'ft_retry_retries_total{{method="{__name__}.{charge.__qualname__}"}} 0.0'
+    ]
+
+
+# Exactness
+
+
+def test_no_call_is_lost_or_counted_twice_under_threads() -> None:
+    """Smooth calls, failures and readings at once: folding takes what was appended, once."""
+    meter = PrometheusMeter()
+    threads, calls = 6, 2 * FOLD
+
+    @retry(max_retries=1, jitter=0, delay=0)
+    @bulkhead(threads)
+    def charge(number: int) -> None:
+        if number % 10 == 0:
+            raise ValueError
+
+    def work() -> None:
+        for number in range(calls):
+            try:
+                charge(number)
+            except ValueError:
+                pass
+
+    meter.watch(charge)
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    seen = []
+    while any(worker.is_alive() for worker in workers):
+        seen.append(meter.value("ft.bulkhead.calls.total", bulkheadResult="accepted"))
+    for worker in workers:
+        worker.join()
+
+    failures = threads * len(range(0, calls, 10))
+    assert seen == sorted(seen)
+    assert meter.value("ft.invocations.total", result="exceptionThrown", fallback="notDefined") == failures
+    assert (
+        meter.value("ft.invocations.total", result="valueReturned", fallback="notDefined") == threads * calls - failures
+    )
+    assert meter.value("ft.bulkhead.calls.total", bulkheadResult="accepted") == threads * calls + failures
+    assert meter.durations("ft.bulkhead.runningDuration").count == threads * calls + failures
+
+
+@pytest.fixture
+def no_garbage() -> Iterator[None]:
+    """Collect before and after, so that only this test's classes depart."""
+    gc.collect()
+    yield
+    gc.collect()
+
+
+def test_dropped_class_leaves_its_final_counts_and_nothing_else(no_garbage: None) -> None:
+    """Contract L4: the class goes, its counters stay, and what ran at a moment is gone."""
+    meter = PrometheusMeter()
+
+    def make() -> type[Any]:
+        class Client:
+            @bulkhead(2)
+            def charge(self) -> None: ...
+
+        return Client
+
+    for _ in range(3):
+        client = make()
+        meter.watch(client.charge, client)  # type: ignore[attr-defined]
+        client().charge()
+        client().charge()
+    del client
+    gc.collect()
+
+    assert meter.value("ft.bulkhead.calls.total", bulkheadResult="accepted") == 6
+    assert meter.durations("ft.bulkhead.runningDuration").count == 6
+    assert not meter.exists("ft.bulkhead.executionsRunning")
+    assert len(ledger._accounts) == 0
+
+
+def test_guards_made_in_a_loop_do_not_grow_the_registry(no_garbage: None) -> None:
+    """One name, one set of series, however many guards had it."""
+    meter = PrometheusMeter()
+    for _ in range(500):
+        guard = Guard(retry=Retry(max_retries=1), name="payments")
+        guard.call(int, "7")
+        guard.close()
+
+    assert len(ledger._accounts) <= FOLD // 8 + 1
+    assert meter.values()[("ft_retry_retries_total", frozenset({("method", "payments")}))] == 0
+    meter.method = "payments"
+    assert meter.value("ft.invocations.total", result="valueReturned", fallback="notDefined") == 500
+
+
+def test_call_that_outlives_its_guard_is_counted() -> None:
+    """Counts are final when nothing can count any more, not when the guard's last name goes."""
+    meter = PrometheusMeter()
+    entered, leave = threading.Event(), threading.Event()
+
+    def body() -> None:
+        entered.set()
+        leave.wait(10)
+
+    guard = Guard(retry=Retry(max_retries=1), name="outlived")
+    guarded = guard(body)
+    worker = threading.Thread(target=guarded)
+    worker.start()
+    entered.wait(10)
+    guard.close()
+    del guard, guarded
+    gc.collect()
+    meter.method = "outlived"
+    before = meter.value("ft.invocations.total", result="valueReturned", fallback="notDefined")
+    leave.set()
+    worker.join()
+
+    assert before == 0
+    del worker
+    gc.collect()
+    assert meter.value("ft.invocations.total", result="valueReturned", fallback="notDefined") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
+def test_forked_child_counts_from_zero() -> None:
+    """Contract L5: the parent's calls are the parent's, also where only the child is scraped."""
+    program = (
+        PROMETHEUS
+        + GUARDED
+        + """
+import os
+for _ in range(3): charge()
+pid = os.fork()
+if pid == 0:
+    charge()
+"""
+        + SCRAPE
+        + """
+import sys
+sys.stdout.flush()
+os._exit(0) if pid == 0 else os.waitpid(pid, 0)
+"""
+    )
+
+    shown = run(program)
+
+    assert 'result="valueReturned"} 1.0' in shown
+    assert 'result="valueReturned"} 3.0' in shown
+
+
+def test_reset_forgets_counts_and_choices() -> None:
+    """Tests of applications begin at 0, also at a reader that they keep."""
+    meter = OpenTelemetryMeter()
+
+    @retry
+    @bulkhead
+    def charge() -> None: ...
+
+    meter.watch(charge)
+    for _ in range(3):
+        charge()
+    assert meter.durations("ft.bulkhead.runningDuration").count == 3
+    reset()
+    assert meter.values() == {}
+    configure(meter_provider=meter.provider, prometheus_registry=None)
+    charge()
+
+    assert meter.value("ft.bulkhead.calls.total", bulkheadResult="accepted") == 1
+
+
+def test_private_reader_with_delta_temporality_gets_differences() -> None:
+    """What OpenTelemetry makes of the counts is its reader's business."""
+    from opentelemetry.sdk.metrics import Counter, Histogram, ObservableCounter
+    from opentelemetry.sdk.metrics.export import AggregationTemporality
+
+    delta = AggregationTemporality.DELTA
+    reader = InMemoryMetricReader({Counter: delta, ObservableCounter: delta, Histogram: delta})
+    configure(meter_provider=MeterProvider([reader], shutdown_on_exit=False), prometheus_registry=None)
+
+    @bulkhead
+    def charge() -> None: ...
+
+    def read() -> dict[str, int]:
+        data = reader.get_metrics_data()
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics if data else []
+        return {
+            metric.name: sum(getattr(one, "value", getattr(one, "count", 0)) for one in metric.data.data_points)
+            for metric in metrics
+        }
+
+    charge()
+    charge()
+    first = read()
+    charge()
+    second = read()
+
+    assert (first["ft.invocations.total"], first["ft.bulkhead.runningduration"]) == (2, 2)
+    assert (second["ft.invocations.total"], second["ft.bulkhead.runningduration"]) == (1, 1)
+
+
+def test_counts_of_a_guard_show_every_series() -> None:
+    """What exporters show can be read without one."""
+
+    @circuit_breaker
+    @bulkhead
+    def charge() -> None: ...
+
+    charge()
+    (found,) = [one for one in faulttolerance.guards() if one.method is charge]
+
+    assert found.counts["ft.circuitbreaker.calls.total", (("circuitBreakerResult", "success"),)] == 1
+    assert found.counts["ft.circuitbreaker.opened.total", ()] == 0
+    assert found.counts["ft.bulkhead.executionsRunning", ()] == 0
+
+
+def test_collector_registry_of_another_kind_is_taken() -> None:
+    """Whatever registers collectors is a registry."""
+
+    class Registry(CollectorRegistry):
+        pass
+
+    registry = Registry()
+    configure(prometheus_registry=registry, meter_provider=None)
+
+    @retry
+    def charge() -> None: ...
+
+    charge()
+
+    assert b"ft_invocations_total" in generate_latest(registry)
