@@ -8,7 +8,7 @@ there are many of them, and when somebody reads.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
@@ -210,9 +210,13 @@ class _Book:
                     found = _by_bucket(smooth)
                     for name in self._durations:
                         self._durations[name] += found if name != WAITING_DURATION else _by_bucket([0.0] * len(smooth))
-            for counted, durations in _taken(self.rough_calls):
-                for series in counted:
-                    counts[series] += 1
+            rough = _taken(self.rough_calls)
+            # Most of them advance the same few tuples of series: counted by identity, each is gone through once.
+            distinct = {id(counted): counted for counted, _ in rough}
+            for key, times in Counter([id(counted) for counted, _ in rough]).items():
+                for series in distinct[key]:
+                    counts[series] += times
+            for _, durations in rough:
                 for name, sample in durations.items():
                     samples.setdefault(name, []).append(sample)
             for name, few in samples.items():
@@ -260,6 +264,9 @@ class Lease:
         self._departed.append(self._key)
 
 
+_NO_SAMPLES: Mapping[str, float] = {}
+
+
 class Tally:
     """Where the calls of one guarded method under one set of policies are counted."""
 
@@ -275,7 +282,7 @@ class Tally:
 
     def add(self, series: Sequence[Series], samples: Mapping[str, float] | None = None) -> None:
         """Advance each of *series* by one, and add one sample to each histogram that is named."""
-        self._rough_calls.append((series, samples or {}))
+        self._rough_calls.append((series, samples or _NO_SAMPLES))
         if len(self._rough_calls) >= FOLD:
             self.fold()
 
@@ -472,12 +479,17 @@ Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | Fallbac
 Sink: TypeAlias = Callable[[Event], object]
 
 
+def _everything(_: type[Event]) -> bool:
+    return True
+
+
 class Sinks:
     """Who is told of events, on the thread on which they happen and outside every lock."""
 
     def __init__(self) -> None:
         self._given: tuple[Sink, ...] | None = None
         self._found: tuple[Sink, ...] | None = None
+        self._asked: tuple[Callable[[type[Event]], bool], ...] | None = None
         self._failed: set[int] = set()
         self.find: Callable[[], tuple[Sink, ...]] = tuple
         """Gives those that are told where the application set none; asked at the first event."""
@@ -487,10 +499,12 @@ class Sinks:
         self._given = tuple(given) if given is not None else None
         self._found = None
         self._failed = set()
+        self._asked = None
 
     def forget_found(self) -> None:
         """Ask ``find`` again at the next event."""
         self._found = None
+        self._asked = None
 
     def get(self) -> tuple[Sink, ...]:
         """Who is told."""
@@ -500,6 +514,16 @@ class Sinks:
         if found is None:
             found = self._found = self.find()
         return found
+
+    def listen(self, kind: type[Event]) -> bool:
+        """Whether anybody wants to be told of events of *kind*: a sink may have ``wants(kind)`` to say no."""
+        asked = self._asked
+        if asked is None:
+            asked = self._asked = tuple(getattr(sink, "wants", _everything) for sink in self.get())
+        for wants in asked:  # noqa: SIM110  # a generator would be dearer than what it saves
+            if wants(kind):
+                return True
+        return False
 
     def tell(self, event: Event) -> None:
         """Tell each of them; one that raises is logged once and changes nothing."""

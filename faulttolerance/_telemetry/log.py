@@ -80,3 +80,10 @@ def _log(level: int, message: str, method: str, *values: object, **fields: Any) 
 def _class(failure: BaseException) -> str:
     kind = type(failure)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _wants(kind: type[Event]) -> bool:
+    return kind is StateChanged or kind is GaveUp or _logger.isEnabledFor(logging.DEBUG)
+
+
+log.wants = _wants  # type: ignore[attr-defined]  # asked first: a retry is not to pay for text that nobody reads

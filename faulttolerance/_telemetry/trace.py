@@ -51,3 +51,10 @@ def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
 def _class(failure: BaseException) -> str:
     kind = type(failure)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _wants(_: type[Event]) -> bool:
+    return "opentelemetry.trace" in modules
+
+
+trace.wants = _wants  # type: ignore[attr-defined]  # without a tracer, no event is made for it
