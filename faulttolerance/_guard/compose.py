@@ -80,6 +80,7 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
         "DEADLINE": deadline,
         "LATE_ONLY": deadline and not course.interrupt,
         "BULKHEAD": bulkhead,
+        "RETRY": course.retry is not None,
         "PERMIT": bulkhead or course.circuit_breaker is not None,
         "TIMED": deadline or bulkhead,
         "JUDGED": course.refuses is not None,
@@ -92,7 +93,7 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
 
 if TYPE_CHECKING:
     ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = JUDGED = COUNTED = False
-    FALLBACK = BEFORE_RETRY = False
+    RETRY = FALLBACK = BEFORE_RETRY = False
 
 
 def path(
@@ -132,8 +133,10 @@ def path(
             began = clock.monotonic()
             if APART:
                 permit: Any = Ticket()
-            elif PERMIT:
+            elif BULKHEAD:
                 permit = object()
+            elif BREAKER:
+                permit = None  # a closed breaker needs none
             if BREAKER:
                 era: Any = None
             if RATE_LIMIT:
@@ -148,11 +151,20 @@ def path(
                 if ASYNC:
                     turn = None
                     running_since = 0.0
+            if BREAKER:
+                state = breaker.state
+                # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
+                if not (APART or RETRY or FALLBACK) and not state.is_closed and breaker.refuses(began):
+                    raise course.refused(breaker, began)
             try:
                 # The way in, outermost first.
                 if BREAKER:
-                    state = breaker.state
-                    era = state if state.is_closed else breaker.admit(permit, get_ident(), began)
+                    if state.is_closed:
+                        era = state
+                    else:
+                        if not (APART or BULKHEAD):
+                            permit = object()
+                        era = breaker.admit(permit, get_ident(), began)
                 if RATE_LIMIT:
                     rate_limit.admit(began)
                     passed = True
@@ -196,9 +208,9 @@ def path(
                         )
                     )
                 elif ASYNC:
-                    result = await function(*args, **kwargs)
+                    result = await (function(*args, **kwargs) if kwargs else function(*args))
                 else:
-                    result = function(*args, **kwargs)
+                    result = function(*args, **kwargs) if kwargs else function(*args)
 
                 # The way out, innermost first. What was taken goes back before anything is called: the deadline of an
                 # enclosing call may interrupt behind any call (contract R11).
@@ -224,7 +236,9 @@ def path(
                 if not (APART or JUDGED) and (not DEADLINE or in_time):  # noqa: SIM102  # one is cut, one asked
                     if progress is None and not (ASYNC and BULKHEAD and running_since):
                         if BREAKER and not era.is_clean:
-                            course.settle(era, permit, SUCCESS)
+                            breaker.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
+                            if breaker.transitions and course.on_transition is not None:
+                                course.on_transition(breaker)
                         if COUNTED:
                             smooth_calls.append(ended - began if TIMED else 0.0)
                             if len(smooth_calls) >= FOLD:
@@ -262,7 +276,7 @@ def path(
             else:
                 ticket = Ticket()
                 ticket.began = began
-            if PERMIT:
+            if PERMIT and not APART:
                 ticket.permit = permit
             if BREAKER:
                 ticket.era = era

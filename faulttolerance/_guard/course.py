@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal
 
 from .._event import FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
@@ -51,6 +52,7 @@ class Course:
         "fail_on",
         "fallback_on",
         "interrupt",
+        "is_counted_by_attempt",
         "late",
         "name",
         "on_transition",
@@ -97,6 +99,9 @@ class Course:
         """Whether calls may wait for a permit."""
         self.tally = tally
         self.on_transition = on_transition
+        self.is_counted_by_attempt = (
+            circuit_breaker is not None or rate_limit is not None or bulkhead is not None or seconds > 0
+        )
         self.late = f"{name}: timed out after {seconds:g} s"
         self.refuses = retry.result_predicate if retry is not None else None
 
@@ -112,10 +117,10 @@ class Course:
         if self.circuit_breaker is not None:
             if ticket.era is not None:
                 verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
-                self.settle(ticket.era, ticket.permit, verdict)
+                self.settle(ticket.era, ticket if ticket.permit is None else ticket.permit, verdict)
             elif self.on_transition is not None:
                 self.on_transition(self.circuit_breaker)
-        if self.tally is not None:
+        if self.tally is not None and self.is_counted_by_attempt:
             self._count_attempt(self.tally, ticket, error)
         if ticket.timed_out:
             sinks.tell(TimedOut(self.name, attempt, self.seconds))
@@ -132,6 +137,17 @@ class Course:
         breaker.settle(era, permit, verdict, clock.monotonic())
         if self.on_transition is not None:
             self.on_transition(breaker)
+
+    def refused(self, breaker: CircuitBreaker, now: float) -> CircuitBreakerOpenException:
+        """Count and report a call that *breaker* refuses, where nothing follows a failure; gives what to raise."""
+        if breaker.transitions and self.on_transition is not None:
+            self.on_transition(breaker)
+        if self.tally is not None:
+            self.tally.add(_REFUSED)
+        error = breaker.refusal(now)
+        if sinks.listen(Rejected):
+            sinks.tell(Rejected(self.name, 1, "CircuitBreaker", error))
+        return error
 
     # What follows a failure
 
@@ -155,8 +171,9 @@ class Course:
             return None
         progress.attempts += 1
         if self.tally is not None:
-            self.tally.add((series.RETRY,))
-        sinks.tell(RetryScheduled(self.name, progress.attempts - 1, decision, failure))
+            self.tally.add(_RETRIED)
+        if sinks.listen(RetryScheduled):
+            sinks.tell(RetryScheduled(self.name, progress.attempts - 1, decision, failure))
         return decision
 
     def applies_fallback(self, failure: BaseException) -> bool:
@@ -179,17 +196,17 @@ class Course:
         """Count a call that is over and was not smooth."""
         if self.tally is not None:
             self._count_call(self.tally, progress, returned, applied)
-        if returned and not applied and progress is not None and progress.attempts > 1:
+        if returned and not applied and progress is not None and progress.attempts > 1 and sinks.listen(Recovered):
             sinks.tell(Recovered(self.name, progress.attempts))
 
     def _count_call(self, tally: Tally, progress: Progress | None, returned: bool, applied: bool) -> None:
         fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
-        counted = [series.invocation(returned, fallback)]
-        if self.retry is not None:
-            retried = progress is not None and progress.attempts > 1
-            stop = progress.stop if progress is not None else None
-            counted.append(series.retry_call(retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
-        tally.add(counted)
+        if self.retry is None:
+            tally.add(_call(returned, fallback))
+            return
+        retried = progress is not None and progress.attempts > 1
+        stop = progress.stop if progress is not None else None
+        tally.add(_call(returned, fallback, retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
 
     def _tell_of_rejection(self, ticket: Ticket, error: FaultToleranceException, attempt: int) -> None:
         """Say who did not let the attempt in; the same exception may also come out of the body, from another guard."""
@@ -203,7 +220,7 @@ class Course:
             policy, kind = "Bulkhead", BulkheadException
         else:
             return
-        if isinstance(error, kind):
+        if isinstance(error, kind) and sinks.listen(Rejected):
             sinks.tell(Rejected(self.name, attempt, policy, error))
 
     def _count_attempt(self, tally: Tally, ticket: Ticket, error: BaseException | None) -> None:
@@ -213,7 +230,7 @@ class Course:
             if ticket.era is None:
                 # Else control flow came first, and there is no result of the breaker (contract R0).
                 if isinstance(error, CircuitBreakerOpenException):
-                    tally.add((series.BREAKER_OPEN,))
+                    tally.add(_OPEN)
                 return
             verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
             if verdict is not NEUTRAL:
@@ -244,6 +261,16 @@ class Course:
         tally.add(counted, samples)
 
 
+@cache
+def _call(returned: bool, fallback: str, retried: bool | None = None, result: str = "") -> tuple[Series, ...]:
+    """What a call that was not smooth advances; the same tuple each time, which is cheaper to count."""
+    counted = (series.invocation(returned, fallback),)
+    return counted if retried is None else (*counted, series.retry_call(retried, result))
+
+
+_REFUSED = (series.BREAKER_OPEN, series.invocation(returned=False, fallback="notDefined"))
+_OPEN = (series.BREAKER_OPEN,)
+_RETRIED = (series.RETRY,)
 _RETURNED = "valueReturned"
 _RETRY_RESULT = {
     None: "exceptionNotRetryable",

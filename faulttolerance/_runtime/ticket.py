@@ -18,40 +18,27 @@ class Ticket:
     It is made before anything is taken, so that nothing is lost where an interruption lands between taking and noting.
     """
 
-    __slots__ = (
-        "admitted",
-        "began",
-        "deadline",
-        "entry",
-        "era",
-        "passed",
-        "permit",
-        "running_since",
-        "slot",
-        "timed_out",
-        "waiter",
-    )
+    # Defaults stand on the class and not in an ``__init__``: most tickets need few of them.
 
-    def __init__(self) -> None:
-        self.began = 0.0
-        """When the attempt asked to be let in."""
-        self.permit: object = self
-        """What its permit and its probe place are held under."""
-        self.era: Any = None
-        """The state of the breaker that admitted it."""
-        self.passed = False
-        """Whether the rate limit let it through."""
-        self.slot: Slot | None = None
-        """The thread whose chain of deadlines it stands in."""
-        self.entry: Any = None
-        """Its entry in that chain."""
-        self.deadline: TaskDeadline | None = None
-        """The deadline of the task that runs it."""
-        self.waiter: Waiter | None = None
-        """Its place in the bulkhead's queue."""
-        self.admitted = False
-        """Whether the bulkhead let it in."""
-        self.running_since = 0.0
-        """When it left that queue; 0.0 where it never stood in it."""
-        self.timed_out = False
-        """Whether its own deadline ended it."""
+    began: float = 0.0
+    """When the attempt asked to be let in."""
+    permit: object = None
+    """What its permit and its probe place are held under; ``None``: the ticket itself."""
+    era: Any = None
+    """The state of the breaker that admitted it."""
+    passed = False
+    """Whether the rate limit let it through."""
+    slot: Slot | None = None
+    """The thread whose chain of deadlines it stands in."""
+    entry: Any = None
+    """Its entry in that chain."""
+    deadline: TaskDeadline | None = None
+    """The deadline of the task that runs it."""
+    waiter: Waiter | None = None
+    """Its place in the bulkhead's queue."""
+    admitted = False
+    """Whether the bulkhead let it in."""
+    running_since: float = 0.0
+    """When it left that queue; 0.0 where it never stood in it."""
+    timed_out = False
+    """Whether its own deadline ended it."""

@@ -163,6 +163,17 @@ class CircuitBreaker:
         self._lock = threading.RLock()
         self._delivering = threading.Lock()
 
+    def refuses(self, now: float) -> bool:
+        """Whether the circuit is open, and ``admit`` would say no more than that."""
+        era = self.state
+        return isinstance(era, Open) and now < era.until
+
+    def refusal(self, now: float) -> CircuitBreakerOpenException:
+        """What tells a caller that the circuit is open."""
+        era = self.state
+        wait = era.until - now if isinstance(era, Open) and not era.is_forced else 0.0
+        return CircuitBreakerOpenException(self._message, max(0.0, wait))
+
     def admit(self, me: Hashable, ident: int, now: float) -> Era:
         """Let the attempt *me* of thread *ident* through while the circuit is not closed; return the era that did.
 

@@ -117,4 +117,4 @@ def test_a_traceback_shows_the_lines_that_run() -> None:
     frames = traceback.extract_tb(caught.value.__traceback__)
 
     shown = [frame.line for frame in frames if frame.filename == compose.__file__]
-    assert "result = function(*args, **kwargs)" in shown
+    assert "result = function(*args, **kwargs) if kwargs else function(*args)" in shown
