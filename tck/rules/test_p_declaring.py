@@ -243,7 +243,7 @@ def test_class_that_cannot_be_changed_is_refused() -> None:
         twice(int)
 
 
-# Durations and sets (P2)
+# What a duration and a set may be
 
 
 def test_duration_is_a_number_or_a_timedelta(invoke: Invoke, clock: Clock) -> None:
@@ -402,7 +402,7 @@ def billed(order: int, amount: float = 1.0) -> tuple[int, float]:
     return order, amount
 
 
-# Streams (P4)
+# What is a stream
 
 
 @contextlib.contextmanager
@@ -424,7 +424,7 @@ def test_generator_functions_are_refused_with_what_to_do() -> None:
             retry(function)
 
 
-# Exceptions (P5)
+# What is raised
 
 
 EXCEPTIONS = [
