@@ -73,7 +73,10 @@ class Ticker:
         if self._is_on:
             self._in_child()
             self._run()
-            self._finish_with_multiprocessing()
+            util = sys.modules.get("multiprocessing.util")
+            if util is not None:
+                # What is registered before a process of multiprocessing has begun is forgotten when it begins.
+                util.register_after_fork(self, Ticker._finish_with_multiprocessing)
 
     def _run(self) -> None:
         self._over = over = threading.Event()

@@ -1,7 +1,7 @@
 """Specification, chapter "Integration with MicroProfile Metrics and MicroProfile Telemetry": when each metric counts.
 
-Every scenario runs twice: scraped by Prometheus, and collected by OpenTelemetry. Calls, permits and circuits are new in each
-test, so that readings are differences from nothing.
+Every scenario runs twice: scraped by Prometheus, and collected by OpenTelemetry. Calls, permits and circuits are new in
+each test, so that readings are differences from nothing.
 """
 
 from __future__ import annotations

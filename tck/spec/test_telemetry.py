@@ -1,4 +1,4 @@
-"""Specification, chapter "Integration with MicroProfile Metrics and MicroProfile Telemetry": names and units in OpenTelemetry.
+"""Specification, chapter "Integration with MicroProfile Metrics and MicroProfile Telemetry": names and units.
 
 What each metric counts is in ``test_metrics.py``, for both exporters.
 """

@@ -1,0 +1,336 @@
+"""Events: who is told of what, on which thread, and that telling changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from faulttolerance import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    RateLimitException,
+    TimeoutException,
+    bulkhead,
+    circuit_breaker,
+    configure,
+    fallback,
+    rate_limit,
+    retry,
+    sleep,
+    timeout,
+)
+from faulttolerance.instrumentation import (
+    Event,
+    FallbackApplied,
+    GaveUp,
+    Recovered,
+    Rejected,
+    RetryScheduled,
+    StateChanged,
+    TimedOut,
+    get_event_sinks,
+    set_event_sinks,
+)
+from faulttolerance.testing import virtual_time
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """Everything that happens."""
+    found: list[Event] = []
+    set_event_sinks([found.append])
+    return found
+
+
+@pytest.fixture
+def spans() -> Iterator[tuple[Any, InMemorySpanExporter]]:
+    """A tracer, and where its spans end."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield provider.get_tracer("tests"), exporter
+    provider.shutdown()
+
+
+class Flaky:
+    """Fails as often as it is told to."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    def __call__(self) -> str:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise OSError("secret")
+        return "done"
+
+
+def test_retries_and_the_recovery_are_told(events: list[Event]) -> None:
+    """Each event names the attempt that failed, the delay and the failure."""
+    call = retry(max_retries=3, delay=10, jitter=0)(Flaky(2))
+    with virtual_time():
+        call()
+
+    first, second, last = events
+    assert isinstance(first, RetryScheduled)
+    assert (first.attempt, first.delay, type(first.failure)) == (1, 0.01, OSError)
+    assert isinstance(second, RetryScheduled)
+    assert second.attempt == 2
+    assert isinstance(last, Recovered)
+    assert last.attempts == 3
+
+
+def test_giving_up_says_why(events: list[Event]) -> None:
+    """The reason, the number of attempts, and the failure that the caller gets."""
+    call = retry(max_retries=1, jitter=0)(Flaky(9))
+    with pytest.raises(OSError, match="secret") as caught:
+        call()
+
+    (last,) = [event for event in events if isinstance(event, GaveUp)]
+    assert (last.attempts, last.reason) == (2, "max_retries reached")
+    assert last.failure is caught.value
+
+
+def test_time_out_is_told(events: list[Event]) -> None:
+    """With the limit that passed."""
+
+    @timeout(100)
+    def slow() -> None:
+        sleep(1)
+
+    with virtual_time(), pytest.raises(TimeoutException):
+        slow()
+
+    (event,) = events
+    assert isinstance(event, TimedOut)
+    assert (event.attempt, event.limit) == (1, 0.1)
+
+
+def test_rejections_say_by_which_policy(events: list[Event]) -> None:
+    """Only the guard that refused tells, not the ones that its exception passes through."""
+
+    @rate_limit(1, window=1000)
+    def limited() -> None: ...
+
+    @bulkhead(1)
+    def nested() -> None:
+        with pytest.raises(BulkheadException):
+            nested()
+        limited()
+
+    @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0)
+    def broken() -> None:
+        raise ValueError
+
+    nested()
+    with pytest.raises(RateLimitException):
+        nested()
+    with pytest.raises(ValueError):
+        broken()
+    with pytest.raises(CircuitBreakerOpenException):
+        broken()
+
+    rejected = [event for event in events if isinstance(event, Rejected)]
+    assert [event.policy for event in rejected] == ["Bulkhead", "Bulkhead", "RateLimit", "CircuitBreaker"]
+
+
+def test_state_changes_and_fallbacks_are_told(events: list[Event]) -> None:
+    """The states are those of ``circuit_breakers.state``."""
+
+    @fallback(lambda context: "instead")
+    @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0)
+    def broken() -> str:
+        raise ValueError
+
+    assert broken() == "instead"
+
+    changed, applied = events
+    assert isinstance(changed, StateChanged)
+    assert (changed.old, changed.new) == ("closed", "open")
+    assert isinstance(applied, FallbackApplied)
+    assert isinstance(applied.failure, ValueError)
+
+
+def test_nothing_is_told_of_a_call_on_which_everything_goes_well(events: list[Event]) -> None:
+    """Events cost nothing where nothing happens."""
+
+    @retry
+    @timeout
+    @circuit_breaker
+    @bulkhead
+    def smooth() -> None: ...
+
+    for _ in range(10):
+        smooth()
+
+    assert events == []
+
+
+def test_control_flow_is_no_giving_up(events: list[Event]) -> None:
+    """Contract R0: an interrupted call did not fail."""
+
+    @retry
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+
+    assert events == []
+
+
+def test_sink_that_raises_is_logged_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The others are told all the same, and the call comes to what it would have come to."""
+    found: list[Event] = []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("the sink")
+
+    set_event_sinks([broken, found.append])
+    call = retry(max_retries=3, jitter=0)(Flaky(3))
+
+    assert call() == "done"
+    assert len(found) == 4
+    assert len([record for record in caplog.records if "an event sink failed" in record.message]) == 1
+
+
+def test_sink_may_call_the_breaker_that_tells_it() -> None:
+    """No lock is held while a sink runs."""
+    from faulttolerance import circuit_breaker_name, circuit_breakers
+
+    states = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, StateChanged):
+            states.append(circuit_breakers.state("watched"))
+
+    set_event_sinks([look])
+
+    @circuit_breaker_name("watched")
+    @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0)
+    def broken() -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        broken()
+
+    assert states == ["open"]
+
+
+def test_default_sinks_come_back() -> None:
+    """``None`` undoes a setting."""
+    default = get_event_sinks()
+    set_event_sinks([])
+    assert get_event_sinks() == ()
+    set_event_sinks(None)
+
+    assert get_event_sinks() == default
+    assert len(default) == 2
+
+
+# Logging
+
+
+def test_log_records_have_levels_and_fields_and_no_arguments(caplog: pytest.LogCaptureFixture) -> None:
+    """Attempts at DEBUG, the end and an opening circuit at WARNING; neither arguments nor messages of failures."""
+    caplog.set_level(logging.DEBUG, "faulttolerance")
+
+    @retry(max_retries=1, jitter=0)
+    @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0)
+    def charge(card: str) -> None:
+        raise OSError(card)
+
+    with pytest.raises(OSError):
+        charge("4111")
+
+    levels = [(record.levelname, record.message.split(": ", 1)[1].split(" (")[0]) for record in caplog.records]
+    assert levels == [
+        ("DEBUG", "attempt 1 failed"),
+        ("WARNING", "circuit breaker open, was closed"),
+        ("WARNING", levels[2][1]),
+    ]
+    assert "gave up after 2 attempts" in levels[2][1]
+    assert not any("4111" in str(vars(record)) for record in caplog.records)
+    last = vars(caplog.records[-1])
+    assert (last["ft_attempts"], last["ft_stop_reason"]) == (2, "max_retries reached")
+    assert (last["ft_error_type"], last["ft_method"]) == ("OSError", f"{__name__}.{charge.__qualname__}")
+
+
+def test_failure_that_is_not_retried_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It is the application's answer, and as frequent as its users are."""
+
+    @retry(abort_on=KeyError)
+    def find() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        find()
+
+    assert caplog.records == []
+
+
+# Tracing
+
+
+def test_events_stand_on_the_current_span(spans: tuple[Any, InMemorySpanExporter]) -> None:
+    """A trace shows each attempt, with its delay and what went wrong."""
+    tracer, exporter = spans
+    call = retry(max_retries=1, delay=10, jitter=0)(Flaky(9))
+    with virtual_time(), tracer.start_as_current_span("order"), pytest.raises(OSError, match="secret"):
+        call()
+
+    (span,) = exporter.get_finished_spans()
+    told = [(event.name, dict(event.attributes)) for event in span.events if event.name.startswith("ft.")]
+    assert [name for name, _ in told] == ["ft.retry", "ft.give_up"]
+    assert told[0][1]["ft.attempt"] == 1
+    assert told[0][1]["ft.delay"] == 0.01
+    assert told[0][1]["error.type"] == "OSError"
+    assert told[1][1]["ft.stop_reason"] == "max_retries reached"
+
+
+def test_span_that_does_not_record_gets_nothing() -> None:
+    """Without a span there is nothing to write to, and nothing is wrong with that."""
+    call = retry(max_retries=1, jitter=0)(Flaky(1))
+
+    assert call() == "done"
+
+
+def test_tracing_can_be_switched_off(spans: tuple[Any, InMemorySpanExporter]) -> None:
+    """By ``configure``, at any time."""
+    tracer, exporter = spans
+    configure(tracing=False)
+    with tracer.start_as_current_span("order"):
+        retry(max_retries=1, jitter=0)(Flaky(1))()
+    configure(tracing=True)
+    with tracer.start_as_current_span("order"):
+        retry(max_retries=1, jitter=0)(Flaky(1))()
+
+    assert [len(span.events) for span in exporter.get_finished_spans()] == [0, 2]
+
+
+def test_tracing_can_be_switched_off_by_the_environment() -> None:
+    """Before a program begins, and ``validate`` does not call the variable a key that nothing uses."""
+    program = (
+        "from faulttolerance.instrumentation import get_event_sinks\n"
+        "from faulttolerance import validate\n"
+        "print(len(get_event_sinks()), validate())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "FAULTTOLERANCE_TRACING": "false"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+    assert (done.stdout.strip(), done.stderr) == ("1 []", "")
