@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("opentelemetry.sdk")
+pytest.importorskip("prometheus_client")
+
 from faulttolerance import (
     BulkheadException,
     ChronoUnit,

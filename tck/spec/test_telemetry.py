@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("opentelemetry.sdk")
+pytest.importorskip("prometheus_client")
+
 from faulttolerance import (
     CircuitBreakerOpenException,
     Future,
