@@ -10,6 +10,7 @@ from .._config.tracing import is_tracing_enabled
 from .._event import Sink, ledger, sinks
 from .._runtime.fork import at_fork
 from ..exceptions import Fault, FaultToleranceDefinitionException
+from .state import states
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -238,4 +239,12 @@ def _is(value: object, *words: str) -> bool:
 
 telemetry = Telemetry()
 sinks.find = telemetry.default_sinks
-at_fork(child=telemetry.in_child)
+
+
+def _before_fork() -> None:
+    """Find the sinks now: a module that another thread imports at the fork stays locked in the child for ever."""
+    if states:
+        sinks.get()
+
+
+at_fork(before=_before_fork, child=telemetry.in_child)

@@ -252,11 +252,11 @@ def test_locks_that_another_thread_held_are_new_in_the_child() -> None:
             except OSError:
                 pass
 
-        outcomes = [child(in_child) for _ in range(25)]
+        outcomes = [child(in_child) for _ in range(10)]
         stop.set()
         for one in threads:
             one.join()
-        assert outcomes == [0] * 25, outcomes
+        assert outcomes == [0] * 10, outcomes
     """)
 
 

@@ -211,19 +211,25 @@ def test_call_is_a_handle(clock: Clock) -> None:
 
 
 def test_call_is_kept_alive_until_it_is_done(clock: Clock) -> None:
-    """R7a: loops hold their tasks weakly; a call that nobody keeps is not collected."""
+    """R7a: loops hold their tasks weakly; a call that nobody keeps, and that waits for nobody, is not collected."""
     ended = []
+    turns: list[weakref.ref[asyncio.Future[None]]] = []
 
     @asynchronous
-    async def slow() -> None:
-        await asyncio.get_running_loop().create_task(asyncio.sleep(1))
+    async def waiting() -> None:
+        turn = asyncio.get_running_loop().create_future()
+        turns.append(weakref.ref(turn))
+        await turn
         ended.append(None)
 
     async def main() -> None:
-        slow()
-        for _ in range(20):
-            gc.collect()
-            await asyncio.sleep(0.1)
+        waiting()
+        await asyncio.sleep(0.1)
+        gc.collect()
+        turn = turns[0]()
+        assert turn is not None, "the call was collected"
+        turn.set_result(None)
+        await asyncio.sleep(0.1)
 
     clock.run(main())
 

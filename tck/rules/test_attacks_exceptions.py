@@ -1,0 +1,96 @@
+"""Exceptions as applications make them come out as they are, whatever they allow to be done to them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pytest
+
+from faulttolerance import FaultToleranceDefinitionException, custom_backoff, fallback, retry
+
+
+@dataclass(frozen=True)
+class Declined(Exception):
+    """An exception as a frozen dataclass: nothing can be stored on it."""
+
+    reason: str = "no funds"
+
+
+class NotesOfItsOwn(Exception):
+    """An exception whose author uses the name of PEP 678 for something else."""
+
+    __notes__: Any = 5
+
+
+class UnreadableNotes(Exception):
+    @property
+    def __notes__(self) -> NoReturn:
+        raise RuntimeError("no notes here")
+
+
+@pytest.mark.parametrize("kind", [Declined, NotesOfItsOwn, UnreadableNotes])
+def test_a_failure_that_takes_no_note_comes_out_as_it_is(kind: type[Exception]) -> None:
+    """The note on the last failure is a courtesy: it never replaces the failure (contract R1)."""
+    failure = kind()
+
+    @retry(max_retries=1, jitter=0)
+    def charge() -> NoReturn:
+        raise failure
+
+    with pytest.raises(kind) as raised:
+        charge()
+
+    assert raised.value is failure
+
+
+def test_a_failure_that_takes_no_note_is_replaced_by_the_fallback() -> None:
+    """The fallback follows the last failure, whether or not a note could be put on it."""
+
+    @fallback(lambda context: "later")
+    @retry(max_retries=1, jitter=0)
+    async def charge() -> str:
+        raise NotesOfItsOwn
+
+    assert asyncio.run(charge()) == "later"
+
+
+def test_a_frozen_failure_gets_its_note() -> None:
+    """An immutable exception says how often it was tried like any other (contract R1)."""
+
+    @retry(max_retries=1, jitter=0)
+    def charge() -> NoReturn:
+        raise Declined
+
+    with pytest.raises(Declined) as raised:
+        charge()
+
+    assert "2 attempts" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize("delay", [None, "1", object(), 1j])
+def test_a_back_off_that_gives_no_number_is_a_definition_error(delay: object) -> None:
+    """What is no delay is named with the function that gave it, and the failure stays its context (contract R9)."""
+
+    @custom_backoff(lambda: lambda failure: delay)  # type: ignore[arg-type, return-value]
+    @retry(max_retries=1, jitter=0)
+    def charge() -> NoReturn:
+        raise ConnectionError("down")
+
+    with pytest.raises(FaultToleranceDefinitionException, match="CustomBackoff") as raised:
+        charge()
+
+    assert isinstance(raised.value.__cause__, ConnectionError)
+
+
+def test_a_back_off_beyond_every_clock_ends_the_retrying() -> None:
+    """A delay that no clock could count is as one that never ends: the failure comes out at once."""
+
+    @custom_backoff(lambda: lambda failure: 10**400)
+    @retry(max_retries=1, jitter=0)
+    def charge() -> NoReturn:
+        raise ConnectionError("down")
+
+    with pytest.raises(ConnectionError):
+        charge()
