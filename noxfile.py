@@ -39,6 +39,13 @@ def tests(session: nox.Session, optional: bool) -> None:
 
 
 @nox.session
+def bare(session: nox.Session) -> None:
+    """What the core promises, where no optional package is installed."""
+    session.install("--editable", ".[test]")
+    session.run("pytest", "tck/rules", "tck/spec", "tck/docs", *session.posargs)
+
+
+@nox.session
 def tck(session: nox.Session) -> None:
     """The official kit against the wheel, in virtual time; writes the conformance report, fails where it was stale."""
     _install_wheel(session)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TASKS = {
     "demo": ("demo", ["examples/storefront"]),
     "test": ("test,test-optional", ["-m", "pytest"]),
-    "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docs"]),
+    "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docs", "bare", "tck"]),
 }
 """For each word on the command line: the extras it needs, and what Python is to run."""
 
