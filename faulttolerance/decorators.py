@@ -292,7 +292,7 @@ def fibonacci_backoff(target: Any = None, /, **parameters: Any) -> Any:
     return decorate(FibonacciBackoff, _checked(FibonacciBackoff, parameters), target)
 
 
-def custom_backoff(value: Callable[[], Callable[[BaseException | None], float]]) -> Callable[[F], F]:
+def custom_backoff(value: Callable[[], Callable[[BaseException | None], Duration]]) -> Callable[[F], F]:
     """Let a function decide each delay of ``@retry``, in seconds; see ``CustomBackoff``."""
     return decorate(CustomBackoff, {"value": value})  # type: ignore[no-any-return]
 

@@ -178,7 +178,7 @@ def course_for(
         values["fallback_on"] = (substitute.apply_on, substitute.skip_on)
     retry = policies.get(Retry)
     if isinstance(retry, Retry):
-        values["retry"] = _retry(retry, policies)
+        values["retry"] = _retry(name, retry, policies)
     breaker = policies.get(CircuitBreaker)
     if isinstance(breaker, CircuitBreaker):
         values["circuit_breaker"] = state.breaker_for(breaker)
@@ -210,12 +210,12 @@ def _conclude(asynchronous: bool) -> Any:
     return interruption.conclude
 
 
-def _retry(policy: Retry, policies: Mapping[type[Policy], Policy]) -> retry_strategy.Retry:
+def _retry(name: str, policy: Retry, policies: Mapping[type[Policy], Policy]) -> retry_strategy.Retry:
     when = policies.get(RetryWhen)
     return retry_strategy.Retry(
         policy.max_retries,
         seconds(policy.max_duration, policy.duration_unit),
-        _back_off(seconds(policy.delay, policy.delay_unit), policies),
+        _back_off(name, seconds(policy.delay, policy.delay_unit), policies),
         seconds(policy.jitter, policy.jitter_delay_unit),
         policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
         policy.abort_on,  # type: ignore[arg-type]
@@ -224,12 +224,14 @@ def _retry(policy: Retry, policies: Mapping[type[Policy], Policy]) -> retry_stra
     )
 
 
-def _back_off(delay: float, policies: Mapping[type[Policy], Policy]) -> back_off.BackOff | back_off.CustomBackOff:
+def _back_off(
+    name: str, delay: float, policies: Mapping[type[Policy], Policy]
+) -> back_off.BackOff | back_off.CustomBackOff:
     for policy in policies.values():
         if isinstance(policy, ExponentialBackoff):
             return back_off.exponential(delay, policy.factor, seconds(policy.max_delay, policy.max_delay_unit))
         if isinstance(policy, FibonacciBackoff):
             return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
         if isinstance(policy, CustomBackoff):
-            return back_off.CustomBackOff(policy.value)
+            return back_off.CustomBackOff(policy.value, name)
     return back_off.fixed(delay)

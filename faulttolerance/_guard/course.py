@@ -289,7 +289,11 @@ _REASONS = {
 
 def _note(failure: BaseException, attempts: int, elapsed: float, stop: Stop) -> None:
     """Say on *failure* itself how often and how long it was tried; one note of ours per object (contract R1)."""
-    notes = [note for note in getattr(failure, "__notes__", ()) if not str(note).startswith(_NOTE)]
     plural = "attempt" if attempts == 1 else "attempts"
-    notes.append(f"{_NOTE}{attempts} {plural} in {elapsed:.3f} s; no more, because {_REASONS[stop]}")
-    failure.__notes__ = notes
+    ours = f"{_NOTE}{attempts} {plural} in {elapsed:.3f} s; no more, because {_REASONS[stop]}"
+    try:
+        notes = [note for note in getattr(failure, "__notes__", ()) if not str(note).startswith(_NOTE)]
+        # Not by assignment: a frozen dataclass that is an exception refuses it.
+        BaseException.__setattr__(failure, "__notes__", [*notes, ours])
+    except Exception:  # noqa: BLE001  # a failure that takes no note is the application's all the same
+        pass

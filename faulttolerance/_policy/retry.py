@@ -93,12 +93,12 @@ class CustomBackoff(Policy):
 
     Args:
         value: Called without arguments once per guarded call, it gives a function that is called with the failure and
-            returns the seconds to wait; a negative number stops retrying.
+            returns the seconds to wait, or a ``timedelta``; a negative one stops retrying.
     """
 
     annotation: ClassVar[str] = "CustomBackoff"
 
-    value: Callable[[], Callable[[BaseException | None], float]] = parameter(
+    value: Callable[[], Callable[[BaseException | None], Duration]] = parameter(
         reference("a class or function that makes the back-off function", callable)
     )
 

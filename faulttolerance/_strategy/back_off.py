@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
+
+from ..exceptions import Fault, FaultToleranceDefinitionException
 
 __all__ = ["LONGEST", "BackOff", "CustomBackOff", "Delays", "exponential", "fibonacci", "fixed", "varied"]
 
@@ -46,20 +49,36 @@ class CustomBackOff:
 
     Args:
         factory: Called once per guarded call that fails; the function it gives is asked for each delay.
+        name: Whose delays they are, for the message where one is no number.
     """
 
-    __slots__ = ("factory",)
+    __slots__ = ("_name", "factory")
 
     has_jitter: Final = False
     maximum: Final = math.inf
 
-    def __init__(self, factory: Callable[[], Callable[[BaseException | None], float]]) -> None:
+    def __init__(
+        self, factory: Callable[[], Callable[[BaseException | None], float | timedelta]], name: str = ""
+    ) -> None:
         self.factory = factory
+        self._name = name
 
     def begin(self) -> Delays:
         """The delays of one guarded call."""
         decide = self.factory()
-        return lambda _, failure: decide(failure)
+        return lambda _, failure: self._seconds(decide(failure), failure)
+
+    def _seconds(self, delay: object, failure: BaseException | None) -> float:
+        if isinstance(delay, timedelta):
+            return delay.total_seconds()
+        if isinstance(delay, (int, float)):
+            try:
+                return float(delay)
+            except OverflowError:
+                return math.inf if delay > 0 else -math.inf
+        allowed = "seconds or a timedelta; a negative one ends the retrying"
+        fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"gave {delay!r}", delay, allowed)
+        raise FaultToleranceDefinitionException(fault) from failure
 
 
 def fixed(delay: float) -> BackOff:
