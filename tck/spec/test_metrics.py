@@ -35,7 +35,6 @@ from faulttolerance.testing import configured
 from kit import Barrier, Calls, Clock, Invoke, Service, TestException, key
 from kit.meter import EXPORTERS, Meter, OpenTelemetryMeter, exporters
 
-tck = pytest.mark.tck
 
 RETRY_RESULTS = ("valueReturned", "exceptionNotRetryable", "maxRetriesReached", "maxDurationReached")
 
@@ -126,8 +125,8 @@ ALL_METRICS_CONFIGURATION = {
 
 
 @exporters(
-    prometheus=tck("AllMetricsTest.testAllMetrics"),
-    opentelemetry=tck("AllAnnotationTelemetryTest.testAllMetrics"),
+    prometheus=pytest.mark.tck("AllMetricsTest.testAllMetrics"),
+    opentelemetry=pytest.mark.tck("AllAnnotationTelemetryTest.testAllMetrics"),
 )
 def test_one_call_through_all_policies_is_counted_before_its_future_completes(meter: Meter, clock: Clock) -> None:
     """Each policy counts one call, and every other combination of tags is there with 0."""
@@ -158,7 +157,7 @@ def test_one_call_through_all_policies_is_counted_before_its_future_completes(me
     assert times[1:] == [0, 0]
 
 
-@exporters(opentelemetry=tck("AllAnnotationTelemetryTest.testAllMetrics"))
+@exporters(opentelemetry=pytest.mark.tck("AllAnnotationTelemetryTest.testAllMetrics"))
 def test_opentelemetry_gets_each_metric_as_the_type_that_the_specification_names(meter: Meter, clock: Clock) -> None:
     """Counters and state times only grow; what runs and waits goes up and down."""
     assert isinstance(meter, OpenTelemetryMeter)
@@ -172,7 +171,7 @@ def test_opentelemetry_gets_each_metric_as_the_type_that_the_specification_names
             assert all(isinstance(point.value, int) for point in metric.data.data_points)
 
 
-@exporters(prometheus=tck("AllMetricsTest.testMetricUnits"))
+@exporters(prometheus=pytest.mark.tck("AllMetricsTest.testMetricUnits"))
 def test_prometheus_says_the_unit_of_durations_in_their_names(meter: Meter, clock: Clock) -> None:
     """Prometheus counts durations in seconds; the time in each state stays in nanoseconds, as specified."""
     AllMetrics().do_work().result(10)
@@ -204,8 +203,8 @@ def test_prometheus_says_the_unit_of_durations_in_their_names(meter: Meter, cloc
 
 
 @exporters(
-    prometheus=tck("MetricsDisabledTest.testMetricsDisabled"),
-    opentelemetry=tck("FaultToleranceDisabledTelemetryTest.testMetricsDisabled"),
+    prometheus=pytest.mark.tck("MetricsDisabledTest.testMetricsDisabled"),
+    opentelemetry=pytest.mark.tck("FaultToleranceDisabledTelemetryTest.testMetricsDisabled"),
 )
 def test_nothing_is_exported_when_metrics_are_switched_off(meter: Meter, clock: Clock) -> None:
     """The specification's switch turns both exports off; calls go on as before."""
@@ -246,8 +245,8 @@ class Bulkheads(Service):
 
 
 @exporters(
-    prometheus=tck("BulkheadMetricTest.bulkheadMetricTest"),
-    opentelemetry=tck("BulkheadTelemetryTest.bulkheadMetricTest"),
+    prometheus=pytest.mark.tck("BulkheadMetricTest.bulkheadMetricTest"),
+    opentelemetry=pytest.mark.tck("BulkheadTelemetryTest.bulkheadMetricTest"),
 )
 def test_running_calls_are_shown_while_they_run(meter: Meter, threads: Calls) -> None:
     """The gauge follows the permits; a synchronous method has no metrics of waiting."""
@@ -266,8 +265,8 @@ def test_running_calls_are_shown_while_they_run(meter: Meter, threads: Calls) ->
 
 
 @exporters(
-    prometheus=tck("BulkheadMetricTest.bulkheadMetricRejectionTest"),
-    opentelemetry=tck("BulkheadTelemetryTest.bulkheadMetricRejectionTest"),
+    prometheus=pytest.mark.tck("BulkheadMetricTest.bulkheadMetricRejectionTest"),
+    opentelemetry=pytest.mark.tck("BulkheadTelemetryTest.bulkheadMetricRejectionTest"),
 )
 def test_rejected_call_is_an_invocation_and_never_runs(meter: Meter, threads: Calls) -> None:
     """A rejection counts as rejected and as an invocation that failed; the gauge does not move."""
@@ -286,8 +285,8 @@ def test_rejected_call_is_an_invocation_and_never_runs(meter: Meter, threads: Ca
 
 
 @exporters(
-    prometheus=tck("BulkheadMetricTest.bulkheadMetricHistogramTest"),
-    opentelemetry=tck("BulkheadTelemetryTest.bulkheadMetricHistogramTest"),
+    prometheus=pytest.mark.tck("BulkheadMetricTest.bulkheadMetricHistogramTest"),
+    opentelemetry=pytest.mark.tck("BulkheadTelemetryTest.bulkheadMetricHistogramTest"),
 )
 def test_running_times_are_recorded_and_rejections_leave_none(meter: Meter, threads: Calls, clock: Clock) -> None:
     """One record per call that ran, of the time between its admission and its end."""
@@ -312,8 +311,8 @@ def test_running_times_are_recorded_and_rejections_leave_none(meter: Meter, thre
 
 
 @exporters(
-    prometheus=tck("BulkheadMetricTest.bulkheadMetricAsyncTest"),
-    opentelemetry=tck("BulkheadTelemetryTest.bulkheadMetricAsyncTest"),
+    prometheus=pytest.mark.tck("BulkheadMetricTest.bulkheadMetricAsyncTest"),
+    opentelemetry=pytest.mark.tck("BulkheadTelemetryTest.bulkheadMetricAsyncTest"),
 )
 def test_waiting_calls_are_shown_and_their_waits_recorded(meter: Meter, futures: Calls, clock: Clock) -> None:
     """Who starts at once has waited for nothing; who is rejected leaves no record."""
@@ -347,8 +346,8 @@ class SkippedException(TestException):
 
 
 @exporters(
-    prometheus=tck("CircuitBreakerMetricTest.testCircuitBreakerMetric"),
-    opentelemetry=tck("CircuitBreakerTelemetryTest.testCircuitBreakerMetric"),
+    prometheus=pytest.mark.tck("CircuitBreakerMetricTest.testCircuitBreakerMetric"),
+    opentelemetry=pytest.mark.tck("CircuitBreakerTelemetryTest.testCircuitBreakerMetric"),
 )
 def test_circuit_breaker_counts_what_it_makes_of_each_call(meter: Meter, clock: Clock) -> None:
     """What the breaker does not count as a failure is a success, also where the caller gets an exception."""
@@ -402,8 +401,8 @@ def test_circuit_breaker_counts_what_it_makes_of_each_call(meter: Meter, clock: 
 
 
 @exporters(
-    prometheus=tck("ClashingNameTest.testClashingName"),
-    opentelemetry=tck("ClashingNameTelemetryTest.testClashingName"),
+    prometheus=pytest.mark.tck("ClashingNameTest.testClashingName"),
+    opentelemetry=pytest.mark.tck("ClashingNameTelemetryTest.testClashingName"),
 )
 def test_metrics_of_methods_with_one_name_add_up(meter: Meter, clock: Clock) -> None:
     """Two classes of one name are no clash: there is one series, which counts the calls of both."""
@@ -453,27 +452,27 @@ class ClassLevel(RetriedClass):
     [
         pytest.param(
             "prometheus", 1, 0, {("false", "valueReturned"): 1}, 0,
-            marks=tck("ClassLevelMetricTest.testRetryMetricSuccessfulImmediately"),
+            marks=pytest.mark.tck("ClassLevelMetricTest.testRetryMetricSuccessfulImmediately"),
         ),
         pytest.param(
             "prometheus", 1, 3, {("true", "valueReturned"): 1}, 3,
-            marks=tck("ClassLevelMetricTest.testRetryMetricSuccessfulAfterRetry"),
+            marks=pytest.mark.tck("ClassLevelMetricTest.testRetryMetricSuccessfulAfterRetry"),
         ),
         pytest.param(
             "prometheus", 2, 20, {("true", "maxRetriesReached"): 2}, 10,
-            marks=tck("ClassLevelMetricTest.testRetryMetricUnsuccessful"),
+            marks=pytest.mark.tck("ClassLevelMetricTest.testRetryMetricUnsuccessful"),
         ),
         pytest.param(
             "opentelemetry", 1, 0, {("false", "valueReturned"): 1}, 0,
-            marks=tck("ClassLevelTelemetryTest.testRetryMetricSuccessfulImmediately"),
+            marks=pytest.mark.tck("ClassLevelTelemetryTest.testRetryMetricSuccessfulImmediately"),
         ),
         pytest.param(
             "opentelemetry", 1, 3, {("true", "valueReturned"): 1}, 3,
-            marks=tck("ClassLevelTelemetryTest.testRetryMetricSuccessfulAfterRetry"),
+            marks=pytest.mark.tck("ClassLevelTelemetryTest.testRetryMetricSuccessfulAfterRetry"),
         ),
         pytest.param(
             "opentelemetry", 2, 20, {("true", "maxRetriesReached"): 2}, 10,
-            marks=tck("ClassLevelTelemetryTest.testRetryMetricUnsuccessful"),
+            marks=pytest.mark.tck("ClassLevelTelemetryTest.testRetryMetricUnsuccessful"),
         ),
     ],
     indirect=["meter"],
@@ -535,11 +534,17 @@ class FallbacksByHandler(Fallbacks):
 @pytest.mark.parametrize(
     ("meter", "method"),
     [
-        pytest.param("prometheus", "do_work", marks=tck("FallbackMetricTest.fallbackMetricMethodTest")),
-        pytest.param("prometheus", "do_work_with_handler", marks=tck("FallbackMetricTest.fallbackMetricHandlerTest")),
-        pytest.param("opentelemetry", "do_work", marks=tck("FallbackTelemetryTest.fallbackMetricMethodTest")),
+        pytest.param("prometheus", "do_work", marks=pytest.mark.tck("FallbackMetricTest.fallbackMetricMethodTest")),
         pytest.param(
-            "opentelemetry", "do_work_with_handler", marks=tck("FallbackTelemetryTest.fallbackMetricHandlerTest")
+            "prometheus", "do_work_with_handler", marks=pytest.mark.tck("FallbackMetricTest.fallbackMetricHandlerTest")
+        ),
+        pytest.param(
+            "opentelemetry", "do_work", marks=pytest.mark.tck("FallbackTelemetryTest.fallbackMetricMethodTest")
+        ),
+        pytest.param(
+            "opentelemetry",
+            "do_work_with_handler",
+            marks=pytest.mark.tck("FallbackTelemetryTest.fallbackMetricHandlerTest"),
         ),
     ],
     indirect=["meter"],
@@ -603,71 +608,71 @@ class Retries(Service):
     [
         pytest.param(
             "prometheus", "fail_several_times", 0, 1, None, {("false", "valueReturned"): 1}, 0,
-            marks=tck("RetryMetricTest.testRetryMetricSuccessfulImmediately"),
+            marks=pytest.mark.tck("RetryMetricTest.testRetryMetricSuccessfulImmediately"),
         ),
         pytest.param(
             "prometheus", "fail_several_times", 3, 1, None, {("true", "valueReturned"): 1}, 3,
-            marks=tck("RetryMetricTest.testRetryMetricSuccessfulAfterRetry"),
+            marks=pytest.mark.tck("RetryMetricTest.testRetryMetricSuccessfulAfterRetry"),
         ),
         pytest.param(
             "prometheus", "fail_several_times_then_non_retryable", 0, 1, NonRetryableException,
             {("false", "exceptionNotRetryable"): 1}, 0,
-            marks=tck("RetryMetricTest.testRetryMetricNonRetryableImmediately"),
+            marks=pytest.mark.tck("RetryMetricTest.testRetryMetricNonRetryableImmediately"),
         ),
         pytest.param(
             "prometheus", "fail_several_times_then_non_retryable", 3, 1, NonRetryableException,
             {("true", "exceptionNotRetryable"): 1}, 3,
-            marks=tck("RetryMetricTest.testRetryMetricNonRetryableAfterRetries"),
+            marks=pytest.mark.tck("RetryMetricTest.testRetryMetricNonRetryableAfterRetries"),
         ),
         pytest.param(
             "prometheus", "fail_several_times", 20, 2, TestException, {("true", "maxRetriesReached"): 2}, 10,
-            marks=tck("RetryMetricTest.testRetryMetricMaxRetries"),
+            marks=pytest.mark.tck("RetryMetricTest.testRetryMetricMaxRetries"),
         ),
         pytest.param(
             "prometheus", "max_retries_zero", 0, 1, TestException, {("false", "maxRetriesReached"): 1}, 0,
-            marks=tck("RetryMetricTest.testRetryMetricMaxRetriesHitButNoRetry"),
+            marks=pytest.mark.tck("RetryMetricTest.testRetryMetricMaxRetriesHitButNoRetry"),
         ),
         pytest.param(
             "prometheus", "fail_after_delay", 100, 1, TestException, {("true", "maxDurationReached"): 1}, None,
-            marks=tck("RetryMetricTest.testRetryMetricMaxDuration"),
+            marks=pytest.mark.tck("RetryMetricTest.testRetryMetricMaxDuration"),
         ),
         pytest.param(
             "prometheus", "fail_after_delay", 1500, 1, TestException, {("false", "maxDurationReached"): 1}, 0,
-            marks=tck("RetryMetricTest.testRetryMetricMaxDurationNoRetries"),
+            marks=pytest.mark.tck("RetryMetricTest.testRetryMetricMaxDurationNoRetries"),
         ),
         pytest.param(
             "opentelemetry", "fail_several_times", 0, 1, None, {("false", "valueReturned"): 1}, 0,
-            marks=tck("RetryTelemetryTest.testRetryMetricSuccessfulImmediately"),
+            marks=pytest.mark.tck("RetryTelemetryTest.testRetryMetricSuccessfulImmediately"),
         ),
         pytest.param(
             "opentelemetry", "fail_several_times", 3, 1, None, {("true", "valueReturned"): 1}, 3,
-            marks=tck("RetryTelemetryTest.testRetryMetricSuccessfulAfterRetry"),
+            marks=pytest.mark.tck("RetryTelemetryTest.testRetryMetricSuccessfulAfterRetry"),
         ),
         pytest.param(
             "opentelemetry", "fail_several_times_then_non_retryable", 0, 1, NonRetryableException,
             {("false", "exceptionNotRetryable"): 1}, 0,
-            marks=tck("RetryTelemetryTest.testRetryMetricNonRetryableImmediately"),
+            marks=pytest.mark.tck("RetryTelemetryTest.testRetryMetricNonRetryableImmediately"),
         ),
         pytest.param(
             "opentelemetry", "fail_several_times_then_non_retryable", 3, 1, NonRetryableException,
             {("true", "exceptionNotRetryable"): 1}, 3,
-            marks=tck("RetryTelemetryTest.testRetryMetricNonRetryableAfterRetries"),
+            marks=pytest.mark.tck("RetryTelemetryTest.testRetryMetricNonRetryableAfterRetries"),
         ),
         pytest.param(
             "opentelemetry", "fail_several_times", 20, 2, TestException, {("true", "maxRetriesReached"): 2}, 10,
-            marks=tck("RetryTelemetryTest.testRetryMetricMaxRetries"),
+            marks=pytest.mark.tck("RetryTelemetryTest.testRetryMetricMaxRetries"),
         ),
         pytest.param(
             "opentelemetry", "max_retries_zero", 0, 1, TestException, {("false", "maxRetriesReached"): 1}, 0,
-            marks=tck("RetryTelemetryTest.testRetryMetricMaxRetriesHitButNoRetry"),
+            marks=pytest.mark.tck("RetryTelemetryTest.testRetryMetricMaxRetriesHitButNoRetry"),
         ),
         pytest.param(
             "opentelemetry", "fail_after_delay", 100, 1, TestException, {("true", "maxDurationReached"): 1}, None,
-            marks=tck("RetryTelemetryTest.testRetryMetricMaxDuration"),
+            marks=pytest.mark.tck("RetryTelemetryTest.testRetryMetricMaxDuration"),
         ),
         pytest.param(
             "opentelemetry", "fail_after_delay", 1500, 1, TestException, {("false", "maxDurationReached"): 1}, 0,
-            marks=tck("RetryTelemetryTest.testRetryMetricMaxDurationNoRetries"),
+            marks=pytest.mark.tck("RetryTelemetryTest.testRetryMetricMaxDurationNoRetries"),
         ),
     ],
     indirect=["meter"],
@@ -723,8 +728,8 @@ class Timeouts(Service):
 
 
 @exporters(
-    prometheus=tck("TimeoutMetricTest.testTimeoutMetric"),
-    opentelemetry=tck("TimeoutTelemetryTest.testTimeoutMetric"),
+    prometheus=pytest.mark.tck("TimeoutMetricTest.testTimeoutMetric"),
+    opentelemetry=pytest.mark.tck("TimeoutTelemetryTest.testTimeoutMetric"),
 )
 def test_time_outs_are_counted(meter: Meter, clock: Clock) -> None:
     """Each attempt either timed out or did not."""
@@ -740,8 +745,8 @@ def test_time_outs_are_counted(meter: Meter, clock: Clock) -> None:
 
 
 @exporters(
-    prometheus=tck("TimeoutMetricTest.testTimeoutHistogram"),
-    opentelemetry=tck("TimeoutTelemetryTest.testTimeoutHistogram"),
+    prometheus=pytest.mark.tck("TimeoutMetricTest.testTimeoutHistogram"),
+    opentelemetry=pytest.mark.tck("TimeoutTelemetryTest.testTimeoutHistogram"),
 )
 def test_execution_times_are_recorded_also_where_they_timed_out(meter: Meter, clock: Clock) -> None:
     """An attempt that is ended at its deadline lasted until then."""
