@@ -13,6 +13,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from .._event import BOUNDARIES, METRICS, NO_DURATIONS, Durations, Metric, Reading, Series
+from .bulk import add_again
 
 __all__ = ["Exporter"]
 
@@ -87,8 +88,11 @@ class Exporter:
         for bucket, (count, earlier) in enumerate(zip(found.counts, before.counts, strict=True)):
             if count > earlier:
                 mean = (found.sums[bucket] - before.sums[bucket]) / (count - earlier)
-                for _ in range(count - earlier):
-                    record(mean, attributes)
+                record(mean, attributes)
+                more = count - earlier - 1
+                if more and not add_again(self._histograms[name], mean, attributes, more):
+                    for _ in range(more):
+                        record(mean, attributes)
 
     def _attributes_of(self, method: str, series: Series) -> dict[str, str]:
         found = self._attributes.get((method, series))

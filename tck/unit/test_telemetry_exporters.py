@@ -547,3 +547,53 @@ def test_collector_registry_of_another_kind_is_taken() -> None:
     charge()
 
     assert b"ft_invocations_total" in generate_latest(registry)
+
+
+@pytest.mark.parametrize("knows_the_sdk", [True, False])
+@pytest.mark.parametrize("views", ["none", "boundaries", "drop", "exponential"])
+def test_histograms_of_many_calls_are_exact(knows_the_sdk: bool, views: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal samples are added at once where the SDK allows it, and one by one where it does not; views hold in both."""
+    from opentelemetry.sdk.metrics.view import (
+        DropAggregation,
+        ExplicitBucketHistogramAggregation,
+        ExponentialBucketHistogramAggregation,
+        View,
+    )
+
+    from faulttolerance._telemetry import opentelemetry
+
+    if not knows_the_sdk:
+        monkeypatch.setattr(opentelemetry, "add_again", lambda *_: False)
+    aggregations = {
+        "boundaries": ExplicitBucketHistogramAggregation([0.5]),
+        "drop": DropAggregation(),
+        "exponential": ExponentialBucketHistogramAggregation(),
+    }
+    given = [View(instrument_name="ft.bulkhead.*", aggregation=aggregations[views])] if views in aggregations else []
+    readers = [InMemoryMetricReader(), InMemoryMetricReader()]
+    provider = MeterProvider(readers, views=given, shutdown_on_exit=False)
+    configure(meter_provider=provider, prometheus_registry=None)
+
+    @timeout
+    @bulkhead
+    def charge() -> None: ...
+
+    for _ in range(500):
+        charge()
+
+    for reader in readers:
+        data = reader.get_metrics_data()
+        assert data is not None
+        points = {
+            metric.name: metric.data.data_points[0] for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        }
+        executions: Any = points["ft.timeout.executionduration"]
+        assert executions.count == sum(executions.bucket_counts) == 500
+        (found,) = ledger.read().durations.values()
+        assert executions.sum == pytest.approx(sum(found["ft.timeout.executionDuration"].sums))
+        if views == "drop":
+            assert "ft.bulkhead.runningduration" not in points
+        else:
+            running: Any = points["ft.bulkhead.runningduration"]
+            assert running.count == 500
+            assert running.sum == pytest.approx(executions.sum)

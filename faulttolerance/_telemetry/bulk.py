@@ -1,0 +1,47 @@
+"""Many equal samples for a histogram of OpenTelemetry's SDK, at the price of one.
+
+Its API takes samples one by one, at several microseconds each. Where the SDK is of the make that we know, the second
+and all further ones are added where the first one went; where anything about it is different, nothing is touched.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["add_again"]
+
+
+def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count: int) -> bool:
+    """Add *value*, which was just recorded, so many times more; false, and nothing is done, if that cannot be."""
+    try:
+        found = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
+        if any(type(one).__name__ != "_ExplicitBucketHistogramAggregation" or one._value is None for one in found):
+            return False
+        places = [(one, bisect_left(one._boundaries, value), one._lock, one._sum) for one in found]
+    except (AttributeError, ImportError, KeyError, TypeError):
+        return False
+    for one, bucket, lock, _ in places:
+        with lock:
+            one._value[bucket] += count
+            one._sum += value * count
+    return True
+
+
+def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:
+    """Where each reader of the provider, and each view, keeps the samples with these attributes."""
+    from opentelemetry.sdk.metrics._internal import _view_instrument_match as matching
+
+    matches = [
+        match
+        for storage in histogram._measurement_consumer._reader_storages.values()
+        for match in storage._get_or_init_view_instrument_match(histogram)
+    ]
+    hashed = getattr(matching, "_hash_attributes", None)
+    found = []
+    for match in matches:
+        keys = match._view._attribute_keys
+        kept = {name: value for name, value in attributes.items() if keys is None or name in keys}
+        found.append(match._attributes_aggregation[hashed(kept) if hashed else frozenset(kept.items())])
+    return found
