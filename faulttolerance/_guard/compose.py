@@ -83,6 +83,7 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
         "RETRY": course.retry is not None,
         "PERMIT": bulkhead or course.circuit_breaker is not None,
         "TIMED": deadline or bulkhead,
+        "CLOCKED": apart or deadline or bulkhead or course.retry is not None or course.rate_limit is not None,
         "JUDGED": course.refuses is not None,
         "COUNTED": course.tally is not None,
         "FALLBACK": fallback,
@@ -92,8 +93,8 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
 
 
 if TYPE_CHECKING:
-    ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = JUDGED = COUNTED = False
-    RETRY = FALLBACK = BEFORE_RETRY = False
+    ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = CLOCKED = JUDGED = False
+    COUNTED = RETRY = FALLBACK = BEFORE_RETRY = False
 
 
 def path(
@@ -130,7 +131,7 @@ def path(
         progress: Progress | None = None
         while True:
             # What an attempt holds is noted under these names, which are there before anything is taken.
-            began = clock.monotonic()
+            began = clock.monotonic() if CLOCKED else 0.0
             if APART:
                 permit: Any = Ticket()
             elif BULKHEAD:
@@ -153,6 +154,8 @@ def path(
                     running_since = 0.0
             if BREAKER:
                 state = breaker.state
+                if not CLOCKED and not state.is_closed:
+                    began = clock.monotonic()
                 # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
                 if not (APART or RETRY or FALLBACK) and not state.is_closed and breaker.refuses(began):
                     raise course.refused(breaker, began)
