@@ -16,7 +16,7 @@ from typing import Any
 
 import faulttolerance as ft
 
-__all__ = ["RECORDED", "VERSION", "count", "recorded"]
+__all__ = ["count", "recorded"]
 
 RECORDED = Path(__file__).with_name("instructions.json")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import pairwise
 from threading import get_ident
 from typing import Any
 
@@ -130,10 +131,8 @@ async def coroutines(rounds: int) -> dict[str, float]:
 
 
 def _added(cost: dict[str, float]) -> dict[str, float]:
-    names = list(_STEPS)
-    return {f"+ {_STEPS[name]}": cost[name] - cost[before] for before, name in zip(names, names[1:], strict=False)} | {
-        "all": cost["five"]
-    }
+    added = {f"+ {_STEPS[name]}": cost[name] - cost[before] for before, name in pairwise(_STEPS)}
+    return {**added, "all": cost["five"]}
 
 
 def primitives(rounds: int) -> dict[str, float]:

@@ -22,7 +22,6 @@ VARIANTS = ("off", "prometheus", "opentelemetry", "both")
 
 def guarded(variant: str) -> Any:
     from faulttolerance import bulkhead, circuit_breaker, configure, fallback, retry, timeout
-    from faulttolerance.testing import configured
 
     registry = provider = None
     exports = []
@@ -38,7 +37,12 @@ def guarded(variant: str) -> Any:
         reader = InMemoryMetricReader()
         provider = MeterProvider([reader], shutdown_on_exit=False)
         exports.append(reader.get_metrics_data)
-    configure(prometheus_registry=registry, meter_provider=provider)
+    enabled = str(variant != "off").lower()
+    configure(
+        properties={"MP_Fault_Tolerance_Metrics_Enabled": enabled},
+        prometheus_registry=registry,
+        meter_provider=provider,
+    )
 
     @fallback(lambda context: None)
     @retry(max_retries=2)
@@ -47,9 +51,8 @@ def guarded(variant: str) -> Any:
     @bulkhead(10)
     def call() -> None: ...
 
-    with configured({"MP_Fault_Tolerance_Metrics_Enabled": str(variant != "off").lower()}):
-        for _ in range(2000):
-            call()
+    for _ in range(2000):
+        call()
     return call, exports
 
 
