@@ -76,16 +76,16 @@ class Guard:
             )
         self._state: State | None = None
         self.plans: dict[int, Plan] = {}
-        self._paths: dict[tuple[Callable[..., Any], bool], blocking.GuardedCall] = {}
+        self._paths: dict[bool, blocking.GuardedCall] = {}  # another dictionary whenever the plan changes
         registry.add(self)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *function* on this thread under the policies."""
-        return self._path(_invoke, False)((function, *args), kwargs)  # type: ignore[no-any-return]
+        return self._path(False)((function, *args), kwargs)  # type: ignore[no-any-return]
 
     async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *function* and await what it returns, under the policies."""
-        return await self._path(_invoke, True)((function, *args), kwargs)  # type: ignore[no-any-return]
+        return await self._path(True)((function, *args), kwargs)  # type: ignore[no-any-return]
 
     def __call__(self, function: F) -> F:
         """Decorate *function*; all that one guard decorates shares its state."""
@@ -136,14 +136,21 @@ class Guard:
     def resolve_breaker(self) -> None:
         """Make the breaker known, if there is one."""
         if any(isinstance(one.policy, CircuitBreaker) for one in self._declared):
-            self._path(_invoke, False)
+            self._path(False)
 
-    def _path(self, function: Callable[..., Any], asynchronous: bool) -> blocking.GuardedCall:
-        found = self._paths.get((function, asynchronous))
-        return found if found is not None else self._resolve(function, asynchronous)
+    def _path(self, asynchronous: bool) -> blocking.GuardedCall:
+        found = self._paths.get(asynchronous)
+        if found is None:
+            paths, found = self._resolve(_invoke, asynchronous)
+            paths[asynchronous] = found
+        return found
 
-    def _resolve(self, function: Callable[..., Any], asynchronous: bool) -> blocking.GuardedCall:
+    def _resolve(
+        self, function: Callable[..., Any], asynchronous: bool
+    ) -> tuple[dict[bool, blocking.GuardedCall], blocking.GuardedCall]:
+        """The call path of *function*, and what ``_paths`` is as long as it holds."""
         with registry.resolving:
+            paths = self._paths  # looked at before the plan: who changes that replaces this afterwards
             if not self.plans:
                 plan, faults = self.plan()
                 if faults:
@@ -153,9 +160,7 @@ class Guard:
             if self._state is None:
                 self._state = registry.new_state(self.name, policies)
             course = course_for(self.name, policies, self._state, asynchronous=asynchronous, apart=False)
-            path = _path(function, course, _aside(policies, function, asynchronous), asynchronous)
-            self._paths[function, asynchronous] = path
-            return path
+            return paths, _path(function, course, _aside(policies, function, asynchronous), asynchronous)
 
 
 def apply_guard(name: str) -> Callable[[F], F]:
@@ -186,8 +191,15 @@ def _decorated(function: F, find: Callable[[], Guard]) -> F:
         )  # fmt: skip
     asynchronous = is_coroutine_function(function)
 
+    # Kept here and not by the guard, which may outlive many functions that it decorated.
+    known: tuple[object, blocking.GuardedCall] = (None, _invoke)
+
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        return find()._path(function, asynchronous)(args, kwargs)
+        nonlocal known
+        guard, found = find(), known
+        if found[0] is not guard._paths:
+            found = known = guard._resolve(function, asynchronous)
+        return found[1](args, kwargs)
 
     update_wrapper(guarded, function, [name for name in WRAPPER_ASSIGNMENTS if hasattr(function, name)])
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]

@@ -102,15 +102,22 @@ class TaskEnvironment:
         finally:
             if deadline is not None:
                 deadline.pending.pop(deadline, None)
-        if deadline is not None and (deadline.expired or deadline.owed or clock.monotonic() >= deadline.when):
-            attempt.ticket.timed_out = True
-            late = TimeoutException(attempt.late)
-            if task.done() and not task.cancelled():
-                late.__cause__ = task.exception()
-            else:
-                task.add_done_callback(_drop)
-            raise late
-        return task.result()
+        late = None
+        try:
+            if deadline is not None:
+                if task.done():
+                    deadline.task = None  # which refers to it by its context
+                if deadline.expired or deadline.owed or clock.monotonic() >= deadline.when:
+                    attempt.ticket.timed_out = True
+                    late = TimeoutException(attempt.late)
+                    if task.done() and not task.cancelled():
+                        late.__cause__ = task.exception()
+                    else:
+                        task.add_done_callback(_drop)
+                    raise late
+            return task.result()
+        finally:
+            del task, late  # the traceback of a failure keeps this frame
 
     async def _body(self, attempt: Attempt) -> Any:
         ticket, bulkhead = attempt.ticket, attempt.bulkhead
@@ -191,9 +198,12 @@ class AsyncCall(Coroutine[Any, Any, T], Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         task = self._begin()
-        if task.get_loop() is asyncio.get_running_loop():
-            return (yield from task)
-        return (yield from _from_other_loop(task).__await__())
+        try:
+            if task.get_loop() is asyncio.get_running_loop():
+                return (yield from task)
+            return (yield from _from_other_loop(task).__await__())
+        finally:
+            del self, task  # the traceback of a failure keeps this frame, and the task keeps the failure
 
     def send(self, value: Any) -> Any:
         """Drive the call as a coroutine is driven."""
@@ -256,4 +266,7 @@ async def _from_other_loop(task: asyncio.Task[T]) -> T:
     ended = loop.create_future()
     task.get_loop().call_soon_threadsafe(task.add_done_callback, lambda _: loop.call_soon_threadsafe(_complete, ended))
     await ended
-    return task.result()
+    try:
+        return task.result()
+    finally:
+        del task  # the traceback of a failure keeps this frame

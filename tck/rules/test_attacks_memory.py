@@ -1,0 +1,76 @@
+"""Calls leave nothing behind that only the garbage collector finds, and nothing that it never finds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import Guard, Retry, Timeout, apply_guard, asynchronous, bulkhead, retry, timeout
+
+
+class Order:
+    """What a call is about; weakly referred to, to see when it goes."""
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No garbage collection within the test."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_asynchronous_call_leaves_no_reference_cycle(uncollected: None, fails: bool) -> None:
+    """What a task of ours, its deadline or its failure refers to goes when the caller lets go of it."""
+
+    @asynchronous
+    @retry(max_retries=1, jitter=0)
+    @timeout(30_000)
+    @bulkhead(2)
+    async def charge(order: Order) -> None:
+        await asyncio.sleep(0)
+        if fails:
+            raise ConnectionError
+
+    async def calls() -> list[weakref.ref[Order]]:
+        seen = []
+        for _ in range(3):
+            order = Order()
+            seen.append(weakref.ref(order))
+            try:
+                await charge(order)
+            except ConnectionError:
+                pass
+            del order
+            await asyncio.sleep(0)
+        return [one for one in seen if one() is not None]
+
+    assert asyncio.run(calls()) == []
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_function_that_a_guard_decorated_goes_when_it_is_dropped(uncollected: None, is_named: bool) -> None:
+    """A guard may decorate a closure per request: it does not keep them (contract L8)."""
+    guard = Guard(retry=Retry(max_retries=1), timeout=Timeout(30_000), name="requests-of-the-memory-test")
+    decorate: Any = apply_guard(guard.name) if is_named else guard
+    seen = []
+    for _ in range(3):
+        order = Order()
+
+        def charge(order: Order = order) -> Order:
+            return order
+
+        guarded = decorate(charge)
+        guarded()
+        seen.append(weakref.ref(order))
+        del order, charge, guarded
+    guard.close()
+
+    assert [one() for one in seen] == [None, None, None]
