@@ -73,7 +73,8 @@ def _rotating(contenders: Sequence[Contender], rounds: int) -> Iterator[Contende
 
 def _calibrated(timed: Callable[[int], float]) -> int:
     timed(3)
-    return max(3, int(_LOOP_NS / max(1.0, timed(20) / 20)))
+    # The least of several: a loop that is too short, because something else ran meanwhile, would time cold caches.
+    return max(3, int(_LOOP_NS / max(1.0, min(timed(20) for _ in range(5)) / 20)))
 
 
 def _calling(call: Callable[[Any], Any], count: int) -> float:
