@@ -7,11 +7,18 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import faulttolerance
 from faulttolerance import testing
 from kit import report
+
+# How long an example takes says nothing about it on a machine that does other things meanwhile.
+hypothesis.settings.register_profile(
+    "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
