@@ -337,9 +337,9 @@ def test_threads_and_tasks_leave_nothing_behind_in_one_guard(monkeypatch: pytest
         guard.close()
 
 
-def _drawn(dice: random.Random) -> tuple[str, float]:
+def _drawn(dice: random.Random, slow: float = 0.008) -> tuple[str, float]:
     kind = dice.choices(["returns", "fails", "is skipped", "is slow"], [60, 20, 5, 15])[0]
-    return kind, 0.008 if kind == "is slow" else dice.random() * 0.002
+    return kind, slow if kind == "is slow" else dice.random() * 0.002
 
 
 def _end(kind: str) -> str:
@@ -367,7 +367,7 @@ class Service:
     @asynchronous
     @retry(max_retries=2, delay=0, jitter=1)
     @circuit_breaker(request_volume_threshold=20, failure_ratio=0.4, delay=3, success_threshold=2)
-    @timeout(5)
+    @timeout(20)
     @bulkhead(LIMIT, waiting_task_queue=1000)
     def offloaded(self, kind: str, seconds: float) -> Future[str]:
         with self.crowd:
@@ -377,7 +377,7 @@ class Service:
     @asynchronous
     @retry(max_retries=2, delay=0, jitter=1)
     @circuit_breaker(request_volume_threshold=20, failure_ratio=0.4, delay=3, success_threshold=2)
-    @timeout(5)
+    @timeout(20)
     @bulkhead(LIMIT, waiting_task_queue=1000)
     async def task(self, kind: str, seconds: float) -> str:
         with self.crowd:
@@ -417,7 +417,7 @@ def test_asynchronous_calls_that_are_cancelled_anywhere_leave_nothing_behind(
     def offloading(seed: int) -> None:
         dice = random.Random(seed)
         while time.monotonic() < until:
-            futures = [method(*_drawn(dice)) for _ in range(20)]
+            futures = [method(*_drawn(dice, 0.03)) for _ in range(20)]
             for future in futures:
                 if dice.random() < 0.4:
                     future.cancel(dice.random() < 0.7)
@@ -433,7 +433,7 @@ def test_asynchronous_calls_that_are_cancelled_anywhere_leave_nothing_behind(
     async def tasks(seed: int) -> None:
         dice = random.Random(seed)
         while time.monotonic() < until:
-            calls = [method(*_drawn(dice)) for _ in range(200)]
+            calls = [method(*_drawn(dice, 0.03)) for _ in range(40)]
             await asyncio.sleep(dice.random() * 0.002)
             for call in calls:
                 if dice.random() < 0.4:
