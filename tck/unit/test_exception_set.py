@@ -79,6 +79,13 @@ def test_exclusion_goes_before_inclusion(
     assert matches(ConnectionResetError(), include, exclude) is expected
 
 
+def test_what_is_excluded_counts_outside_exception_too() -> None:
+    """Naming a base class as one to retry and a subclass as one to abort on is possible for control flow as well."""
+    assert matches(Halt(), (Halt,), (HardHalt,))
+    assert not matches(HardHalt(), (Halt,), (HardHalt,))
+    assert not matches(HardHalt(), (HardHalt,), (Halt,))
+
+
 @pytest.mark.parametrize(
     ("error", "fail_on", "skip_on", "expected"),
     [
