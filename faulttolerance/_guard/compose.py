@@ -30,7 +30,7 @@ from .._runtime.slot import HAS_GIL, slots
 from .._runtime.ticket import Ticket
 from .._strategy.verdict import SUCCESS
 from .course import Course, Progress
-from .weave import Shape, woven
+from .weave import Shape, weavable, woven
 
 __all__ = ["compose", "path", "shape_of"]
 
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     COUNTED = RETRY = FALLBACK = BEFORE_RETRY = False
 
 
+@weavable
 def path(
     function: Callable[..., Any],
     course: Course,

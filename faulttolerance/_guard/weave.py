@@ -13,16 +13,28 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 from collections.abc import Callable, Mapping
 from functools import cache
 from textwrap import dedent
-from types import FunctionType
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, TypeVar
 
-__all__ = ["Shape", "source_of", "uncut", "woven"]
+__all__ = ["Shape", "source_of", "uncut", "weavable", "woven"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 Shape = Mapping[str, bool]
 """The capitals of the function, and whether each holds."""
+
+
+_lines: dict[CodeType, list[str]] = {}
+
+
+def weavable(function: F) -> F:
+    """Remember the text of *function* as it is now: the file may be exchanged under a running program."""
+    _lines[function.__code__] = linecache.getlines(function.__code__.co_filename, function.__globals__)
+    return function
 
 
 def woven(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
@@ -42,8 +54,7 @@ def _woven(function: Callable[..., Any], shape: tuple[tuple[str, bool], ...]) ->
     except OSError:
         return uncut(function, dict(shape))
     names: dict[str, Any] = {}
-    file = inspect.getsourcefile(function) or "<faulttolerance>"
-    code = compile(cut, file, "exec", dont_inherit=True)
+    code = compile(cut, function.__code__.co_filename, "exec", dont_inherit=True)
     exec(code, function.__globals__, names)  # our own source
     return names[function.__name__]  # type: ignore[no-any-return]
 
@@ -74,6 +85,7 @@ def _cut(function: Callable[..., Any], shape: Shape) -> ast.Module:
     ast.increment_lineno(tree, _source(function)[1] - 1)
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
+    definition.decorator_list = []
     for node in ast.walk(definition):
         if isinstance(node, ast.arg):
             node.annotation = None
@@ -84,8 +96,11 @@ def _cut(function: Callable[..., Any], shape: Shape) -> ast.Module:
 
 @cache
 def _source(function: Callable[..., Any]) -> tuple[str, int]:
-    lines, first = inspect.getsourcelines(function)
-    return dedent("".join(lines)), first
+    first = function.__code__.co_firstlineno
+    lines = _lines.get(function.__code__)
+    if not lines:
+        raise OSError("the text of the program is not there")
+    return dedent("".join(inspect.getblock(lines[first - 1 :]))), first
 
 
 class _Cutter(ast.NodeTransformer):

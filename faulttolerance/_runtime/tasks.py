@@ -188,7 +188,7 @@ class AsyncCall(Coroutine[Any, Any, T], Generic[T]):
     def _begin(self) -> asyncio.Task[T]:
         if self._task is None:
             if self._start is None:
-                raise RuntimeError("cannot await a call that was closed before it began")
+                raise asyncio.CancelledError  # it was cancelled, or closed, before it began
             loop = asyncio.get_running_loop()
             self._task = loop.create_task(self._start(), context=self._context)
             self._start = None

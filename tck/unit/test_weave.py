@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import shutil
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faulttolerance import bulkhead, circuit_breaker, explain, fallback, rate_limit, retry, timeout
+from faulttolerance import asynchronous, bulkhead, circuit_breaker, explain, fallback, rate_limit, retry, timeout
 from faulttolerance._guard import compose, weave
 from faulttolerance.testing import reset
 
@@ -118,3 +122,34 @@ def test_a_traceback_shows_the_lines_that_run() -> None:
 
     shown = [frame.line for frame in frames if frame.filename == compose.__file__]
     assert "result = function(*args, **kwargs) if kwargs else function(*args)" in shown
+
+
+def test_a_program_that_is_exchanged_on_disk_goes_on_as_it_was_loaded(tmp_path: Path) -> None:
+    """An upgrade under a running process must not mix two versions of one function."""
+    program = tmp_path / "program"
+    shutil.copytree(Path(compose.__file__).parents[1], program / "faulttolerance")
+    lines = [
+        "import pathlib, sys",
+        f"sys.path.insert(0, {str(program)!r})",
+        "from faulttolerance import retry",
+        "from faulttolerance._guard import compose",
+        "assert compose.__file__.startswith(sys.path[0])",
+        "pathlib.Path(compose.__file__).write_text('nothing')",
+        "print(retry(lambda: 'as loaded')())",
+    ]
+    run = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+
+    assert (run.stdout, run.stderr) == ("as loaded\n", "")
+
+
+def test_a_call_that_is_cancelled_before_it_began_is_cancelled() -> None:
+    """Whoever awaits the handle afterwards sees a cancellation, as for a task."""
+
+    @asynchronous
+    async def function() -> None: ...
+
+    call: Any = function()
+    assert call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(call)
