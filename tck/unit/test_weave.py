@@ -16,7 +16,7 @@ import pytest
 
 from faulttolerance import asynchronous, bulkhead, circuit_breaker, explain, fallback, rate_limit, retry, timeout
 from faulttolerance._guard import compose, weave
-from faulttolerance.testing import reset
+from faulttolerance.testing import reset, virtual_time
 
 Decorate = Callable[[Any], Any]
 
@@ -66,7 +66,8 @@ def outcomes(names: tuple[str, ...], asynchronous: bool) -> list[str]:
                 seen.append(f"{type(error).__name__}: {error}")
         return seen
 
-    return asyncio.run(run())
+    with virtual_time() as clock:
+        return clock.run(run())
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["def", "async def"])
