@@ -244,6 +244,14 @@ def test_a_neutral_probe_gives_its_place_back() -> None:
     assert circuit.state_name(10.0) == CLOSED
 
 
+def test_a_neutral_probe_proves_nothing() -> None:
+    """What ended by control flow says neither that the callee is well nor that it is not (rule R4)."""
+    circuit = opened(successes=2)
+
+    assert run(circuit, "nsn", 10.0) == "nsn"
+    assert circuit.state_name(10.0) == HALF_OPEN
+
+
 def test_a_probe_that_never_ends_gives_its_place_up_after_the_delay() -> None:
     """A hung probe blocks recovery for one delay only, and its late verdict no longer counts (B2)."""
     circuit = opened(delay=10.0, successes=2)
