@@ -1,0 +1,195 @@
+"""Whether the tests notice when the library decides wrongly.
+
+    python tck/kit/mutation.py [--jobs N] [--write] [PART OF A NAME ...]
+
+Each change of ``mutants.toml`` is made in a copy of the project, and the tests named there are run on it until one
+fails. A change that none notices is a test that is missing, unless it is known to make no difference. The exit status
+is 1 where one survived that is not. ``--write`` puts the outcome into ``docs/explanation/mutants.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+__all__ = ["PAGE", "ROOT", "Mutant", "main", "mutants"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "explanation" / "mutants.md"
+
+_TEST_SECONDS = 20
+_MUTANT_SECONDS = 400
+_FAILED = re.compile(r"^(?:FAILED|ERROR) tck/([\w/]+\.py)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    equivalent: str = ""
+    """Why nobody could notice it; empty where somebody has to."""
+
+    @property
+    def path(self) -> str:
+        return f"faulttolerance/{self.file}"
+
+    def applied_to(self, text: str) -> str:
+        """*text* with the change made."""
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.name}: {self.path} has the text to be changed {text.count(self.old)} times")
+        return text.replace(self.old, self.new)
+
+
+def mutants() -> list[Mutant]:
+    """All changes, in the order of the file."""
+    given = tomllib.loads((ROOT / "tck" / "kit" / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
+    return [Mutant(**{**one, "tests": tuple(one["tests"])}) for one in given]
+
+
+class Copy:
+    """The project once more, where nobody else works."""
+
+    def __init__(self, home: Path, original: Path = ROOT) -> None:
+        self.home = home
+        for part in ("faulttolerance", "tck"):
+            shutil.copytree(original / part, home / part, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("pyproject.toml", "README.md"):
+            shutil.copy(original / part, home / part)
+
+    def outcome(self, mutant: Mutant) -> str:
+        """The file of the first test that fails on *mutant*; empty where none does."""
+        path = self.home / mutant.path
+        whole = path.read_text(encoding="utf-8")
+        try:
+            path.write_text(mutant.applied_to(whole), encoding="utf-8")
+            return self.first_failure(mutant.tests)[0]
+        finally:
+            path.write_text(whole, encoding="utf-8")
+
+    def first_failure(self, tests: Iterable[str]) -> tuple[str, str]:
+        """The file of the first of *tests* that fails, empty where none does; and what pytest said."""
+        # No bytecode: a file that is changed and changed back within a second would be taken for the other one.
+        environment = {**os.environ, "PYTHONPATH": str(self.home), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-P", "-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider"]
+        command += ["--timeout", str(_TEST_SECONDS), *(f"tck/{test}" for test in tests)]
+        process = subprocess.Popen(
+            command,
+            cwd=self.home,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=_MUTANT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return "a test that did not end", ""
+        if process.returncode == 0:
+            return "", said
+        found = _FAILED.search(said)
+        if found:
+            return found[1], said
+        if process.returncode in (1, 2) and "Timeout" in said:
+            return "a test that did not end", said
+        raise RuntimeError(f"pytest ended with {process.returncode} and names no test:\n{said[-2000:]}")
+
+
+def main(arguments: list[str]) -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="parts of the names of the changes to try; all where none is given")
+    parser.add_argument("--jobs", type=int, default=2, help="how many are tried at once")
+    parser.add_argument("--write", action="store_true", help="write the page on it, where all are tried")
+    options = parser.parse_args(arguments)
+    chosen = [one for one in mutants() if not options.names or any(part in one.name for part in options.names)]
+    with tempfile.TemporaryDirectory() as home:
+        outcomes = _tried(chosen, Path(home), options.jobs)
+    survived = [one for one in chosen if not outcomes[one] and not one.equivalent]
+    wrong = [one for one in chosen if outcomes[one] and one.equivalent]
+    noticed = sum(map(bool, outcomes.values()))
+    print(f"{noticed} of {len(chosen)} noticed, {len(chosen) - noticed - len(survived)} of no effect")
+    for one in survived:
+        print(f"SURVIVED: {one.name} ({one.path})")
+    for one in wrong:
+        print(f"NOTICED, though said to be of no effect: {one.name} ({one.path}), by {outcomes[one]}")
+    if options.write and not options.names:
+        PAGE.write_text(page(outcomes), encoding="utf-8")
+    return 1 if survived or wrong else 0
+
+
+def _tried(chosen: list[Mutant], home: Path, jobs: int) -> dict[Mutant, str]:
+    copies: SimpleQueue[Copy] = SimpleQueue()
+    first = Copy(home / "0")
+    for number in range(1, jobs):
+        copies.put(Copy(home / str(number), first.home))
+    tests = sorted({test for one in chosen for test in one.tests})
+    print(f"{len(tests)} files of tests on the library as it is ...", flush=True)
+    failed, said = first.first_failure(tests)
+    if failed:
+        raise SystemExit(f"{said}\n{failed} fails without any change")
+    copies.put(first)
+
+    def attempt(mutant: Mutant) -> str:
+        copy = copies.get()
+        try:
+            found = copy.outcome(mutant)
+        finally:
+            copies.put(copy)
+        print(f"{found or ('no effect' if mutant.equivalent else 'SURVIVED'):40} {mutant.name}", flush=True)
+        return found
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return dict(zip(chosen, pool.map(attempt, chosen), strict=True))
+
+
+def page(outcomes: dict[Mutant, str]) -> str:
+    """What is committed of a run."""
+    noticed = [by for by in outcomes.values() if by]
+    by_the_kit = sum(by.startswith("spec/") for by in noticed)
+    lines = [
+        "# Do the tests notice?",
+        "",
+        "A suite that passes says little unless it fails when the library is wrong.",
+        "`nox -s mutation` makes each change below in a copy of the library and runs the tests on it until one fails;",
+        "those of the official kit ([tck/spec](../../tck/spec)) come first.",
+        "This page is generated by `nox -s mutation -- --write`.",
+        "",
+        f"Of {len(outcomes)} changes the tests notice {len(noticed)}, the official kit's cases alone {by_the_kit}.",
+        "",
+    ]
+    for file in dict.fromkeys(one.path for one in outcomes):
+        lines += [f"## {file}", "", "| change | first noticed by |", "| --- | --- |"]
+        for one, by in outcomes.items():
+            if one.path == file:
+                lines.append(f"| {one.name} | {by or ('no effect' if one.equivalent else '**survived**')} |")
+        lines.append("")
+    silent = [one for one in outcomes if one.equivalent]
+    if silent:
+        lines += ["## Changes without effect", "", "| change | why nobody can notice |", "| --- | --- |"]
+        lines += [f"| {one.name} | {one.equivalent} |" for one in silent]
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
