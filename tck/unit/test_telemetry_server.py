@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -20,7 +22,8 @@ import pytest
 
 from faulttolerance._event import METRICS
 
-DOCS = Path(__file__).parents[2] / "docs" / "how-to"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "how-to"
 LABELS = {"method", "le", *(tag for metric in METRICS for tag in metric.tags)}
 NAMES = {
     metric.name.replace(".", "_") + ("_seconds_bucket" if metric.kind == "histogram" else "") for metric in METRICS
@@ -49,6 +52,34 @@ print(server.server_port, flush=True)
 sys.stdin.read()
 """
 
+STOREFRONT = """
+import json, sys, tempfile, time
+from pathlib import Path
+from prometheus_client import start_http_server
+from supervisor import Supervisor
+from traffic import Traffic
+from faulttolerance import guards
+
+server, _ = start_http_server(0, "127.0.0.1")
+print(server.server_port, flush=True)
+with tempfile.TemporaryDirectory() as folder:
+    begin = time.monotonic() + 1.5
+    supervisor = Supervisor(Path(folder) / "ledger.db")
+    with supervisor.running(begin):
+        # Fair weather, errors, and a second of a backend that is down.
+        now = time.monotonic()
+        traffic = Traffic(supervisor.address, guarded=True)
+        traffic.start(now, max(1, begin + 5 - now))
+        while not traffic.is_over: time.sleep(0.05)
+counts = [
+    [name, {"method": guard.name, **dict(tags)}, count]
+    for guard in guards() for (name, tags), count in guard.counts.items()
+]
+calls = {method: record.calls for method, record in traffic.records.items()}
+print(json.dumps([calls, counts]), flush=True)
+sys.stdin.read()
+"""
+
 
 def tool(name: str) -> str:
     """The path of a program of Debian's package prometheus; without it the test is skipped, but never in CI."""
@@ -59,48 +90,80 @@ def tool(name: str) -> str:
     return found
 
 
+def needs(*modules: str) -> None:
+    """Skip the test where a package is not installed, but never in CI."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing and not IN_CI:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    assert not missing
+
+
 def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
 
 
-@pytest.fixture
-def service() -> Iterator[int]:
-    """The port at which a guarded service shows its metrics."""
+@contextlib.contextmanager
+def running(program: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A Python program that goes on until its input ends; with what it imports from *folder*."""
     with subprocess.Popen(
-        [sys.executable, "-c", SERVICE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        yield int(process.stdout.readline())
-        process.communicate("")
+        try:
+            yield process
+        finally:
+            process.communicate("")
 
 
-@pytest.fixture
-def server(service: int, tmp_path: Path) -> Iterator[str]:
-    """The address of a Prometheus that scrapes the service."""
-    program, port = tool("prometheus"), free_port()
-    (tmp_path / "prometheus.yml").write_text(
+def line_of(process: subprocess.Popen[str]) -> Any:
+    """The next line that the program prints, which is JSON."""
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+@contextlib.contextmanager
+def prometheus(port: int, folder: Path) -> Iterator[str]:
+    """The address of a Prometheus that scrapes the service at *port*."""
+    program, own_port = tool("prometheus"), free_port()
+    (folder / "prometheus.yml").write_text(
         f"""
 global: {{scrape_interval: 200ms}}
 rule_files: [{DOCS / "alerts.yml"}]
-scrape_configs: [{{job_name: shop, static_configs: [{{targets: ["127.0.0.1:{service}"]}}]}}]
+scrape_configs: [{{job_name: shop, static_configs: [{{targets: ["127.0.0.1:{port}"]}}]}}]
 """
     )
-    arguments = [f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+    arguments = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     with (
-        open(tmp_path / "log", "w", encoding="utf-8") as log,
-        subprocess.Popen([program, *arguments, f"--web.listen-address=127.0.0.1:{port}"], stderr=log) as process,
+        open(folder / "log", "w", encoding="utf-8") as log,
+        subprocess.Popen([program, *arguments, f"--web.listen-address=127.0.0.1:{own_port}"], stderr=log) as process,
     ):
-        yield f"http://127.0.0.1:{port}"
-        process.terminate()
+        try:
+            yield f"http://127.0.0.1:{own_port}"
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of a Prometheus that scrapes a guarded service."""
+    tool("prometheus")
+    needs("prometheus_client")
+    with running(SERVICE, tmp_path) as process, prometheus(line_of(process), tmp_path) as address:
+        yield address
+
+
+def query_api(server: str, query: str) -> list[dict[str, Any]]:
+    """What the query API answers now."""
+    address = f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    with urllib.request.urlopen(address, timeout=5) as answer:
+        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+    return found
 
 
 def ask(server: str, query: str) -> dict[tuple[str, ...], float]:
     """What the query API answers, by the values of the labels that are ours."""
-    address = f"{server}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-    with urllib.request.urlopen(address, timeout=5) as answer:
-        found = json.load(answer)["data"]["result"]
+    found = query_api(server, query)
     return {
         tuple(value for label, value in sorted(one["metric"].items()) if label in LABELS - {"method"}): float(
             one["value"][1]
@@ -150,6 +213,65 @@ def test_prometheus_server_returns_what_the_service_counted(server: str) -> None
     first = ask(server, state)["closed",]
     while ask(server, state)["closed",] <= first:
         time.sleep(0.1)
+
+
+Series = tuple[str, frozenset[tuple[str, str]]]
+"""A name and the labels that are ours."""
+
+
+def series(server: str) -> dict[Series, float]:
+    """All our series that the server has."""
+    found: dict[Series, float] = {}
+    for one in query_api(server, '{__name__=~"ft_.+"}'):
+        labels = frozenset((label, value) for label, value in one["metric"].items() if label in LABELS)
+        assert (one["metric"]["__name__"], labels) not in found
+        found[one["metric"]["__name__"], labels] = float(one["value"][1])
+    return found
+
+
+@pytest.mark.timeout(150)
+def test_prometheus_server_returns_what_the_storefront_counted(tmp_path: Path) -> None:
+    """The demonstration's service, scraped while its backend fails: in the end both know the same of every method."""
+    tool("prometheus")
+    needs("prometheus_client", "httpx", "uvicorn")
+    shown: dict[Series, float] = {}
+    with (
+        running(STOREFRONT, ROOT / "examples" / "storefront") as storefront,
+        prometheus(line_of(storefront), tmp_path) as server,
+    ):
+        calls, counted = line_of(storefront)
+        counts: dict[Series, float] = {
+            (name.replace(".", "_"), frozenset(labels.items())): count for name, labels, count in counted
+        }
+        # Time in a state goes on: the server is to have at least what it was.
+        times = {one: counts.pop(one) for one in list(counts) if one[0] == "ft_circuitbreaker_state_total"}
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                shown = series(server)
+            if {one: shown.get(one) for one in counts} == counts and all(
+                shown.get(one, 0) >= least for one, least in times.items()
+            ):
+                break
+            time.sleep(0.1)
+
+    def total(name: str, method: str, **tags: str) -> float:
+        wanted = {"method": f"service.Storefront.{method}", **tags}.items()
+        return sum(value for (one, labels), value in shown.items() if one == name and wanted <= {*labels})
+
+    assert {
+        one: value for one, value in shown.items() if not re.search("_(bucket|sum|count|state_total)$", one[0])
+    } == (counts)
+    assert {one: shown.get(one, 0) for one, least in times.items() if shown.get(one, 0) < least} == {}
+    assert {method: total("ft_invocations_total", method) for method in calls} == calls
+    assert {method: total("ft_timeout_executionDuration_seconds_count", method) for method in calls} == {
+        method: total("ft_timeout_calls_total", method) for method in calls
+    }
+    # Of functions and of coroutines there is something to compare.
+    assert all(total("ft_retry_retries_total", method) for method in ("product", "stock", "order", "mail"))
+    assert all(
+        total("ft_invocations_total", method, fallback="applied") for method in ("product", "stock", "recommendations")
+    )
 
 
 def test_alert_rules_are_valid() -> None:
