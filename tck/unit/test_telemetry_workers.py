@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +19,9 @@ import pytest
 pytest.importorskip("prometheus_client")
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
 
 WORKER = """
 import sys, time
@@ -45,8 +54,13 @@ def scraped(folder: Path) -> dict[str, float]:
     """What a scrape shows that adds up all workers; each series once."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry, str(folder))
+    return each_once(registry.collect())
+
+
+def each_once(families: Iterable[Metric]) -> dict[str, float]:
+    """The value of each series, none of which is there twice."""
     found: dict[str, float] = {}
-    for family in registry.collect():
+    for family in families:
         for sample in family.samples:
             tags = ",".join(value for label, value in sorted(sample.labels.items()) if label != "method")
             series = f"{sample.name}{{{tags}}}"
@@ -124,3 +138,159 @@ for child in children: child.join(); assert child.exitcode == 0
     shown = scraped(tmp_path)
     assert shown["ft_invocations_total{notDefined,valueReturned}"] == 4
     assert shown["ft_retry_retries_total{}"] == 2
+
+
+APPLICATION = """
+import os
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from faulttolerance import bulkhead, circuit_breaker, fallback, retry, timeout
+
+class Shop:
+    @fallback(lambda context: "later")
+    @retry(max_retries=1, jitter=0, delay=0)
+    @circuit_breaker(failure_ratio=1.0, request_volume_threshold=1000)
+    @timeout(60000)
+    @bulkhead(2)
+    def order(self, fails):
+        if fails: raise ConnectionError
+        return "taken"
+
+shop = Shop()
+
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/metrics":
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        answer = generate_latest(registry)
+    else:
+        shop.order(environ["PATH_INFO"] == "/fails")
+        answer = str(os.getpid()).encode()
+    start_response("200 OK", [("Content-Length", str(len(answer)))])
+    return [answer]
+"""
+SETTINGS = """
+from prometheus_client.multiprocess import mark_process_dead
+
+workers = 2
+control_socket_disable = True  # of releases that have one
+
+def child_exit(server, worker):
+    mark_process_dead(worker.pid)
+"""
+
+
+class Gunicorn:
+    """Two workers of gunicorn that serve guarded calls, and what they were asked for."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process = process
+        self.workers: Counter[int] = Counter()
+        """Calls by the worker that served them."""
+        self.failing = 0
+        self._address = f"http://127.0.0.1:{port}"
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(self._address + path, timeout=30) as answer:
+            content: bytes = answer.read()
+        return content
+
+    def order(self) -> int:
+        """Have one good and one failing call served; the worker of the latter."""
+        self.workers[int(self.get("/order"))] += 1
+        worker = int(self.get("/fails"))
+        self.workers[worker] += 1
+        self.failing += 1
+        return worker
+
+    def order_until(self, fulfilled: Callable[[], bool]) -> None:
+        until(lambda: self.order() > 0 and fulfilled())
+
+    @property
+    def served(self) -> dict[str, float]:
+        """What a scrape is to show of the calls so far."""
+        calls, failing = self.workers.total(), self.failing
+        attempts = calls + failing
+        return {
+            "ft_invocations_total{notApplied,valueReturned}": calls - failing,
+            "ft_invocations_total{applied,valueReturned}": failing,
+            "ft_retry_retries_total{}": failing,
+            "ft_retry_calls_total{true,maxRetriesReached}": failing,
+            "ft_circuitbreaker_calls_total{success}": calls - failing,
+            "ft_circuitbreaker_calls_total{failure}": 2 * failing,
+            "ft_bulkhead_calls_total{accepted}": attempts,
+            "ft_bulkhead_executionsRunning{}": 0,
+            "ft_timeout_executionDuration_seconds_count{}": attempts,
+            "ft_timeout_executionDuration_seconds_bucket{+Inf}": attempts,
+        }
+
+    def shown(self) -> dict[str, float]:
+        """The same, of what any of the workers shows now."""
+        found = each_once(text_string_to_metric_families(self.get("/metrics").decode()))
+        return {series: found.get(series, -1) for series in self.served}
+
+    def assert_all_is_shown(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            until(lambda: self.shown() == self.served)
+        assert self.shown() == self.served
+
+
+def until(fulfilled: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not fulfilled():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+@pytest.fixture(params=[False, True], ids=["each-loads", "preloaded"])
+def gunicorn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gunicorn]:
+    pytest.importorskip("gunicorn")
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    (tmp_path / "application.py").write_text(APPLICATION)
+    (tmp_path / "gunicorn.conf.py").write_text(f"{SETTINGS}\npreload_app = {request.param}\n")
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        number = listening.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "--log-level=warning", f"--bind=fd://{number}", "application"],
+            cwd=tmp_path,
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics)},
+            pass_fds=[number],
+        )
+        with process:
+            try:
+                yield Gunicorn(process, listening.getsockname()[1])
+            finally:
+                process.terminate()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="gunicorn needs fork")
+def test_workers_of_gunicorn_add_up_over_restarts(gunicorn: Gunicorn) -> None:
+    """Two workers, one that is killed and replaced, and two that a SIGHUP replaces: nothing is lost or shown twice."""
+    gunicorn.order_until(lambda: len(gunicorn.workers) == 2)
+    gunicorn.assert_all_is_shown()
+
+    # A killed worker had its counts in the files, but for those of the last half second.
+    first = set(gunicorn.workers)
+    os.kill(min(first), signal.SIGKILL)
+    until(lambda: not is_alive(min(first)))
+    gunicorn.order_until(lambda: len(gunicorn.workers) == 3)
+    gunicorn.assert_all_is_shown()
+
+    # Workers that end as they are told take over what is left.
+    second = set(gunicorn.workers)
+    gunicorn.order()
+    gunicorn.process.send_signal(signal.SIGHUP)
+    until(lambda: not any(map(is_alive, second)))
+    gunicorn.order_until(lambda: len(gunicorn.workers) == 5)
+    gunicorn.assert_all_is_shown()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
