@@ -43,7 +43,8 @@ class Settings:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler or a finalizer may make a first call while its thread is in here.
+        self._lock = threading.RLock()
         self._state = State()  # writes guarded by _lock
         self._version = 0  # guarded by _lock
 
@@ -150,7 +151,7 @@ class Settings:
 
     def renew_lock(self) -> None:
         """Replace the lock in a forked child, where the thread that may have held it does not exist."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def resolve(
         self, declared: Sequence[Declared], where: str, snapshot: Snapshot | None = None

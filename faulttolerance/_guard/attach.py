@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 from .._policy import Policy, check, parameters
-from .._runtime.kinds import is_generator_function, mark_coroutine_function
+from .._runtime.kinds import is_generator_function, mark_coroutine_function, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import check as definition
 from .declaration import (
@@ -79,7 +79,7 @@ def refuse_bare(kind: type[Policy], value: Any) -> None:
     """
     code = getattr(value, "__code__", None)
     frame = next(user_frames(), None)
-    if code is None or frame is None or value.__name__ == "<lambda>":
+    if not isinstance(code, CodeType) or frame is None or value.__name__ == "<lambda>":
         return
     lines = [line for _, _, line in code.co_lines() if line is not None]
     if any(one is code for one in frame.f_code.co_consts) and code.co_firstlineno <= frame.f_lineno <= max(lines):
@@ -187,8 +187,8 @@ def make_guard(declaration: Declaration) -> Callable[..., Any]:
             return call(args, kwargs)
 
     template = declaration.template
-    update_wrapper(guard, template, [name for name in WRAPPER_ASSIGNMENTS if hasattr(template, name)])
-    if not hasattr(template, "__name__"):
+    update_wrapper(guard, template, [name for name in WRAPPER_ASSIGNMENTS if own(template, name, own) is not own])
+    if own(template, "__name__") is None:
         guard.__name__ = declaration.name
         guard.__qualname__ = declaration.name
         guard.__module__ = type(template).__module__
@@ -233,7 +233,7 @@ def _binding_of(attribute: object) -> str:
 
 def _class_body(function: Any) -> dict[str, Any] | None:
     """The namespace of the class whose body is being run and defines *function*."""
-    scope = getattr(unbound(function), "__qualname__", "").rpartition(".")[0]
+    scope = own(unbound(function), "__qualname__", "").rpartition(".")[0]
     for frame in user_frames():
         names = frame.f_locals
         if names.get("__qualname__") == scope and "__module__" in names and names is not frame.f_globals:

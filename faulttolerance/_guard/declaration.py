@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType, FunctionType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet, ref
 
 from .._policy import Policy
-from .._runtime.kinds import is_coroutine_function
+from .._runtime.kinds import is_coroutine_function, own
+from ..exceptions import Fault, FaultToleranceDefinitionException
 
 __all__ = [
     "BINDINGS",
@@ -91,7 +92,7 @@ class Declaration:
         self._resolver: ref[Any] | None = None
         self.owner: type | None = None
         """The class in whose namespace the guard was found when the class was created."""
-        self.name = getattr(self.template, "__name__", type(self.template).__name__)
+        self.name: str = own(self.template, "__name__", type(self.template).__name__)
         self.is_coroutine = is_coroutine_function(self.template)
 
     @property
@@ -99,8 +100,8 @@ class Declaration:
         """The guarded function's qualified name, as in messages."""
         if self.owner is not None:
             return f"{class_name(self.owner)}.{self.name}"
-        module = getattr(self.template, "__module__", "") or ""
-        return f"{module}.{getattr(self.template, '__qualname__', self.name)}".lstrip(".")
+        module = own(self.template, "__module__") or ""
+        return f"{module}.{own(self.template, '__qualname__', self.name)}".lstrip(".")
 
     @property
     def guard(self) -> Any:
@@ -125,21 +126,19 @@ def declaration_of(candidate: object) -> Declaration | None:
     A guard knows itself by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards.
     """
     candidate = unbound(candidate)
-    found = getattr(candidate, _GUARD, None)
+    found = candidate.__dict__.get(_GUARD) if isinstance(candidate, FunctionType) else None
     return found if isinstance(found, Declaration) and found.guard is candidate else None
 
 
 def binding_by_name(function: Any) -> str:
     """Methods that are decorated outside a class body are known by their qualified name."""
-    scope = getattr(function, "__qualname__", "").rpartition(".")[0]
+    scope = own(function, "__qualname__", "").rpartition(".")[0]
     return INSTANCE if scope and not scope.endswith("<locals>") and isinstance(function, FunctionType) else FUNCTION
 
 
 def unbound(candidate: object) -> Any:
     """The function in a static method, a class method or a bound method; else *candidate*."""
-    if isinstance(candidate, (staticmethod, classmethod)):
-        return candidate.__func__
-    return getattr(candidate, "__func__", candidate)
+    return candidate.__func__ if isinstance(candidate, (staticmethod, classmethod, MethodType)) else candidate
 
 
 def class_level_interceptors(cls: type, name: str, function: object, owner: type) -> tuple[Any, ...]:
@@ -205,8 +204,13 @@ def first_of_name(cls: type, name: str, *, after: object = None) -> tuple[type, 
 
 def exempt(function: Any) -> None:
     """Take *function* out of what class-level decorators cover; behind a guard, what that guards."""
+    if not callable(function) and not isinstance(function, (staticmethod, classmethod, property)):
+        raise FaultToleranceDefinitionException(Fault("@unguarded", "is on no method", function, "a method of a class"))
     declaration = declaration_of(function)
-    _exempt.add(unbound(function) if declaration is None else declaration.template)
+    try:
+        _exempt.add(unbound(function) if declaration is None else declaration.template)
+    except TypeError:
+        pass  # what cannot be referred to weakly is no function, and is never covered
 
 
 def exempted(function: Any) -> bool:

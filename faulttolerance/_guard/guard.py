@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import WRAPPER_ASSIGNMENTS, update_wrapper
+from types import CodeType
 from typing import Any, ParamSpec, TypeVar
 
 from .._config import Declared, settings
 from .._config.snapshot import Snapshot
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
 from .._runtime import blocking
-from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function
+from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import fallback as fallbacks, registry
 from .call_path import course_for
 from .compose import compose
-from .declaration import FUNCTION, Declaration, binding_by_name
+from .declaration import FUNCTION, Declaration, binding_by_name, user_frames
 from .plan import Plan
 from .state import State
 
@@ -70,7 +71,11 @@ class Guard:
                 Fault(f"Guard {self.name} @Fallback(fallback_method)", f"is {fallback.fallback_method!r}",
                       fallback.fallback_method, "a handler: a guard belongs to no class")
             )  # fmt: skip
-        if name and _named.setdefault(name, self) is not self:
+        self._home = _running_module()
+        other = _named.setdefault(name, self) if name else self
+        if other is not self and self._home is not None and _is_run_again(self._home, other._home):
+            _named[name] = self
+        elif other is not self:
             raise FaultToleranceDefinitionException(
                 Fault(f"Guard(name={name!r})", "has the name of another guard", name, "a name that no other guard has")
             )
@@ -184,6 +189,12 @@ def apply_guard(name: str) -> Callable[[F], F]:
 
 
 def _decorated(function: F, find: Callable[[], Guard]) -> F:
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(_decorated(function.__func__, find))
+    if not callable(function) or isinstance(function, type):
+        raise FaultToleranceDefinitionException(
+            Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")
+        )
     if is_generator_function(function):
         raise FaultToleranceDefinitionException(
             Fault(f"{getattr(function, '__qualname__', function)} under a Guard", "is a generator function", function,
@@ -192,7 +203,7 @@ def _decorated(function: F, find: Callable[[], Guard]) -> F:
     asynchronous = is_coroutine_function(function)
 
     # Kept here and not by the guard, which may outlive many functions that it decorated.
-    known: tuple[object, blocking.GuardedCall] = (None, _invoke)
+    known: tuple[object, Any] = (None, None)
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
@@ -201,8 +212,21 @@ def _decorated(function: F, find: Callable[[], Guard]) -> F:
             found = known = guard._resolve(function, asynchronous)
         return found[1](args, kwargs)
 
-    update_wrapper(guarded, function, [name for name in WRAPPER_ASSIGNMENTS if hasattr(function, name)])
+    update_wrapper(guarded, function, [name for name in WRAPPER_ASSIGNMENTS if own(function, name, own) is not own])
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
+
+
+def _running_module() -> tuple[str, CodeType] | None:
+    """The module at whose top level a guard is made, and its code."""
+    frame = next(user_frames(), None)
+    if frame is None or frame.f_locals is not frame.f_globals:
+        return None
+    return frame.f_globals.get("__name__", ""), frame.f_code
+
+
+def _is_run_again(now: tuple[str, CodeType], before: tuple[str, CodeType] | None) -> bool:
+    """Whether a module is reloaded, or a cell of a notebook run once more: the same place, but compiled anew."""
+    return before is not None and now[0] == before[0] and now[1] is not before[1]
 
 
 def _invoke(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -42,7 +42,7 @@ class Resolver:
         self.declaration = declaration
         self.calls: dict[int, blocking.GuardedCall] = {}
         """Call paths by the id of the concrete class; the entry goes when the class does."""
-        self.call: blocking.GuardedCall = _first_call(ref(self))
+        self.call: blocking.GuardedCall = _first_call(ref(self), declaration)
         """The call path of a guard that is its own key."""
         self.plans: dict[int, Plan] = {}
         self._classes: dict[int, ref[type]] = {}
@@ -104,7 +104,7 @@ class Resolver:
             self.plans.clear()
             self._states.clear()
             self._classes.clear()
-            self.call = _first_call(ref(self))
+            self.call = _first_call(ref(self), self.declaration)
 
     def resolved(self) -> list[type | None]:
         """The classes for which a call path was found, ``None`` for the guard's own."""
@@ -227,11 +227,13 @@ class Resolver:
         return {kind: ref(base) for kind, (_, base) in class_level(cls).items()} | dict.fromkeys(policies, ref(owner))
 
 
-def _first_call(resolver: ref[Resolver]) -> blocking.GuardedCall:
+def _first_call(resolver: ref[Resolver], declaration: Declaration) -> blocking.GuardedCall:
     # The guard keeps its resolver, so it is there; a strong reference would be a cycle.
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         found = resolver()
-        assert found is not None
+        if found is None:
+            # Weak references are cleared before finalizers run: one of these calls a guard that goes with it.
+            return declaration.template(*args, **kwargs)
         return found.for_class(found.declaration.owner)(args, kwargs)
 
     return call

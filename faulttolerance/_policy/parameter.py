@@ -98,7 +98,20 @@ def reference(allowed: str, accepts: Callable[[object], bool]) -> Kind:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+    """Whether *value* is a number that a ``float`` can stand for."""
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+    except OverflowError:
+        return False
+
+
+def _shown(value: object) -> str:
+    """*value* as a message shows it: in short, whatever it is."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001  # a message about a wrong value is no place for another error
+        return f"a {type(value).__qualname__} (its repr fails with {type(error).__name__})"
+    return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
 
 
 def parameter(kind: Kind, default: Any = MISSING) -> Any:
@@ -160,7 +173,7 @@ def check(
         return Fault(place, problem, values[name], allowed, source)
 
     faults = [
-        fault(name, f"is {values[name]!r}", one.kind.allowed)
+        fault(name, f"is {_shown(values[name])}", one.kind.allowed)
         for name, one in parameters(policy).items()
         if not one.kind.accepts(values[name])
     ]

@@ -21,8 +21,12 @@ class ChronoUnit(Enum):
     DAYS = 86_400.0
 
 
+_LONGEST = 1e12
+"""No duration counts as longer than this, thirty thousand years: a longer one may be more than a ``float`` holds."""
+
+
 def seconds(duration: float | timedelta, unit: ChronoUnit) -> float:
     """The length of *duration*, which counts *unit* unless it is a ``timedelta``."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
-    return duration * unit.value
+    return min(duration * unit.value, _LONGEST)

@@ -8,9 +8,18 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["function_behind", "is_coroutine_function", "is_generator_function", "mark_coroutine_function"]
+__all__ = ["function_behind", "is_coroutine_function", "is_generator_function", "mark_coroutine_function", "own"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def own(call: Any, name: str, default: Any = None) -> Any:
+    """An attribute that *call* really has; not one that its ``__getattr__`` makes up, as proxies of servers do."""
+    try:
+        inspect.getattr_static(call, name)
+        return getattr(call, name)
+    except Exception:  # a proxy whose object is not there yet
+        return default
 
 
 def function_behind(call: Any) -> Any:
@@ -22,8 +31,8 @@ def function_behind(call: Any) -> Any:
             call = call.func
         elif inspect.ismethod(call) or isinstance(call, (staticmethod, classmethod)):
             call = call.__func__
-        elif hasattr(call, "__wrapped__"):
-            call = getattr(call, "__wrapped__")  # noqa: B009  # not an attribute that functions are known for
+        elif (wrapped := own(call, "__wrapped__")) is not None:
+            call = wrapped
         elif not inspect.isroutine(call) and not isinstance(call, type) and hasattr(type(call), "__call__"):  # noqa: B004
             call = type(call).__call__
     return call

@@ -21,6 +21,7 @@ of ``admit``, ``settle(breaker.state, me, NEUTRAL, now)`` gives back what the at
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -360,6 +361,7 @@ def _failures_to_open(size: int, ratio: float) -> int:
 
     Found by division, not as ``ceil(size * ratio)``: 100 * 0.07 is a little more than 7.
     """
+    size = min(size, sys.maxsize)  # a window longer than memory is never full
     count = max(1, math.ceil(size * ratio) - 1)
     while count / size < ratio:
         count += 1

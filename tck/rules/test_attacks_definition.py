@@ -1,0 +1,157 @@
+"""What cannot be guarded, or is no value, is refused in words; never an error from inside."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Bulkhead,
+    ChronoUnit,
+    CircuitBreaker,
+    FaultToleranceDefinitionException,
+    Guard,
+    RateLimit,
+    Retry,
+    Timeout,
+    apply_guard,
+    bulkhead,
+    circuit_breaker,
+    rate_limit,
+    retry,
+    timeout,
+    unguarded,
+)
+
+HUGE = 10**400
+
+
+class Shy:
+    """A value that does not say what it is."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("shy")
+
+
+class Remote:
+    """A stand-in for what a server has, as of xmlrpc.client: every attribute is there, and callable."""
+
+    def __getattr__(self, name: str) -> Remote:
+        return Remote()
+
+    def __call__(self) -> str:
+        return "answered"
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda value: retry(delay=value),
+        lambda value: retry(max_duration=value),
+        lambda value: timeout(value),
+        lambda value: circuit_breaker(delay=value),
+        lambda value: circuit_breaker(failure_ratio=value),
+        lambda value: rate_limit(5, value),
+        lambda value: Retry(jitter=value),
+        lambda value: Timeout(value),
+    ],
+)
+@pytest.mark.parametrize("value", [HUGE, -HUGE, Shy()], ids=["huge", "hugely negative", "shy"])
+def test_a_value_beyond_reason_is_refused_in_words(declare: Callable[[Any], Any], value: object) -> None:
+    """A number that no clock can count, and an object without a repr, are definition errors (contract R9)."""
+    with pytest.raises(FaultToleranceDefinitionException, match="allowed"):
+        declare(value)(lambda: None)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"circuit_breaker": CircuitBreaker(request_volume_threshold=HUGE)},
+        {"circuit_breaker": CircuitBreaker(delay=sys.float_info.max, delay_unit=ChronoUnit.DAYS)},
+        {"bulkhead": Bulkhead(HUGE, HUGE)},
+        {"rate_limit": RateLimit(HUGE, timedelta.max, min_spacing=0)},
+        {"rate_limit": RateLimit(5, sys.float_info.max, ChronoUnit.DAYS)},
+        {"rate_limit": RateLimit(5, 1, min_spacing=sys.float_info.max)},
+        {"timeout": Timeout(sys.float_info.max, ChronoUnit.DAYS)},
+        {"retry": Retry(max_retries=HUGE, max_duration=sys.float_info.max, duration_unit=ChronoUnit.DAYS)},
+    ],
+    ids=lambda policy: str(policy)[:60],
+)
+def test_a_limit_that_is_never_reached_is_no_obstacle(policy: dict[str, Any]) -> None:
+    """The largest values that are accepted work: "practically never" is a fair thing to ask for."""
+
+    async def answer() -> int:
+        return 42
+
+    assert Guard(**policy).call(int, "42") == 42
+    assert asyncio.run(Guard(**policy).call_async(answer)) == 42
+
+
+@pytest.mark.parametrize("decorate", [Guard(retry=Retry()), apply_guard("nobody")], ids=["Guard", "apply_guard"])
+@pytest.mark.parametrize(
+    "target", [None, 5, property(lambda self: 5), sys, object(), int, Shy()], ids=lambda one: type(one).__name__
+)
+def test_a_guard_refuses_what_it_cannot_decorate(decorate: Any, target: object) -> None:
+    """A guard in hand decorates functions; a class, whose place a function would take, is refused (contract R9)."""
+    with pytest.raises(FaultToleranceDefinitionException, match="cannot be guarded"):
+        decorate(target)
+
+
+def test_a_guard_decorates_static_and_class_methods_on_either_side() -> None:
+    """A ``Guard`` is as indifferent to the side as the decorators are (contract P1)."""
+    guard = Guard(retry=Retry(max_retries=1))
+
+    class Client:
+        @guard
+        @staticmethod
+        def above_static() -> str:
+            return "static"
+
+        @staticmethod
+        @guard
+        def below_static() -> str:
+            return "static"
+
+        @guard
+        @classmethod
+        def above_class(cls) -> str:
+            return cls.__name__
+
+        @classmethod
+        @guard
+        def below_class(cls) -> str:
+            return cls.__name__
+
+    assert [Client.above_static(), Client().above_static(), Client.below_static()] == ["static"] * 3
+    assert [Client.above_class(), Client().above_class(), Client.below_class()] == ["Client"] * 3
+
+
+@pytest.mark.parametrize("decorate", [retry, timeout(30_000), bulkhead(2), Guard(retry=Retry()), unguarded])
+def test_a_callable_with_attributes_of_every_name_is_guarded(decorate: Any) -> None:
+    """The proxy of a remote function answers any look-up of an attribute: it is not taken for a wrapped function."""
+    assert decorate(Remote())() == "answered"
+
+
+@pytest.mark.parametrize("target", [None, 5, sys])
+def test_unguarded_refuses_what_is_no_method(target: Any) -> None:
+    """``@unguarded`` is for methods; what can be none is a definition error (contract R9)."""
+    with pytest.raises(FaultToleranceDefinitionException, match="unguarded"):
+        unguarded(target)
+
+
+def test_unguarded_leaves_a_property_as_it_is() -> None:
+    """Properties are never covered by a class-level decorator, so that exempting one is right and does nothing."""
+
+    @retry
+    class Client:
+        @unguarded
+        @property
+        def balance(self) -> int:
+            return 5
+
+    assert Client().balance == 5

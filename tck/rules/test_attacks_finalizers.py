@@ -1,0 +1,103 @@
+"""Guards are called where nobody expects it: from finalizers, signal handlers, and by modules that run again."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import signal
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from faulttolerance import FaultToleranceDefinitionException, Guard, Retry, bulkhead, circuit_breaker, rate_limit, retry
+
+
+def test_a_finalizer_may_make_the_first_call_of_a_guard_that_goes_with_it() -> None:
+    """An object in a reference cycle says goodbye through a guarded function of the same cycle."""
+    said = []
+
+    class Connection:
+        def __init__(self) -> None:
+            @retry(max_retries=1)
+            def say(word: str) -> None:
+                said.append(word)
+
+            self.say = say
+            self.itself = self
+
+        def __del__(self) -> None:
+            self.say("goodbye")
+
+    Connection()
+    gc.collect()
+
+    assert said == ["goodbye"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
+def test_a_signal_handler_may_call_the_guard_that_it_interrupts() -> None:
+    """Whatever a handler lands in, it neither waits for its own thread nor loses a permit (contract L6, R10)."""
+
+    @retry(max_retries=1, jitter=0)
+    @circuit_breaker(request_volume_threshold=10**9)
+    @rate_limit(10**9)
+    @bulkhead(2)
+    def beat(fails: bool = False) -> None:
+        if fails:
+            raise ConnectionError
+
+    landed = 0
+
+    def handle(*_: object) -> None:
+        nonlocal landed
+        landed += 1
+        beat()
+
+    beat()
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    try:
+        while landed < 100:
+            beat()
+            with pytest.raises(ConnectionError):
+                beat(True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    beat()
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module with a named guard."""
+    (tmp_path / "guarded_and_reloaded.py").write_text(
+        "from faulttolerance import Guard, Retry\nguard = Guard(retry=Retry(max_retries=1), name='reloaded')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("guarded_and_reloaded")
+    yield module
+    module.guard.close()
+    del sys.modules[module.__name__]
+
+
+def test_a_module_that_is_run_again_replaces_its_named_guard(module: ModuleType) -> None:
+    """Reloading a module, or running a cell of a notebook again, is no second guard of the same name."""
+    first = module.guard
+
+    importlib.reload(module)
+
+    assert module.guard is not first
+    assert module.guard.call(int, "5") == 5
+    assert first.call(int, "5") == 5
+
+
+def test_another_module_does_not_take_a_name_over(module: ModuleType) -> None:
+    """Two guards of one name stay a definition error where they are no two versions of the same."""
+    with pytest.raises(FaultToleranceDefinitionException, match="name of another guard"):
+        Guard(retry=Retry(), name="reloaded")
+
+    assert module.guard.call(int, "5") == 5
