@@ -99,7 +99,7 @@ def test_what_other_threads_held_comes_back_in_the_child() -> None:
         go = threading.Event()
 
         class Client:
-            @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay=50)
+            @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay=2000)  # the probe keeps its place as long
             @bulkhead(1)
             def service(self, failing=False, wait=None):
                 if failing:
@@ -114,7 +114,7 @@ def test_what_other_threads_held_comes_back_in_the_child() -> None:
             client.service(True)
         except OSError:
             pass
-        time.sleep(0.06)
+        time.sleep(2.05)
         entered = threading.Event()
         probe = threading.Thread(target=client.service, args=(False, go), daemon=True)
         probe.start()
