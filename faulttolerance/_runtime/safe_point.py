@@ -27,6 +27,7 @@ _MODULES = frozenset(
     {
         "_frozen_importlib",
         "_frozen_importlib_external",
+        "_weakrefset",
         "asyncio",
         "concurrent",
         "contextlib",
@@ -39,8 +40,12 @@ _MODULES = frozenset(
     }
 )
 _RITES = frozenset({"__enter__", "__exit__", "acquire", "release"})
+_PUTTING_BACK = frozenset({"__exit__", "_acquire_restore", "release"})
+"""What may wait itself, but is needed for everything that follows an exception."""
 _PATIENCE = 1.0
-"""Seconds after which a call of one of these no longer holds an interruption back."""
+"""Seconds for which a call that takes or gives back something holds an interruption back."""
+_LONG_PATIENCE = 3.0
+"""The same where the thread only passes there again and again; it is likely to be met elsewhere as well."""
 _FORESIGHT = 200
 """How many instructions are looked at, at most."""
 
@@ -67,7 +72,13 @@ def place(frame: FrameType) -> tuple[int, int]:
 
 
 def objection(
-    frame: FrameType | None, late_by: float, *, exact: bool, asleep: bool = False, blocked: bool = False
+    frame: FrameType | None,
+    late_by: float,
+    *,
+    exact: bool,
+    asleep: bool = False,
+    blocked: bool = False,
+    standing: bool = False,
 ) -> str | None:
     """Why no exception may be raised in a thread whose innermost frame is *frame*; ``None`` where one may.
 
@@ -77,16 +88,23 @@ def objection(
         exact: Whether it is raised in this place, else at the next one where it can be.
         asleep: Whether the thread has stood there for a while.
         blocked: Whether it waits in a call that the exception ends.
+        standing: Whether it does not come on by itself, and so may stay there for ever.
     """
     if frame is None:
         return "its thread ran no Python code"
     if frame.f_code.co_filename.startswith(_PACKAGE):
         return "it was in code of this library"
-    if not blocked:
+    if frame.f_code is _CONDITION_WAIT:
+        # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
+        if not ((asleep or blocked) and frame.f_lasti in _sleeps_of_condition_wait()):
+            return f"it was in {_name_of(frame)}"
+    elif blocked:
+        if frame.f_code.co_name in _PUTTING_BACK:
+            return f"it was in {_name_of(frame)}"
+    else:
         if _is_left_in_peace(frame):
-            if not (asleep and frame.f_code is _CONDITION_WAIT and frame.f_lasti in _sleeps_of_condition_wait()):
-                return f"it was in {_name_of(frame)}"
-        elif late_by < _PATIENCE:
+            return f"it was in {_name_of(frame)}"
+        if late_by < (_PATIENCE if standing else _LONG_PATIENCE):
             if frame.f_code.co_name in _RITES or _stands_at_rite(frame.f_code, frame.f_lasti):
                 return f"it was acquiring or releasing something in {_name_of(frame)}"
             if not exact and _comes_to_rite(frame):
@@ -105,7 +123,7 @@ def _objection_on_the_way(frame: FrameType) -> str | None:
             return "it was in a finalizer"
         if code.co_filename.startswith(_PACKAGE):
             guarded = True
-        elif not guarded and _is_left_in_peace(step) and not _is_call(code, step.f_lasti):
+        elif not guarded and not _may_call(code, step.f_lasti):
             return f"it was in something that the interpreter called amidst {_name_of(step)}"
         step = step.f_back
     # A greenlet has a stack of its own: the guard may stand on another one.
@@ -209,13 +227,61 @@ def _instructions(code: CodeType) -> _Instructions:
     return found
 
 
-def _is_call(code: CodeType, offset: int) -> bool:
-    instructions = _instructions(code)
-    number = instructions.at(offset)
-    if number is None:
-        return False
-    name = instructions.steps[number].opname
-    return not name.startswith(("RESUME", "JUMP_BACKWARD", "STORE_FAST", "POP_TOP", "RETURN"))
+def _may_call(code: CodeType, offset: int) -> bool:
+    """Whether the instruction at *offset* may be meant to call Python code.
+
+    Where it is not, what runs is a finalizer, a weak reference's callback, or a handler of a signal: an exception would
+    be lost there, or come out in a place that does not expect it.
+    """
+    instructions = code.co_code
+    while offset > 0 and instructions[offset] == 0:  # a cache entry
+        offset -= 2
+    return dis.opname[instructions[offset]].startswith(_CALLERS)
+
+
+_CALLERS = (
+    "BEFORE_",
+    "BINARY_",
+    "BUILD_MAP",
+    "BUILD_SET",
+    "CALL",
+    "CHECK_E",
+    "COMPARE_OP",
+    "CONTAINS_OP",
+    "CONVERT_VALUE",
+    "DELETE_ATTR",
+    "DELETE_SUBSCR",
+    "DICT_",
+    "END_ASYNC_FOR",
+    "FORMAT_",
+    "FOR_ITER",
+    "GET_",
+    "IMPORT_",
+    "JUMP_IF_",
+    "LIST_EXTEND",
+    "LOAD_ATTR",
+    "LOAD_BUILD_CLASS",
+    "LOAD_METHOD",
+    "LOAD_SPECIAL",
+    "LOAD_SUPER_ATTR",
+    "MAP_ADD",
+    "MATCH_",
+    "POP_JUMP_",
+    "PRECALL",
+    "PRINT_EXPR",
+    "RAISE_VARARGS",
+    "SEND",
+    "SET_",
+    "STORE_ATTR",
+    "STORE_SLICE",
+    "STORE_SUBSCR",
+    "TO_BOOL",
+    "UNARY_",
+    "UNPACK_",
+    "WITH_EXCEPT_START",
+    "YIELD_FROM",
+)
+"""How the names of instructions begin that call what the application wrote."""
 
 
 def _stands_at_rite(code: CodeType, offset: int) -> bool:

@@ -50,6 +50,7 @@ class Slot:
         "is_main",
         "is_ready",
         "lock",
+        "native_id",
         "pursuit",
         "seen_blocked",
         "sent",
@@ -75,6 +76,7 @@ class Slot:
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
         self.ident = threading.get_ident()
+        self.native_id = threading.get_native_id()
         self.is_main = self.ident == threading.main_thread().ident
         self.is_ready = not self.is_main
         """Whether nothing is to be done before the thread can be interrupted; the main thread installs the handler."""
@@ -115,6 +117,7 @@ def forget_other_slots() -> None:
     """Keep the slot of the running thread only: in the child of a fork there is no other thread."""
     mine = slots.slot
     mine.ident = threading.get_ident()
+    mine.native_id = threading.get_native_id()
     mine.is_main = True
     mine.is_ready = False
     if mine.lock is not None:

@@ -21,9 +21,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import repeat
 from math import inf
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from .._strategy.exception_set import never_match
 from . import safe_point
@@ -52,7 +54,6 @@ _LONGEST_SLEEP = 86400.0
 
 _monotonic = time.monotonic
 _CAN_SIGNAL = hasattr(signal, "pthread_kill")
-_CAN_SEE_CPU = hasattr(time, "pthread_getcpuclockid")
 
 
 class Interrupted(BaseException):
@@ -128,7 +129,7 @@ class Timer:
 class Pursuit:
     """How it goes with one deadline that has passed."""
 
-    __slots__ = ("_cpu", "_since", "_wait", "at", "entry", "looks", "send_at", "signals", "why")
+    __slots__ = ("_wait", "at", "cpu", "entry", "looks", "send_at", "signals", "since", "why")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
@@ -141,39 +142,25 @@ class Pursuit:
         """When to repeat the signal."""
         self.why: str | None = None
         """What kept the thread from being interrupted when it was last looked at."""
-        self._since = -inf
-        self._cpu = -1.0
+        self.since = -inf
+        """When it was first seen there."""
+        self.cpu = -1.0
+        """The processor time that it had used by then."""
         self._wait = _LOOK_AGAIN
 
     def look(self, at: tuple[int, int], cpu: float, now: float) -> None:
         """Note where the thread stands, and the processor time that it has used."""
-        if at == self.at and cpu == self._cpu:
+        if at == self.at and cpu == self.cpu:
             self.looks += 1
             self._wait = min(self._wait * 1.5, _LOOK_SELDOM)
         else:
-            self.at, self._cpu, self._since = at, cpu, now
+            self.at, self.cpu, self.since = at, cpu, now
             self.looks = 1
             self._wait = _LOOK_AGAIN
 
     def again(self, late_by: float) -> float:
         """When to look again."""
         return _monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
-
-    def is_blocked(self, now: float) -> bool:
-        """Whether the main thread waits inside a call.
-
-        One that waits for the interpreter's lock wakes up each switch interval, which takes processor time, or at least
-        wants to. A signal ends the call before it has taken anything.
-        """
-        return now - self._since >= max(0.01, 2.5 * sys.getswitchinterval()) and _main_sleeps()
-
-
-def _main_sleeps() -> bool:
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].lstrip().startswith(b"S")
-    except OSError:
-        return False
 
 
 class Watchdog:
@@ -188,6 +175,7 @@ class Watchdog:
         """What interrupts blocking calls of the main thread; ``None``: nothing does."""
         self.is_paused = False
         self._installed: int | None = None
+        self._activity: Activity | None = None
         self._forks = 0
         self._renew()
 
@@ -205,7 +193,11 @@ class Watchdog:
         self._incoming: deque[Timer] = deque()
         self._heap: list[Timer] = []
         self._next_timer: float = inf
-        self._main_cpu_clock: int | None = None
+        if self._activity is not None:
+            self._activity.close()
+            self._activity = None
+        self._is_blind = False
+        """Whether the system does not tell what the main thread does."""
         self.busy = None
         self.next = -inf if self.is_paused else inf
 
@@ -383,19 +375,32 @@ class Watchdog:
         frame = sys._current_frames().get(slot.ident)
         if frame is None:
             return pursuit.again(late_by)
-        pursuit.look(safe_point.place(frame), self._cpu_of_main(slot) if by_signal else 0.0, now)
-        exact = by_signal or safe_point.IS_EXACT
-        pursuit.why = safe_point.objection(frame, late_by, exact=exact, asleep=pursuit.looks > 1)
-        blocked = pursuit.why is not None and by_signal and _CAN_SEE_CPU and pursuit.is_blocked(now)
-        if blocked:
-            pursuit.why = safe_point.objection(frame, late_by, exact=exact, blocked=True)
-        if pursuit.why is None:
-            if not by_signal:
-                if self._shoot(slot, entry, frame):
-                    return inf
-            elif pursuit.send_at <= now:
-                slot.seen_blocked = pursuit.at if blocked else None
-                self._signal(slot, entry, pursuit, now)
+        activity = self._activity_of_main(slot) if by_signal and pursuit.why is not None else None
+        if activity is not None:
+            cpu = activity.cpu()
+        else:
+            cpu = _cpu_of(slot.native_id) if late_by > 1.0 else 0.0
+        pursuit.look(safe_point.place(frame), cpu, now)
+        is_still = now - pursuit.since >= max(0.01, 2.5 * sys.getswitchinterval())
+        pursuit.why = safe_point.objection(
+            frame,
+            late_by,
+            exact=by_signal or safe_point.IS_EXACT,
+            asleep=pursuit.looks > 1,
+            standing=is_still and not by_signal,
+        )
+        if not by_signal:
+            if pursuit.why is None and self._shoot(slot, entry, frame):
+                return inf
+        elif pursuit.send_at <= now:
+            if pursuit.why is None:
+                self._signal(slot, entry, pursuit, None)
+            elif (
+                activity is not None
+                and is_still
+                and safe_point.objection(frame, late_by, exact=True, blocked=True) is None
+            ):
+                self._signal(slot, entry, pursuit, activity)
         return pursuit.again(late_by)
 
     def _shoot(self, slot: Slot, entry: Entry, frame: FrameType) -> bool:
@@ -435,32 +440,52 @@ class Watchdog:
         slot.is_ready = True
         signum, installed = self.signum, self._installed
         try:
-            if installed is not None and installed != signum and signal.getsignal(installed) is on_signal:
-                signal.signal(installed, signal.SIG_DFL)
-            self._installed = None
+            if installed is not None and installed != signum:
+                if signal.getsignal(installed) is on_signal:
+                    signal.signal(installed, signal.SIG_DFL)
+                self._installed = None
             if signum is not None and _CAN_SIGNAL and signal.getsignal(signum) in (signal.SIG_DFL, on_signal):
                 signal.signal(signum, on_signal)
                 self._installed = signum
         except ValueError:  # the main thread of a sub-interpreter: signals are not its own
             self.signum = None
 
-    def _signal(self, slot: Slot, entry: Entry, pursuit: Pursuit, now: float) -> None:
+    def _signal(self, slot: Slot, entry: Entry, pursuit: Pursuit, activity: Activity | None) -> None:
+        """Send the signal; with *activity* only if that shows the main thread blocked at this very moment."""
+        kill = map(signal.pthread_kill, (slot.ident,), (cast("int", self.signum),))
         self.busy = slot
         slot.fired = entry
+        sent = False
         if is_open(slot, entry):
-            pursuit.send_at = now + _SEND_AGAIN[min(pursuit.signals, len(_SEND_AGAIN) - 1)]
+            if activity is None:
+                sent = next(kill, 0) is None
+            else:
+                # As in ``_shoot``: no other thread runs between look and signal, so none ends what this one waits for.
+                # The handler, which may be on its way already, learns of it no sooner.
+                states, clocks, cpu, at = activity.states, activity.clocks, pursuit.cpu, pursuit.at
+                for state in states:
+                    for used in clocks:
+                        if used == cpu and state[0] > 0 and b") S " in state[1].raw:
+                            slot.seen_blocked = at
+                            for _ in kill:
+                                sent = True
+                                break
+                        break
+                    break
+        if sent:
+            pursuit.send_at = _monotonic() + _SEND_AGAIN[min(pursuit.signals, len(_SEND_AGAIN) - 1)]
             pursuit.signals += 1
-            signal.pthread_kill(slot.ident, self.signum)  # type: ignore[arg-type]
         else:
             slot.fired = None
         self.busy = None
 
-    def _cpu_of_main(self, slot: Slot) -> float:
-        if not _CAN_SEE_CPU:
-            return 0.0
-        if self._main_cpu_clock is None:
-            self._main_cpu_clock = time.pthread_getcpuclockid(slot.ident)
-        return time.clock_gettime(self._main_cpu_clock)
+    def _activity_of_main(self, slot: Slot) -> Activity | None:
+        if self._activity is None and not self._is_blind:
+            try:
+                self._activity = Activity(slot.ident)
+            except (ImportError, AttributeError, OSError):
+                self._is_blind = True
+        return self._activity
 
     # Forking
 
@@ -514,10 +539,11 @@ class Watchdog:
 def on_signal(signum: int, frame: FrameType | None) -> None:
     """Raise ``Interrupted`` in the main thread where a deadline has passed and this is the place for it."""
     slot = slots.slot
-    entry = slot.fired
+    entry, seen_blocked = slot.fired, slot.seen_blocked
+    slot.seen_blocked = None  # it held for this moment
     if entry is None or not is_open(slot, entry) or frame is None:
         return
-    blocked = slot.seen_blocked is not None and slot.seen_blocked == safe_point.place(frame)
+    blocked = seen_blocked is not None and seen_blocked == safe_point.place(frame)
     asked = slot.asked.get(id(entry))
     late_by = _monotonic() - (entry[0] if asked is None else asked[1])
     if safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked) is None:
@@ -525,6 +551,44 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     pursuit = slot.pursuit
     if pursuit is not None:
         pursuit.send_at = -inf  # this one was not lost, and need not be waited for
+
+
+def _cpu_of(native_id: int) -> float:
+    """The processor time of a thread, in whatever unit; 0.0 where the system does not tell."""
+    try:
+        with open(f"/proc/self/task/{native_id}/schedstat", "rb") as file:
+            return float(file.read().split()[0])
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+class Activity:
+    """What the system tells of the main thread: whether it sleeps, and the processor time that it has used.
+
+    A thread that waits for the interpreter's lock sleeps as well, but wakes up each switch interval, which takes some
+    of that time, or is at least on its way to. So one that has used none for longer than that, and still sleeps, is
+    blocked in a call.
+    """
+
+    def __init__(self, ident: int) -> None:
+        import ctypes
+
+        clock = time.pthread_getcpuclockid(ident)
+        self.cpu = partial(time.clock_gettime, clock)
+        """The processor time, in seconds."""
+        self.clocks = iter(self.cpu, None)
+        """The same, again and again."""
+        self._file = os.open(f"/proc/self/task/{os.getpid()}/stat", os.O_RDONLY)
+        read = ctypes.PyDLL(None).pread  # unlike that of ``os``, it does not let other threads run
+        read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
+        read.restype = ctypes.c_ssize_t
+        buffer = ctypes.create_string_buffer(512)
+        self.states = zip(map(read, repeat(self._file), repeat(buffer), repeat(511), repeat(0)), repeat(buffer))
+        """What the system says of the thread, again and again: how many bytes, and the buffer in which they are."""
+
+    def close(self) -> None:
+        """Look no more."""
+        os.close(self._file)
 
 
 # Exceptions for other threads

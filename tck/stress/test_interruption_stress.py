@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,21 +53,20 @@ class Counting(logging.Handler):
 class Load:
     """Bodies of all kinds, and what happened to them on one thread."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, shared: Load | None = None) -> None:
         self.random = random.Random(seed)
         self.seen: Counter[str] = Counter()
         self.wrong: list[str] = []
-        self.locks: list[object] = []
+        self.shared = shared
+        """What all threads use; ``None``: this is it."""
         self.items: queue.Queue[int] = queue.Queue()
         self.condition = threading.Condition()
         self.event = threading.Event()
         self.semaphore = threading.Semaphore(1)
         self.lock = threading.Lock()
-        self.logger = logging.getLogger(f"stress.{seed}")
-        self.logger.propagate = False
+        self.logger = logging.Logger(f"stress.{seed}")  # noqa: LOG001  # with no handlers but its own
         self.handler = Counting()
         self.logger.addHandler(self.handler)
-        self.logger.setLevel(logging.INFO)
 
     # Bodies: each is busy for *seconds* in its own way.
 
@@ -193,6 +193,40 @@ class Load:
                 len(self.seen)
         return "returned"
 
+    def queues_with_others(self, seconds: float) -> str:
+        return Load.queues(self.all, seconds)
+
+    def logs_with_others(self, seconds: float) -> str:
+        return Load.logs(self.all, seconds)
+
+    def waits_with_others(self, seconds: float) -> str:
+        return Load.waits(self.all, seconds)
+
+    def notifies_others(self, seconds: float) -> str:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with self.all.condition:
+                self.all.condition.notify_all()
+            self.all.event.set()
+        return "returned"
+
+    def acquires_from_others(self, seconds: float) -> str:
+        until = time.monotonic() + seconds
+        lock = self.all.lock
+        while time.monotonic() < until:
+            if not lock.acquire(timeout=0.02):
+                continue
+            try:
+                spin(time.monotonic() + 0.0005)
+            finally:
+                lock.release()
+        return "returned"
+
+    @property
+    def all(self) -> Load:
+        assert self.shared is not None
+        return self.shared
+
     def held_locks(self) -> list[str]:
         """Locks that nobody can be holding rightly, now that no body runs."""
         plain = {
@@ -260,7 +294,8 @@ def hammer(load: Load, until: float) -> None:
 
 def work_at_once(interval: float) -> Counter[str]:
     """Let every thread hammer, and say what was seen; fails on whatever went wrong."""
-    loads = [Load(seed) for seed in range(THREADS + 1)]
+    shared = Load(-1)
+    loads = [Load(seed, shared) for seed in range(THREADS + 1)]
     until = time.monotonic() + SECONDS / 4
     threads = [threading.Thread(target=hammer, args=(load, until), daemon=True) for load in loads[1:]]
     before = sys.getswitchinterval()
@@ -269,15 +304,28 @@ def work_at_once(interval: float) -> Counter[str]:
         for thread in threads:
             thread.start()
         hammer(loads[0], until)
-        for thread in threads:
-            thread.join(SECONDS + 30)
+        while time.monotonic() < until + 20.0 and any(thread.is_alive() for thread in threads):
+            time.sleep(0.01)
     finally:
         sys.setswitchinterval(before)
+    frames = sys._current_frames()
+    hanging = ["".join(traceback.format_stack(frames[one.ident])) for one in threads if one.ident in frames]
     seen = sum((load.seen for load in loads), Counter[str]())
-    print(dict(seen))
+    print(dict(seen), *hanging, sep="\n")
+    if hanging:
+        print(
+            shared.condition,
+            shared.items.mutex,
+            shared.handler.lock,
+            shared.event,
+            shared.semaphore._cond,
+            [(t.ident, t.name) for t in threading.enumerate()],
+            shared.condition._waiters,
+        )
 
     assert [wrong for load in loads for wrong in load.wrong] == []
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    assert hanging == []
+    assert shared.held_locks() == []
     return seen
 
 
