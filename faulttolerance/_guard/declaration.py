@@ -33,10 +33,12 @@ __all__ = [
 
 Policies = Mapping[type[Policy], Policy]
 
-CLASS_LEVEL = "__faulttolerance__"
-"""The attribute of a class that holds what is declared on it; ``dataclass(slots=True)`` copies it with the rest."""
+CLASS_LEVEL = "_abc_faulttolerance"
+"""The attribute of a class that holds what is declared on it; ``dataclass(slots=True)`` copies it with the rest.
 
-CLASS_INTERCEPTORS = "__faulttolerance_interceptors__"
+Its prefix is one that ``typing`` does not take for a member of a protocol, as Python 3.11 does with other names."""
+
+CLASS_INTERCEPTORS = "_abc_faulttolerance_interceptors"
 """Likewise for the interceptors."""
 
 _GUARD = "__faulttolerance_declaration__"
