@@ -17,16 +17,7 @@ from ._guard.control import configure, explain, guards, reload, unguarded, valid
 from ._guard.execution_context import ExecutionContext
 from ._guard.guard import Guard, apply_guard
 from ._guard.registry import circuit_breakers
-from ._policy import (
-    Bulkhead,
-    ChronoUnit,
-    CircuitBreaker,
-    Fallback,
-    RateLimit,
-    RateLimitType,
-    Retry,
-    Timeout,
-)
+from ._policy import Bulkhead, ChronoUnit, CircuitBreaker, Fallback, RateLimit, RateLimitType, Retry, Timeout
 from ._runtime.interruption import Interrupted, remaining, sleep, uninterruptible
 from .decorators import (
     asynchronous,
