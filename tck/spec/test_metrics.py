@@ -35,7 +35,6 @@ from faulttolerance.testing import configured
 from kit import Barrier, Calls, Clock, Invoke, Service, TestException, key
 from kit.meter import EXPORTERS, Meter, OpenTelemetryMeter, exporters
 
-
 RETRY_RESULTS = ("valueReturned", "exceptionNotRetryable", "maxRetriesReached", "maxDurationReached")
 
 
