@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import modules
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -239,11 +240,15 @@ def _is(value: object, *words: str) -> bool:
 
 telemetry = Telemetry()
 sinks.find = telemetry.default_sinks
+_LOG = "faulttolerance._telemetry.log"
 
 
 def _before_fork() -> None:
-    """Find the sinks now: a module that another thread imports at the fork stays locked in the child for ever."""
-    if states:
+    """Find the sinks now if somebody does: what another thread imports at the fork stays locked in the child for ever.
+
+    Not otherwise: ``logging`` that is imported here has part of its own hooks run, and complains.
+    """
+    if states and ("logging" in modules or _LOG in modules):
         sinks.get()
 
 
