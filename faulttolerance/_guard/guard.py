@@ -42,7 +42,7 @@ class Guard:
         rate_limit: See ``RateLimit``.
         fallback: See ``Fallback``; with a handler, not with a method's name.
         name: What ``apply_guard``, ``circuit_breakers`` and keys such as ``payments/Retry/maxRetries`` call it; held
-            until ``close``.
+            until ``close``. Without one, the module and line where it is made: those that one line makes count as one.
 
     Raises:
         FaultToleranceDefinitionException: If another guard has the name, or the fallback names a method.
@@ -65,7 +65,7 @@ class Guard:
     ) -> None:
         given = (fallback, retry, circuit_breaker, rate_limit, timeout, bulkhead)
         self._declared = [Declared(policy, "class", name, "") for policy in given if policy is not None]
-        self.name = name or f"guard-{id(self):x}"
+        self.name = name or _place()
         if fallback is not None and fallback.fallback_method:
             raise FaultToleranceDefinitionException(
                 Fault(f"Guard {self.name} @Fallback(fallback_method)", f"is {fallback.fallback_method!r}",
@@ -166,6 +166,12 @@ class Guard:
                 self._state = registry.new_state(self.name, policies)
             course = course_for(self.name, policies, self._state, asynchronous=asynchronous, apart=False)
             return paths, _path(function, course, _aside(policies, function, asynchronous), asynchronous)
+
+
+def _place() -> str:
+    """Where a guard without a name is made: those that one line makes, one per request say, count as one."""
+    frame = next(user_frames(), None)
+    return "guard" if frame is None else f"{frame.f_globals.get('__name__', 'guard')}:{frame.f_lineno}"
 
 
 def apply_guard(name: str) -> Callable[[F], F]:

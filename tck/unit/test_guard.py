@@ -212,3 +212,15 @@ def test_a_fallback_that_raises_its_failure_on_was_not_applied() -> None:
     counts = next(one.counts for one in guards() if one.name.endswith("Client.charge") and any(one.counts.values()))
     counted = {tags: count for (name, tags), count in counts.items() if name == "ft.invocations.total" and count}
     assert counted == {(("result", "exceptionThrown"), ("fallback", "notApplied")): 1}
+
+
+def test_guards_that_one_line_makes_count_as_one() -> None:
+    """A guard per request leaves no series of its own behind."""
+    names = set()
+    for _ in range(50):
+        guard = Guard(retry=Retry())
+        guard.call(len, "x")
+        names.add(guard.name)
+
+    assert len(names) == 1
+    assert __name__ in names.pop()
