@@ -99,7 +99,7 @@ def test_what_other_threads_held_comes_back_in_the_child() -> None:
         go = threading.Event()
 
         class Client:
-            @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay=2000)  # the probe keeps its place as long
+            @circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay=2000)  # a probe keeps its place
             @bulkhead(1)
             def service(self, failing=False, wait=None):
                 if failing:
