@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from faulttolerance import (
     BulkheadException,
     CircuitBreakerOpenException,
+    Future,
     RateLimitException,
     TimeoutException,
+    asynchronous,
     bulkhead,
     circuit_breaker,
+    completed_future,
     rate_limit,
     retry,
     timeout,
 )
-from kit import Clock, Invoke, Service
+from faulttolerance._strategy.bulkhead import Bulkhead
+from kit import Barrier, Clock, Invoke, Service
 
 
 def test_circuit_breaker_sees_what_the_rate_limit_refuses(invoke: Invoke) -> None:
@@ -115,3 +120,99 @@ def test_coroutine_times_out_while_it_waits_for_a_permit(clock: Clock) -> None:
     clock.run(main())
 
     assert waited == [pytest.approx(0.5)]
+
+
+def test_arrival_does_not_overtake_while_a_permit_changes_hands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A permit was given back, and not handed over yet: whoever comes in this moment steps behind those that wait."""
+    entered: list[str] = []
+    came_in_between: list[Future[None]] = []
+
+    class Client(Service):
+        @asynchronous
+        @bulkhead(1, waiting_task_queue=2)
+        def work(self, name: str, barrier: Barrier | None = None) -> Future[None]:
+            entered.append(name)
+            if barrier is not None:
+                barrier.pass_through()
+            return completed_future(None)
+
+    client, barrier = Client(), Barrier()
+    hand_over = Bulkhead.hand_over
+
+    def hand_over_late(self: Bulkhead) -> None:
+        if not came_in_between:
+            came_in_between.append(client.work("third"))
+        hand_over(self)
+
+    monkeypatch.setattr(Bulkhead, "hand_over", hand_over_late)
+    first = client.work("first", barrier)
+    barrier.await_arrival(10)
+    second = client.work("second")
+    barrier.open()
+    for one in (first, second, *came_in_between):
+        one.result(10)
+
+    assert entered == ["first", "second", "third"]
+
+
+def test_task_does_not_overtake_those_of_another_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same among tasks: the moment is there for whoever comes on another thread's loop."""
+    entered: list[str] = []
+    threads: list[threading.Thread] = []
+
+    class Client(Service):
+        @asynchronous
+        @bulkhead(1, waiting_task_queue=2)
+        async def work(self, name: str) -> None:
+            entered.append(name)
+            await asyncio.sleep(0.01)
+
+    client = Client()
+    hand_over = Bulkhead.hand_over
+
+    def hand_over_late(self: Bulkhead) -> None:
+        if not threads:
+            queue = list(self.waiting)
+            threads.append(threading.Thread(target=lambda: asyncio.run(client.work("third"))))
+            threads[0].start()
+            while list(self.waiting) == queue and "third" not in entered:
+                threading.Event().wait(0.001)
+        hand_over(self)
+
+    async def main() -> None:
+        await asyncio.gather(client.work("first"), client.work("second"))
+
+    monkeypatch.setattr(Bulkhead, "hand_over", hand_over_late)
+    asyncio.run(main())
+    threads[0].join(10)
+
+    assert entered == ["first", "second", "third"]
+
+
+def test_body_that_was_left_behind_hands_its_permit_over(clock: Clock) -> None:
+    """Nobody waits for a cancelled call any more; who waits for its permit gets it when the body has ended."""
+
+    class Client(Service):
+        @asynchronous
+        @bulkhead(1, waiting_task_queue=1)
+        async def work(self, is_stubborn: bool) -> None:
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                if is_stubborn:
+                    await asyncio.sleep(5)
+                raise
+
+    client = Client()
+
+    async def main() -> float:
+        first = asyncio.ensure_future(client.work(True))
+        await asyncio.sleep(0.1)
+        second = asyncio.ensure_future(client.work(False))
+        await asyncio.sleep(0.1)
+        stopwatch = clock.stopwatch()
+        first.cancel()
+        await asyncio.wait_for(second, 60)
+        return stopwatch.elapsed
+
+    assert clock.run(main()) == pytest.approx(6.0)
