@@ -7,6 +7,7 @@ code that stands at a call which takes or gives back something; but only for a w
 from __future__ import annotations
 
 import dis
+import gc
 import os
 import sys
 import threading
@@ -115,9 +116,15 @@ def objection(
 def _objection_on_the_way(frame: FrameType) -> str | None:
     guarded = False
     step = frame.f_back
+    # The collector loses what its callbacks raise, and may have come amidst a call that holds a lock.
+    collecting = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     if frame.f_code.co_name == "__del__":
         return "it was in a finalizer"
+    if frame.f_code in collecting:
+        return "it was in a callback of the garbage collector"
     while step is not None:
+        if step.f_code in collecting:
+            return "it was in a callback of the garbage collector"
         code = step.f_code
         if code.co_name == "__del__" or step.f_globals.get("__name__") == "weakref":
             return "it was in a finalizer"

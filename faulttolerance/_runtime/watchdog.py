@@ -22,8 +22,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import repeat
+from itertools import dropwhile, islice, repeat
 from math import inf
+from operator import attrgetter, itemgetter, methodcaller
 from types import FrameType
 from typing import Any, cast
 
@@ -50,6 +51,8 @@ _LOOK_SELDOM = 0.05
 """The same, at the longest, for a thread that does not move: in the first second, and later."""
 _SEND_AGAIN = (0.001, 0.005, 0.05)
 """Seconds after which a signal is repeated: one that comes just before a blocking call is lost."""
+_MOST_LOOKS = 250
+"""How often to ask the system, while no other thread runs, whether a signal has arrived; some milliseconds."""
 _LONGEST_SLEEP = 86400.0
 
 _monotonic = time.monotonic
@@ -460,15 +463,22 @@ class Watchdog:
             if activity is None:
                 sent = next(kill, 0) is None
             else:
-                # As in ``_shoot``: no other thread runs between look and signal, so none ends what this one waits for.
-                # The handler, which may be on its way already, learns of it no sooner.
-                states, clocks, cpu, at = activity.states, activity.clocks, pursuit.cpu, pursuit.at
-                for state in states:
-                    for used in clocks:
-                        if used == cpu and state[0] > 0 and b") S " in state[1].raw:
-                            slot.seen_blocked = at
+                # As in ``_shoot``, no other thread runs from the first look to the last. So nothing but the signal can
+                # end what the main thread waits for: it has come out of that with nothing taken once it has run, and
+                # sleeps again, for the interpreter's lock. Otherwise the handler, at the same place, is to refuse.
+                cpu, at = pursuit.cpu, pursuit.at
+                has_run = dropwhile(cpu.__eq__, islice(activity.clocks, 20 * _MOST_LOOKS))
+                sleeps_again = filter(_sleeps, islice(activity.states, _MOST_LOOKS))
+                for state in activity.states:
+                    for used in activity.clocks:
+                        if used == cpu and b") S " in state:
                             for _ in kill:
                                 sent = True
+                                break
+                            for _ in has_run:
+                                for _ in sleeps_again:
+                                    slot.seen_blocked = at
+                                    break
                                 break
                         break
                     break
@@ -562,6 +572,10 @@ def _cpu_of(native_id: int) -> float:
         return 0.0
 
 
+_sleeps = methodcaller("count", b") S ")
+"""Whether the system's line on a thread says that it sleeps."""
+
+
 class Activity:
     """What the system tells of the main thread: whether it sleeps, and the processor time that it has used.
 
@@ -583,8 +597,9 @@ class Activity:
         read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
         read.restype = ctypes.c_ssize_t
         buffer = ctypes.create_string_buffer(512)
-        self.states = zip(map(read, repeat(self._file), repeat(buffer), repeat(511), repeat(0)), repeat(buffer))
-        """What the system says of the thread, again and again: how many bytes, and the buffer in which they are."""
+        reads = zip(map(read, repeat(self._file), repeat(buffer), repeat(511), repeat(0)), repeat(buffer))
+        self.states = map(attrgetter("raw"), map(itemgetter(1), reads))
+        """What the system says of the thread, again and again."""
 
     def close(self) -> None:
         """Look no more."""

@@ -312,16 +312,6 @@ def work_at_once(interval: float) -> Counter[str]:
     hanging = ["".join(traceback.format_stack(frames[one.ident])) for one in threads if one.ident in frames]
     seen = sum((load.seen for load in loads), Counter[str]())
     print(dict(seen), *hanging, sep="\n")
-    if hanging:
-        print(
-            shared.condition,
-            shared.items.mutex,
-            shared.handler.lock,
-            shared.event,
-            shared.semaphore._cond,
-            [(t.ident, t.name) for t in threading.enumerate()],
-            shared.condition._waiters,
-        )
 
     assert [wrong for load in loads for wrong in load.wrong] == []
     assert hanging == []
