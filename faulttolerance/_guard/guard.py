@@ -196,7 +196,7 @@ def apply_guard(name: str) -> Callable[[F], F]:
 
 def _decorated(function: F, find: Callable[[], Guard]) -> F:
     if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(_decorated(function.__func__, find))
+        return type(function)(_decorated(function.__func__, find))  # pyright: ignore[reportReturnType]
     if not callable(function) or isinstance(function, type):
         raise FaultToleranceDefinitionException(
             Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")
