@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import TypeVar
 
 import pytest
 
@@ -23,6 +24,13 @@ from faulttolerance import (
 )
 from faulttolerance._strategy.bulkhead import Bulkhead
 from kit import Barrier, Clock, Invoke, Service
+
+F = TypeVar("F")
+
+
+def as_it_is(function: F) -> F:
+    """Stand where a decorator may stand."""
+    return function
 
 
 def test_circuit_breaker_sees_what_the_rate_limit_refuses(invoke: Invoke) -> None:
@@ -155,13 +163,14 @@ def test_arrival_does_not_overtake_while_a_permit_changes_hands(monkeypatch: pyt
     assert entered == ["first", "second", "third"]
 
 
-def test_task_does_not_overtake_those_of_another_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same among tasks: the moment is there for whoever comes on another thread's loop."""
+@pytest.mark.parametrize("apart", [False, True], ids=["coroutine", "task"])
+def test_coroutine_does_not_overtake_those_of_another_loop(monkeypatch: pytest.MonkeyPatch, apart: bool) -> None:
+    """The same on event loops: the moment is there for whoever comes on another thread's loop."""
     entered: list[str] = []
     threads: list[threading.Thread] = []
 
     class Client(Service):
-        @asynchronous
+        @(asynchronous if apart else as_it_is)
         @bulkhead(1, waiting_task_queue=2)
         async def work(self, name: str) -> None:
             entered.append(name)
@@ -216,3 +225,21 @@ def test_body_that_was_left_behind_hands_its_permit_over(clock: Clock) -> None:
         return stopwatch.elapsed
 
     assert clock.run(main()) == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["coroutine", "task"])
+def test_body_that_never_let_go_is_late_all_the_same(clock: Clock, apart: bool) -> None:
+    """What ends after its deadline has timed out, also where the loop had no moment to tell it."""
+
+    class Client(Service):
+        @(asynchronous if apart else as_it_is)
+        @timeout(500)
+        async def work(self) -> str:
+            clock.work(1.0)
+            return "late"
+
+    async def main() -> None:
+        with pytest.raises(TimeoutException):
+            await Client().work()
+
+    clock.run(main())
