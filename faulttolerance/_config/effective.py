@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from .._policy import Policy, parameters
+from .._record import Record
 
 __all__ = ["Effective"]
 
 
-@dataclass(frozen=True)
-class Effective:
+class Effective(Record):
     """A policy with the configured values in place of the declared ones.
 
     Args:
@@ -24,7 +24,7 @@ class Effective:
 
     policy: Policy
     enabled: bool = True
-    configured: Mapping[str, str] = field(default_factory=dict)
+    configured: Mapping[str, str] = MappingProxyType({})
 
     @cached_property
     def sources(self) -> Mapping[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +25,7 @@ from .._policy import (
     Timeout,
     parameters,
 )
+from .._record import Record
 
 __all__ = [
     "ANNOTATIONS",
@@ -82,8 +82,7 @@ def folded(name: str) -> str:
     return _FOLDED.sub("", name).upper()
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Record):
     """One thing that can be set.
 
     Args:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .._policy import parameters
+from .._record import Record
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import ANNOTATIONS, ENABLED, ORDINAL, PREFIX, SWITCHES, Key, folded
 from .tracing import TRACING_VARIABLE
@@ -39,11 +40,10 @@ _TAILS = {
 }
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Record):
     """What a snapshot is built from, beside the environment."""
 
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = MappingProxyType({})
     files: tuple[str, ...] = ()
     sources: tuple[Any, ...] = ()
 
@@ -56,8 +56,7 @@ class Entry(NamedTuple):
     place: str
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
+class Source(Record):
     """The entries of one source, read to the end.
 
     Args:

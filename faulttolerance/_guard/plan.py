@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from weakref import ref
 
@@ -25,6 +25,7 @@ from .._policy import (
     RetryWhen,
     Timeout,
 )
+from .._record import Record
 
 __all__ = ["ORDER", "Plan", "in_order"]
 
@@ -47,8 +48,7 @@ ORDER: Sequence[type[Policy]] = (
 """How policies are listed, outermost first; ``compose`` is what nests them."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """What holds for one guard and one concrete class.
 
     Args:
@@ -64,7 +64,7 @@ class Plan:
     declared: tuple[Declared, ...] = ()
     effective: tuple[Effective, ...] = ()
     interceptors: tuple[Any, ...] = ()
-    homes: Mapping[type[Policy], ref[type]] = field(default_factory=dict)
+    homes: Mapping[type[Policy], ref[type]] = MappingProxyType({})
 
     def home(self, kind: type[Policy]) -> type | None:
         """The class that declares the policy of this *kind*."""

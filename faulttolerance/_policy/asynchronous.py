@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 from .parameter import Policy
@@ -11,7 +10,6 @@ __all__ = ["Asynchronous", "AsynchronousNonBlocking"]
 
 
 @final
-@dataclass(frozen=True)
 class Asynchronous(Policy):
     """Return at once; run the call on another thread, or as a task (specification, chapter Asynchronous)."""
 
@@ -19,7 +17,6 @@ class Asynchronous(Policy):
 
 
 @final
-@dataclass(frozen=True)
 class AsynchronousNonBlocking(Policy):
     """Call the function on the caller's thread; its result is complete when the awaitable it returns is (SmallRye)."""
 

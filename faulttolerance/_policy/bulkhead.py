@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 from .parameter import Policy, integer, parameter
@@ -11,7 +10,6 @@ __all__ = ["Bulkhead"]
 
 
 @final
-@dataclass(frozen=True)
 class Bulkhead(Policy):
     """Limit how many calls run at once (specification, chapter Bulkhead).
 

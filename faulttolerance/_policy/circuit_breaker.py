@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 from ..typing import Duration, ExceptionSet
@@ -13,8 +12,7 @@ __all__ = ["CircuitBreaker", "CircuitBreakerName"]
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class CircuitBreaker(Policy):
+class CircuitBreaker(Policy, kw_only=True):
     """Fail at once while the callee is failing often (specification, chapter Circuit Breaker).
 
     Args:
@@ -39,7 +37,6 @@ class CircuitBreaker(Policy):
 
 
 @final
-@dataclass(frozen=True)
 class CircuitBreakerName(Policy):
     """A name by which ``circuit_breakers`` finds the breaker of a method.
 

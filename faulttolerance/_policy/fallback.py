@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from ..typing import ExceptionSet, FallbackHandler
@@ -13,7 +12,6 @@ __all__ = ["Fallback"]
 
 
 @final
-@dataclass(frozen=True)
 class Fallback(Policy):
     """Return a substitute when a call fails after all else was tried (specification, chapter Fallback).
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
-from typing import Any, ClassVar, TypeVar
+from enum import Enum
+from typing import Any, ClassVar, Final
 
+from .._record import Record
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .unit import ChronoUnit
 
 __all__ = ["Kind", "Parameter", "Policy", "duration", "exceptions", "flag", "integer", "ratio", "reference", "unit"]
 
-P = TypeVar("P", bound="Policy")
+
+class _Missing(Enum):
+    MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+MISSING: Final = _Missing.MISSING
+"""The default of a parameter that must be given."""
+
+
+class Kind(Record):
     """A sort of value: the check, the words for what passes it, and the form in which it is kept."""
 
     name: str
@@ -26,13 +32,17 @@ class Kind:
     normalised: Callable[[Any], Any] = lambda value: value
 
 
-@dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of one annotation."""
 
-    name: str
-    kind: Kind
-    default: Any
+    __slots__ = ("default", "kind", "name")
+
+    def __init__(self, kind: Kind, default: Any) -> None:
+        self.kind = kind
+        self.default = default
+
+    def __set_name__(self, policy: type[Policy], name: str) -> None:
+        self.name = name
 
     @property
     def key(self) -> str:
@@ -115,20 +125,32 @@ def _shown(value: object) -> str:
 
 
 def parameter(kind: Kind, default: Any = MISSING) -> Any:
-    """A dataclass field that is a parameter of the annotation."""
-    return field(default=default, metadata={"kind": kind}) if default is not MISSING else field(metadata={"kind": kind})
+    """A field of a policy."""
+    return Parameter(kind, default)
 
 
-class Policy:
+class Policy(Record):
     """What was asked for by one annotation: frozen values, checked when they are made.
 
-    A subclass is a frozen dataclass whose fields are made by ``parameter``.
+    The fields of a subclass are made by ``parameter``.
     """
 
     annotation: ClassVar[str]
     """The name in messages and configuration keys, as in ``Retry/maxRetries``."""
 
-    def __post_init__(self) -> None:
+    _parameters: ClassVar[Mapping[str, Parameter]]
+
+    def __init_subclass__(cls, *, kw_only: bool = False) -> None:
+        cls._parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
+        for name, one in cls._parameters.items():
+            if one.default is MISSING:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, one.default)
+        super().__init_subclass__(kw_only=kw_only)
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
         values = {name: getattr(self, name) for name in parameters(type(self))}
         if faults := check(type(self), values, f"@{self.annotation}"):
             raise FaultToleranceDefinitionException(*faults)
@@ -141,19 +163,9 @@ class Policy:
         return ()
 
 
-_PARAMETERS: dict[type[Policy], dict[str, Parameter]] = {}
-
-
 def parameters(policy: type[Policy]) -> Mapping[str, Parameter]:
     """The parameters of *policy* by name, in the order in which they are declared."""
-    found = _PARAMETERS.get(policy)
-    if found is None:
-        found = _PARAMETERS[policy] = {
-            one.name: Parameter(one.name, one.metadata["kind"], one.default)
-            for one in fields(policy)  # type: ignore[arg-type]
-            if "kind" in one.metadata
-        }
-    return found
+    return policy._parameters
 
 
 def check(

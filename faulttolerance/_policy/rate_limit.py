@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, final
 
@@ -26,7 +25,6 @@ class RateLimitType(Enum):
 
 
 @final
-@dataclass(frozen=True)
 class RateLimit(Policy):
     """Refuse calls beyond a number per window.
 

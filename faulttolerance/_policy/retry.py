@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from ..typing import Duration, ExceptionSet
@@ -14,8 +13,7 @@ __all__ = ["BeforeRetry", "CustomBackoff", "ExponentialBackoff", "FibonacciBacko
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class Retry(Policy):
+class Retry(Policy, kw_only=True):
     """Call again when a call fails, until it succeeds or a limit is met (specification, chapter Retry Policy).
 
     Args:
@@ -53,8 +51,7 @@ class Retry(Policy):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class ExponentialBackoff(Policy):
+class ExponentialBackoff(Policy, kw_only=True):
     """Multiply the delay of ``@retry`` by *factor* after each attempt.
 
     Args:
@@ -71,8 +68,7 @@ class ExponentialBackoff(Policy):
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class FibonacciBackoff(Policy):
+class FibonacciBackoff(Policy, kw_only=True):
     """Let the delay of ``@retry`` grow as the Fibonacci numbers 1, 2, 3, 5, 8 do.
 
     Args:
@@ -87,7 +83,6 @@ class FibonacciBackoff(Policy):
 
 
 @final
-@dataclass(frozen=True)
 class CustomBackoff(Policy):
     """Let a function of the application decide each delay of ``@retry``.
 
@@ -108,8 +103,7 @@ def _is_predicate(value: object) -> bool:
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class RetryWhen(Policy):
+class RetryWhen(Policy, kw_only=True):
     """Let predicates decide what ``@retry`` retries.
 
     Args:
@@ -131,7 +125,6 @@ class RetryWhen(Policy):
 
 
 @final
-@dataclass(frozen=True)
 class BeforeRetry(Policy):
     """Run something before each retry: reconnect, log in again.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 from ..typing import Duration
@@ -13,7 +12,6 @@ __all__ = ["Timeout"]
 
 
 @final
-@dataclass(frozen=True)
 class Timeout(Policy):
     """End an attempt that takes too long (specification, chapter Timeout).
 

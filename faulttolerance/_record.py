@@ -1,0 +1,86 @@
+"""Values: objects that are what they hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+
+if TYPE_CHECKING:
+    from inspect import Signature
+    from typing import NoReturn, Self
+
+__all__ = ["Record"]
+
+
+class _SignatureOf:
+    """What ``inspect.signature`` tells of a kind of record; made when somebody asks."""
+
+    def __get__(self, record: object, kind: type[Record]) -> Signature:
+        from inspect import Parameter, Signature
+
+        sort = Parameter.POSITIONAL_OR_KEYWORD if kind.__match_args__ else Parameter.KEYWORD_ONLY
+        return Signature(
+            [
+                Parameter(name, sort, default=kind._defaults.get(name, Parameter.empty), annotation=text)
+                for name, text in kind._fields.items()
+            ]
+        )
+
+
+@dataclass_transform(frozen_default=True)
+class Record:
+    """To those who use it, and to type checkers, a frozen dataclass; the module ``dataclasses`` does not know it.
+
+    The annotations of a subclass are its fields, and the values beside them their defaults. What a record does is
+    written here once. ``dataclasses`` would generate it for every kind anew, whenever the package is imported, and that
+    took as long as all the rest.
+    """
+
+    _fields: ClassVar[dict[str, str]] = {}
+    _defaults: ClassVar[dict[str, Any]] = {}
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    __signature__ = _SignatureOf()
+
+    def __init_subclass__(cls, *, kw_only: bool = False) -> None:
+        cls._fields = {name: text for name, text in cls.__annotations__.items() if not text.startswith("ClassVar")}
+        cls._defaults = {name: vars(cls)[name] for name in cls._fields if name in vars(cls)}
+        cls.__match_args__ = () if kw_only else tuple(cls._fields)  # type: ignore[misc]
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        given = {**dict(zip(self.__match_args__, args, strict=False)), **named}
+        values = {**self._defaults, **given}
+        if len(given) != len(args) + len(named) or values.keys() != self._fields.keys():
+            self._refuse(args, named)
+        for name in self._fields:
+            object.__setattr__(self, name, values[name])
+
+    @classmethod
+    def _refuse(cls, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Say what is wrong with the arguments."""
+        try:
+            cls.__signature__.bind(*args, **named)
+        except TypeError as error:
+            raise TypeError(f"{cls.__qualname__}: {error}") from None
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self._fields)
+
+    def __replace__(self, /, **changes: Any) -> Self:
+        """Let ``copy.replace`` make another one."""
+        return type(self)(**{**dict(zip(self._fields, self._values(), strict=True)), **changes})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"cannot assign to {name!r}: a {type(self).__qualname__} does not change")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"cannot delete {name!r}: a {type(self).__qualname__} does not change")
