@@ -40,6 +40,7 @@ __all__ = [
     "asynchronous_faults",
     "awaited",
     "displayed",
+    "is_known",
     "members",
     "outcome",
     "outcome_of",
@@ -364,6 +365,11 @@ def same(one: Type, other: Type) -> bool:
 def says_nothing(one: Type) -> bool:
     """Whether *one* is not known, and so matches everything."""
     return one.head is Any or isinstance(one.head, (_Unresolved, TypeVar))
+
+
+def is_known(one: Type) -> bool:
+    """Whether no name in *one* waits to be defined."""
+    return not isinstance(one.head, _Unresolved) and all(map(is_known, one.args or ()))
 
 
 def _same_union(one: Type, other: Type) -> bool:

@@ -64,6 +64,7 @@ class Declaration:
         "_guard",
         "_resolver",
         "binding",
+        "fallback_fits",
         "function",
         "interceptors",
         "is_coroutine",
@@ -96,6 +97,8 @@ class Declaration:
         """The class in whose namespace the guard was found when the class was created."""
         self.name: str = own(self.template, "__name__", type(self.template).__name__)
         self.is_coroutine = is_coroutine_function(self.template)
+        self.fallback_fits: bool | None = None
+        """For which calls the handler of its own fallback fits, for good: asynchronous ones, others, or not known."""
 
     @property
     def where(self) -> str:

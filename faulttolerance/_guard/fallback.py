@@ -34,9 +34,13 @@ def faults(
     A method is looked up once its class is created, a function of the module once the guard is used. *where* names the
     guarded function. *asynchronous* tells that it is asynchronous, so that the fallback may be. *owner* is the class
     that declares the fallback, from which the method is looked up; by default that of the guarded function. *final*
-    tells that no further decorator can make the guarded function asynchronous.
+    tells that no further decorator can make the guarded function asynchronous; a handler that was found to fit, all
+    names being known, is then not looked at again.
     """
     owner = owner or declaration.owner
+    is_its_own = policy is declaration.policies.get(Fallback) and owner is declaration.owner
+    if final and is_its_own and declaration.fallback_fits is asynchronous:
+        return []
     guarded = Guarded(declaration, owner, is_asynchronous(declaration, asynchronous, final))
     name, got = ("value", policy.value) if policy.value is not None else ("fallback_method", policy.fallback_method)
     if policy.value is not None:
@@ -45,7 +49,10 @@ def faults(
         problems = _problems_of_method(policy.fallback_method, declaration, owner, guarded)
     else:
         return []
-    return [Fault(f"{where} @Fallback({name})", problem, got, allowed) for problem, allowed in problems]
+    found = [Fault(f"{where} @Fallback({name})", problem, got, allowed) for problem, allowed in problems]
+    if is_its_own and policy.value is not None:
+        declaration.fallback_fits = guarded.asynchronous if guarded.is_certain and not found else None
+    return found
 
 
 def aside(policy: Fallback, declaration: Declaration, asynchronous: bool, owner: type | None = None) -> Aside:

@@ -15,6 +15,7 @@ from .annotations import (
     Type,
     awaited,
     displayed,
+    is_known,
     members,
     outcome,
     outcome_of,
@@ -148,12 +149,12 @@ class Guarded:
         asynchronous: See ``is_asynchronous``.
     """
 
-    __slots__ = ("_asynchronous", "_declaration", "_owner", "_scope", "_signature", "result", "shape")
+    __slots__ = ("_declaration", "_owner", "_scope", "_signature", "asynchronous", "is_certain", "result", "shape")
 
     def __init__(self, declaration: Declaration, owner: type | None, asynchronous: bool | None) -> None:
         self._declaration = declaration
         self._owner = owner
-        self._asynchronous = asynchronous
+        self.asynchronous = asynchronous
         home = home_of(declaration.template, owner) if owner is not None else None
         self._scope = Scope.of(declaration.template, owner, home)
         self._signature = signature(declaration.template)
@@ -161,13 +162,15 @@ class Guarded:
         self.result = ANYTHING
         if self._signature is not None:
             self.result = resolved(self._signature.return_annotation, self._scope)
+        self.is_certain = asynchronous is not None and is_known(self.result)
+        """Whether comparing results again later would say the same."""
 
     def problems_of_kind(self, subject: str, function: Callable[..., Any]) -> Iterator[Problem]:
         """What is wrong with the sort of *function*, which *subject* tells of, as in ``names 'charge_later'``."""
         if is_generator_function(function):
             yield f"{subject}, which is a generator function", "a function that returns"
         elif (
-            self._asynchronous is False
+            self.asynchronous is False
             and is_coroutine_function(function)
             and outcome_of(self.result) is not Outcome.AWAITABLE
         ):
@@ -192,9 +195,10 @@ class Guarded:
         self, subject: str, function: Callable[..., Any], gives: Type, text: str
     ) -> Iterator[Problem]:
         """What is wrong with the result of *function*: it *gives* a type, which is written as *text*."""
+        self.is_certain = self.is_certain and is_known(gives)
         is_coroutine = is_coroutine_function(function)
-        now = self._asynchronous is not True and self._is_result_now(gives, is_coroutine)
-        later = self._asynchronous is not False and self._is_result_later(gives, is_coroutine)
+        now = self.asynchronous is not True and self._is_result_now(gives, is_coroutine)
+        later = self.asynchronous is not False and self._is_result_later(gives, is_coroutine)
         if not now and not later:
             expected = displayed(self._signature.return_annotation) if self._signature is not None else "another"
             yield f"{subject}, which returns {text}", f"{expected}, as the guarded function returns"
@@ -204,7 +208,7 @@ class Guarded:
             return same(self.result, gives)
         if outcome_of(self.result) is Outcome.AWAITABLE:
             return same(awaited(self.result), gives)
-        return self._asynchronous is False  # of the wrong kind, which was told already
+        return self.asynchronous is False  # of the wrong kind, which was told already
 
     def _is_result_later(self, gives: Type, is_coroutine: bool) -> bool:
         """Whether both come to the same type: ``async def -> T``, ``Awaitable[T]``, ``Future[T]`` and plain ``T``."""

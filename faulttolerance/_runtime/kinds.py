@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar
 
 __all__ = ["function_behind", "is_coroutine_function", "is_generator_function", "mark_coroutine_function", "own"]
@@ -15,6 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def own(call: Any, name: str, default: Any = None) -> Any:
     """An attribute that *call* really has; not one that its ``__getattr__`` makes up, as proxies of servers do."""
+    if type(call) is FunctionType:
+        return getattr(call, name, default)  # a plain function makes nothing up
     try:
         inspect.getattr_static(call, name)
         return getattr(call, name)

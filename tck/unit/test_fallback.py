@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import logging
 import weakref
@@ -9,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import cached_property, partialmethod
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 import pytest
 
-from faulttolerance import FaultToleranceDefinitionException
+from faulttolerance import FaultToleranceDefinitionException, fallback as guard_by_fallback
 from faulttolerance._guard import before_retry, fallback
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
 from faulttolerance._guard.execution_context import ExecutionContext
@@ -734,6 +736,54 @@ def test_handlers_that_do_not_fit_are_refused(value: Any, words: str) -> None:
 
     assert words in faults[0]
     assert faults[0].startswith("shop.Cart.method @Fallback(value) is ")
+
+
+class Inspected:
+    """A handler that counts how often it is looked at."""
+
+    looks = 0
+
+    def __init__(self, annotation: Any) -> None:
+        self.annotation = annotation
+
+    @property
+    def __signature__(self) -> Signature:
+        Inspected.looks += 1
+        return Signature([Parameter("context", Parameter.POSITIONAL_ONLY)], return_annotation=self.annotation)
+
+    def __call__(self, context: ExecutionContext) -> str:
+        return "handled"
+
+
+def guarded_by(value: Any) -> Any:
+    """An object whose method ``read`` always fails."""
+
+    class Reader:
+        @guard_by_fallback(value)
+        def read(self) -> str:
+            raise ERROR
+
+    return Reader()
+
+
+def test_a_handler_that_fits_is_not_looked_at_again_at_the_first_call() -> None:
+    """What was compared when the class was created has not changed, and the first call is not to pay for it."""
+    reader = guarded_by(Inspected(str))
+    looks = Inspected.looks
+
+    assert reader.read() == "handled"
+    assert Inspected.looks == looks > 0
+
+
+def test_a_handler_whose_type_has_no_meaning_yet_is_looked_at_again_at_the_first_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name may be defined further down, and the annotation turn out to be another type."""
+    reader = guarded_by(Inspected("DefinedFurtherDown"))
+    monkeypatch.setattr(builtins, "DefinedFurtherDown", int, raising=False)
+
+    with pytest.raises(FaultToleranceDefinitionException, match="which returns DefinedFurtherDown; allowed: str"):
+        reader.read()
 
 
 def test_the_handler_of_an_asynchronous_function_is_typed_by_what_it_comes_to() -> None:
