@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Mapping
 from functools import WRAPPER_ASSIGNMENTS, update_wrapper
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from .._policy import Policy, check, parameters
@@ -293,7 +292,7 @@ def cover(cls: type) -> None:
             continue
         base, value = first_of_name(cls, name)  # type: ignore[misc]
         function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
-        if not inspect.isfunction(function) or is_generator_function(function):
+        if not isinstance(function, FunctionType) or is_generator_function(function):
             continue
         kinds = covering(cls, name, function, base)
         if not kinds and not class_level_interceptors(cls, name, function, base):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,8 +25,7 @@ from .._policy import (
 )
 from .._runtime import blocking
 from .._strategy import back_off, retry as retry_strategy
-from . import annotations as hints, before_retry, fallback, registry
-from .annotations import Outcome
+from . import registry
 from .check import is_asynchronous
 from .compose import compose, path, shape_of
 from .course import Course
@@ -68,10 +66,6 @@ def _intercepted(
     return lambda *args, **kwargs: call(args, kwargs)
 
 
-_AWAITS = {Outcome.FUTURE: False, Outcome.AWAITABLE: True, Outcome.OBJECT: None, Outcome.FOREIGN: None}
-"""Whether what a method returns is awaited; ``None``: the object decides (contract R7)."""
-
-
 def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any], state: State) -> blocking.GuardedCall:
     policies = plan.policies
     asynchronous = is_asynchronous(declaration, policies)
@@ -81,13 +75,17 @@ def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any],
     before = policies.get(BeforeRetry)
     aside = before_aside = None
     if isinstance(substitute, Fallback):
+        from . import fallback
+
         aside = fallback.aside(substitute, declaration, asynchronous, plan.home(Fallback))
     if isinstance(before, BeforeRetry):
+        from . import before_retry
+
         before_aside = before_retry.aside(before, declaration, asynchronous, plan.home(BeforeRetry))
     if not asynchronous:
         return compose(function, course, fallback=aside, before_retry=before_aside)
 
-    awaits = declaration.is_coroutine or _AWAITS[hints.outcome(declaration.template, declaration.owner)]
+    awaits = _awaits(declaration)
     if is_apart and not declaration.is_coroutine and AsynchronousNonBlocking not in policies:
         from .._runtime import offload
 
@@ -153,6 +151,15 @@ def code_of(declaration: Declaration, plan: Plan) -> str:
     return source_of(path, shape)
 
 
+def _awaits(declaration: Declaration) -> bool | None:
+    """Whether what a method returns is awaited; ``None``: the object decides (contract R7)."""
+    if declaration.is_coroutine:
+        return True
+    from .annotations import Outcome, outcome
+
+    return {Outcome.FUTURE: False, Outcome.AWAITABLE: True}.get(outcome(declaration.template, declaration.owner))
+
+
 def _named(driver: Any, declaration: Declaration) -> Any:
     """Let a coroutine that was never awaited, and a task, be reported under the function's own name."""
     driver.__name__ = declaration.name
@@ -162,6 +169,8 @@ def _named(driver: Any, declaration: Declaration) -> Any:
 
 def _binder(function: Callable[..., Any]) -> Callable[..., object]:
     """Checks arguments: wrong ones are the only thing that an asynchronous call raises itself (contract R7)."""
+    import inspect
+
     try:
         return inspect.signature(function).bind
     except (TypeError, ValueError):

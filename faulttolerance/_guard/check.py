@@ -15,10 +15,9 @@ from .._policy import (
     Policy,
 )
 from ..exceptions import Fault
-from . import annotations as hints, before_retry, fallback
 from .declaration import Declaration, class_name, covering
 
-__all__ = ["class_level_contradictions", "contradictions", "is_asynchronous"]
+__all__ = ["class_level_contradictions", "contradictions", "is_asynchronous", "misfits"]
 
 _BACK_OFFS = (ExponentialBackoff, FibonacciBackoff, CustomBackoff)
 
@@ -36,20 +35,42 @@ def contradictions(declaration: Declaration) -> list[Fault]:
     asynchronous = is_asynchronous(declaration, {**inherited, **policies})
     faults: list[Fault] = []
     if Asynchronous in policies or AsynchronousNonBlocking in policies:
-        faults += hints.asynchronous_faults(declaration.template, where, declaration.owner)
+        from .annotations import asynchronous_faults
+
+        faults += asynchronous_faults(declaration.template, where, declaration.owner)
     if Asynchronous in policies and AsynchronousNonBlocking in policies:
         faults.append(Fault(f"{where} @Asynchronous", "stands beside @AsynchronousNonBlocking", None, "one of them"))
     several = [kind for kind in _BACK_OFFS if kind in policies]
     if len(several) > 1:
         names = " and ".join(f"@{kind.annotation}" for kind in several)
         faults.append(Fault(f"{where} {names}", "are both there", None, "one back-off per function"))
-    found = policies.get(Fallback)
-    if isinstance(found, Fallback):
-        faults += fallback.faults(found, declaration, where, asynchronous)
-    before = policies.get(BeforeRetry)
-    if isinstance(before, BeforeRetry):
-        faults += before_retry.faults(before, declaration, where, asynchronous)
+    for policy in policies.values():
+        faults += misfits(policy, declaration, where, asynchronous)
     return faults
+
+
+def misfits(
+    policy: Policy,
+    declaration: Declaration,
+    where: str,
+    asynchronous: bool,
+    owner: type | None = None,
+    *,
+    final: bool = False,
+) -> list[Fault]:
+    """How functions that *policy* names do not fit the guarded one; see ``fallback.faults``.
+
+    Only what compares functions needs ``inspect``, and is loaded here.
+    """
+    if isinstance(policy, Fallback):
+        from . import fallback
+
+        return fallback.faults(policy, declaration, where, asynchronous, owner, final=final)
+    if isinstance(policy, BeforeRetry):
+        from . import before_retry
+
+        return before_retry.faults(policy, declaration, where, asynchronous, owner, final=final)
+    return []
 
 
 def class_level_contradictions(
@@ -59,13 +80,11 @@ def class_level_contradictions(
     where = f"{class_name(cls)}.{declaration.name}"
     faults: list[Fault] = []
     if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
-        faults += hints.asynchronous_faults(declaration.template, where, cls, class_level=True)
+        from .annotations import asynchronous_faults
+
+        faults += asynchronous_faults(declaration.template, where, cls, class_level=True)
     asynchronous = is_asynchronous(declaration, {**kinds, **declaration.policies})
     for kind, (policy, home) in kinds.items():
-        if kind in declaration.policies:
-            continue
-        if isinstance(policy, Fallback):
-            faults += fallback.faults(policy, declaration, where, asynchronous, home)
-        elif isinstance(policy, BeforeRetry):
-            faults += before_retry.faults(policy, declaration, where, asynchronous, home)
+        if kind not in declaration.policies:
+            faults += misfits(policy, declaration, where, asynchronous, home)
     return faults

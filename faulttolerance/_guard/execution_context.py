@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -53,6 +52,8 @@ class ExecutionContext:
         return self._parameters
 
     def _bound(self) -> tuple[Any, ...]:
+        import inspect
+
         signature = inspect.signature(self.method)
         if self.target is None:
             bound = signature.bind(*self.args, **self.kwargs)

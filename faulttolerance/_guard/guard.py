@@ -13,7 +13,7 @@ from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Ret
 from .._runtime import blocking
 from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import fallback as fallbacks, registry
+from . import registry
 from .call_path import course_for
 from .compose import compose
 from .declaration import FUNCTION, Declaration, binding_by_name, user_frames
@@ -255,6 +255,8 @@ def _aside(
     policy = policies.get(Fallback)
     if not isinstance(policy, Fallback):
         return None
+    from . import fallback as fallbacks
+
     if function is not _invoke:
         return fallbacks.aside(policy, Declaration(function, {}, binding_by_name(function)), asynchronous)
 

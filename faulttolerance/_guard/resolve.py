@@ -7,12 +7,12 @@ from typing import Any
 from weakref import ref
 
 from .._config import Declared, Snapshot, settings
-from .._policy import BeforeRetry, CircuitBreaker, Fallback, Policy
+from .._policy import CircuitBreaker, Policy
 from .._runtime import blocking
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import before_retry, fallback, registry
+from . import registry
 from .call_path import call_path, plainly
-from .check import is_asynchronous
+from .check import is_asynchronous, misfits
 from .declaration import (
     CLASS,
     FUNCTION,
@@ -208,14 +208,9 @@ class Resolver:
     def _faults(self, plan: Plan) -> list[Fault]:
         """What can be checked only once everything is known."""
         faults = []
-        for one in plan.effective:
-            if not one.enabled:
-                continue
-            asynchronous, home = is_asynchronous(self.declaration, plan.policies), plan.home(type(one.policy))
-            if isinstance(one.policy, Fallback):
-                faults += fallback.faults(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
-            elif isinstance(one.policy, BeforeRetry):
-                faults += before_retry.faults(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
+        asynchronous = is_asynchronous(self.declaration, plan.policies)
+        for kind, policy in plan.policies.items():
+            faults += misfits(policy, self.declaration, plan.name, asynchronous, plan.home(kind), final=True)
         return faults
 
     def _homes(self, cls: type | None) -> dict[type[Policy], ref[type]]:

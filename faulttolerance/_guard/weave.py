@@ -11,14 +11,13 @@ there, as in a deployment of compiled files only, the function runs uncut: slowe
 
 from __future__ import annotations
 
-import ast
-import inspect
-import linecache
 from collections.abc import Callable, Mapping
 from functools import cache
-from textwrap import dedent
 from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import ast
 
 __all__ = ["Shape", "source_of", "uncut", "weavable", "woven"]
 
@@ -28,12 +27,17 @@ Shape = Mapping[str, bool]
 """The capitals of the function, and whether each holds."""
 
 
-_lines: dict[CodeType, list[str]] = {}
+_texts: dict[CodeType, str] = {}
 
 
 def weavable(function: F) -> F:
     """Remember the text of *function* as it is now: the file may be exchanged under a running program."""
-    _lines[function.__code__] = linecache.getlines(function.__code__.co_filename, function.__globals__)
+    code = function.__code__
+    try:
+        text = function.__globals__["__loader__"].get_data(code.co_filename).decode()
+    except (AttributeError, KeyError, OSError):
+        text = ""
+    _texts[code] = "".join(text.splitlines(keepends=True)[code.co_firstlineno - 1 :])
     return function
 
 
@@ -44,6 +48,8 @@ def woven(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
 
 def source_of(function: Callable[..., Any], shape: Shape) -> str:
     """The text of what ``woven`` gives, for people."""
+    import ast
+
     return ast.unparse(_cut(function, shape))
 
 
@@ -81,96 +87,14 @@ def uncut(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
 
 
 def _cut(function: Callable[..., Any], shape: Shape) -> ast.Module:
-    tree = ast.parse(_source(function)[0])
-    ast.increment_lineno(tree, _source(function)[1] - 1)
-    definition = tree.body[0]
-    assert isinstance(definition, ast.FunctionDef)
-    definition.decorator_list = []
-    for node in ast.walk(definition):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.returns = None
-    return ast.fix_missing_locations(_Cutter(shape).visit(tree))  # type: ignore[no-any-return]
+    from .cutter import cut
+
+    return cut(_source(function), function.__code__.co_firstlineno, shape)
 
 
-@cache
-def _source(function: Callable[..., Any]) -> tuple[str, int]:
-    first = function.__code__.co_firstlineno
-    lines = _lines.get(function.__code__)
-    if not lines:
+def _source(function: Callable[..., Any]) -> str:
+    """The text from *function* to the end of its file."""
+    text = _texts.get(function.__code__)
+    if not text:
         raise OSError("the text of the program is not there")
-    return dedent("".join(inspect.getblock(lines[first - 1 :]))), first
-
-
-class _Cutter(ast.NodeTransformer):
-    """Evaluates the capitals of a shape."""
-
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
-
-    def visit_If(self, node: ast.If) -> Any:
-        test = self._folded(node.test)
-        if isinstance(test, bool):
-            return self._block(node.body if test else node.orelse, may_be_empty=True)
-        node.test = self.visit(test)
-        node.body = self._block(node.body)
-        node.orelse = self._block(node.orelse, may_be_empty=True)
-        return node
-
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        test = self._folded(node.test)
-        if isinstance(test, bool):
-            return self.visit(node.body if test else node.orelse)
-        return self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id in self._shape:
-            return ast.copy_location(ast.Constant(self._shape[node.id]), node)
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        if node.value is None:
-            return None
-        return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
-        node.body = self._block(node.body)
-        if self._shape["ASYNC"]:
-            return node
-        return ast.copy_location(ast.FunctionDef(node.name, node.args, node.body, [], None), node)
-
-    def visit_Try(self, node: ast.Try) -> Any:
-        node.body = self._block(node.body)
-        for handler in node.handlers:
-            handler.body = self._block(handler.body)
-        node.orelse = self._block(node.orelse, may_be_empty=True)
-        node.finalbody = self._block(node.finalbody, may_be_empty=True)
-        return node
-
-    def _block(self, statements: list[ast.stmt], may_be_empty: bool = False) -> list[ast.stmt]:
-        kept: list[ast.stmt] = []
-        for statement in statements:
-            visited = self.visit(statement)
-            kept += visited if isinstance(visited, list) else [visited] if visited is not None else []
-        return kept if kept or may_be_empty else [ast.copy_location(ast.Pass(), statements[0])]
-
-    def _folded(self, test: ast.expr) -> Any:
-        """What *test* comes to: a truth value, or the expression that is left to be asked."""
-        if isinstance(test, ast.Name) and test.id in self._shape:
-            return self._shape[test.id]
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self._folded(test.operand)
-            return not inner if isinstance(inner, bool) else test
-        if isinstance(test, ast.BoolOp):
-            ends_it = isinstance(test.op, ast.Or)
-            left = []
-            for one in map(self._folded, test.values):
-                if one is ends_it:
-                    return ends_it
-                if not isinstance(one, bool):
-                    left.append(one)
-            if not left:
-                return not ends_it
-            return left[0] if len(left) == 1 else ast.copy_location(ast.BoolOp(test.op, left), test)
-        return test
+    return text

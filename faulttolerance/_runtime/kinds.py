@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 __all__ = ["function_behind", "is_coroutine_function", "is_generator_function", "mark_coroutine_function", "own"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Plain functions, which is nearly all that is decorated, are told by their code; only the rest needs ``inspect``.
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
+"""``inspect.CO_GENERATOR`` and its neighbours."""
+
 
 def own(call: Any, name: str, default: Any = None) -> Any:
     """An attribute that *call* really has; not one that its ``__getattr__`` makes up, as proxies of servers do."""
     if type(call) is FunctionType:
         return getattr(call, name, default)  # a plain function makes nothing up
+    import inspect
+
     try:
         inspect.getattr_static(call, name)
         return getattr(call, name)
@@ -32,13 +37,21 @@ def function_behind(call: Any) -> Any:
         seen.add(id(call))
         if isinstance(call, functools.partial):
             call = call.func
-        elif inspect.ismethod(call) or isinstance(call, (staticmethod, classmethod)):
+        elif isinstance(call, (MethodType, staticmethod, classmethod)):
             call = call.__func__
         elif (wrapped := own(call, "__wrapped__")) is not None:
             call = wrapped
-        elif not inspect.isroutine(call) and not isinstance(call, type) and hasattr(type(call), "__call__"):  # noqa: B004
+        elif not _is_routine(call) and not isinstance(call, type) and hasattr(type(call), "__call__"):  # noqa: B004
             call = type(call).__call__
     return call
+
+
+def _is_routine(call: Any) -> bool:
+    if isinstance(call, FunctionType):
+        return True
+    import inspect
+
+    return inspect.isroutine(call)
 
 
 def is_coroutine_function(call: Any) -> bool:
@@ -47,12 +60,24 @@ def is_coroutine_function(call: Any) -> bool:
     A wrapper that is an ordinary function counts as what it wraps: made with ``functools.wraps`` or wrapt around a
     coroutine function, it hands its coroutine on.
     """
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(function_behind(call))
+    return any(map(_is_coroutine_function, (call, function_behind(call))))
+
+
+def _is_coroutine_function(call: Any) -> bool:
+    if type(call) is FunctionType and not call.__dict__:  # a mark would be in there
+        return bool(call.__code__.co_flags & _COROUTINE)
+    import inspect
+
+    return inspect.iscoroutinefunction(call)
 
 
 def is_generator_function(call: Any) -> bool:
     """Whether calling *call* gives a generator, asynchronous or not."""
     behind = function_behind(call)
+    if type(behind) is FunctionType:
+        return bool(behind.__code__.co_flags & (_GENERATOR | _ASYNC_GENERATOR))
+    import inspect
+
     return inspect.isgeneratorfunction(behind) or inspect.isasyncgenfunction(behind)
 
 
@@ -63,7 +88,9 @@ def mark_coroutine_function(function: F) -> F:
     the first instruction of an ``async def``.
     """
     if sys.version_info >= (3, 12):
+        import inspect
+
         return inspect.markcoroutinefunction(function)
     code = function.__code__
-    function.__code__ = code.replace(co_flags=code.co_flags | inspect.CO_COROUTINE)
+    function.__code__ = code.replace(co_flags=code.co_flags | _COROUTINE)
     return function
