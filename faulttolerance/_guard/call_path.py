@@ -192,7 +192,7 @@ def course_for(
     if isinstance(breaker, CircuitBreaker):
         values["circuit_breaker"] = state.breaker_for(breaker)
         values["fail_on"], values["skip_on"] = breaker.fail_on, breaker.skip_on
-        values["on_transition"] = registry.deliver_transitions_of(state)
+        values["on_transition"] = registry.deliver_transitions
     limit = policies.get(RateLimit)
     if isinstance(limit, RateLimit):
         values["rate_limit"] = state.rate_limit_for(limit)

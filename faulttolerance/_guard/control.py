@@ -270,16 +270,17 @@ def _exchange(given: Mapping[str, Any]) -> list[Change]:
 
 def _install(snapshot: Snapshot) -> list[Change]:
     """Let *snapshot* be in force, for all guards or for none. Called under ``registry.resolving``."""
+    before = settings.state.snapshot
     prepared, faults, found = [], list[Fault](), list[Change]()
     for resolver in list(registry.resolvers()):
         plans, wrong = resolver.replan(snapshot)
         prepared.append((resolver, plans))
         faults += wrong
         for cls, plan in plans:
-            found += changes(plan.name, resolver.plans[id(cls)].effective, plan.effective)
+            found += changes(plan.name, resolver.plan(cls, before)[0].effective, plan.effective)
     if faults:
         raise FaultToleranceDefinitionException(*dict.fromkeys(faults))
-    if snapshot is not settings.state.snapshot:
+    if snapshot is not before:
         settings.install(snapshot)
     for resolver, plans in prepared:
         resolver.install(plans)

@@ -80,7 +80,7 @@ class Guard:
                 Fault(f"Guard(name={name!r})", "has the name of another guard", name, "a name that no other guard has")
             )
         self._state: State | None = None
-        self.plans: dict[int, Plan] = {}
+        self._plan: Plan | None = None
         self._paths: dict[bool, blocking.GuardedCall] = {}  # another dictionary whenever the plan changes
         registry.add(self)
 
@@ -113,7 +113,7 @@ class Guard:
 
     def replan(self, snapshot: Snapshot) -> tuple[list[tuple[type | None, Plan]], list[Fault]]:
         """Resolve anew if it was resolved before."""
-        if not self.plans:
+        if self._plan is None:
             return [], []
         plan, faults = self.plan(None, snapshot)
         return [(None, plan)], faults
@@ -121,22 +121,26 @@ class Guard:
     def install(self, plans: Sequence[tuple[type | None, Plan]]) -> None:
         """Let the next call follow its new plan."""
         for _, plan in plans:
-            self.plans[id(None)] = plan
+            self._plan = plan
             self._paths = {}
 
     def forget(self) -> None:
         """Go back to how it was before the first call."""
         self._state = None
-        self.plans = {}
+        self._plan = None
         self._paths = {}
 
     def resolved(self) -> list[type | None]:
         """Whether it was ever called, in the form of ``Resolver.resolved``."""
-        return [None] if self.plans else []
+        return [None] if self._plan is not None else []
 
     def state(self, cls: type | None = None) -> State | None:
         """What it remembers, if it was ever called."""
         return self._state
+
+    def states(self) -> list[State]:
+        """The same, in the form of ``Resolver.states``."""
+        return [self._state] if self._state is not None else []
 
     def resolve_breaker(self) -> None:
         """Make the breaker known, if there is one."""
@@ -156,12 +160,12 @@ class Guard:
         """The call path of *function*, and what ``_paths`` is as long as it holds."""
         with registry.resolving:
             paths = self._paths  # looked at before the plan: who changes that replaces this afterwards
-            if not self.plans:
+            if self._plan is None:
                 plan, faults = self.plan()
                 if faults:
                     raise FaultToleranceDefinitionException(*faults)
-                self.plans[id(None)] = plan
-            policies = self.plans[id(None)].policies
+                self._plan = plan
+            policies = self._plan.policies
             if self._state is None:
                 self._state = registry.new_state(self.name, policies)
             course = course_for(self.name, policies, self._state, asynchronous=asynchronous, apart=False)

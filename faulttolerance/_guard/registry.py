@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import count
+from functools import partial
+from sys import modules
+from threading import get_ident
 from typing import TYPE_CHECKING, Protocol, TypeAlias
-from weakref import WeakSet, WeakValueDictionary
+from weakref import ref
 
 from .._event import Series, StateChanged, ledger, sinks
-from .._policy import CircuitBreaker, CircuitBreakerName, Policy
+from .._policy import CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from .._runtime.fork import at_fork
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -27,7 +29,8 @@ __all__ = [
     "Guarded",
     "add",
     "circuit_breakers",
-    "deliver_transitions_of",
+    "deliver_transitions",
+    "every_state",
     "new_state",
     "resolvers",
     "resolving",
@@ -36,9 +39,6 @@ __all__ = [
 
 class Guarded(Protocol):
     """What is asked of every guard, of methods and ``Guard`` alike."""
-
-    plans: dict[int, Plan]
-    """What holds now, by the id of the concrete class; empty before the first call."""
 
     def plan(self, cls: type | None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
         """What holds for *cls*, and what is wrong with it."""
@@ -62,6 +62,10 @@ class Guarded(Protocol):
 
     def state(self, cls: type | None) -> State | None:
         """What is remembered for *cls*, if it was ever called."""
+        ...
+
+    def states(self) -> list[State]:
+        """All that is remembered."""
         ...
 
     def resolve_breaker(self) -> None:
@@ -102,33 +106,37 @@ resolving = _Resolving()
 
 at_fork(child=resolving.begin_anew)
 
-_serial = count()
-_resolvers: WeakValueDictionary[int, Guarded] = WeakValueDictionary()
-_names: WeakValueDictionary[str, State] = WeakValueDictionary()
+_resolvers: dict[ref[Guarded], None] = {}
+_forget: Callable[[ref[Guarded]], None] = _resolvers.pop
 _listeners: dict[str, list[Listener]] = {}
-_states: WeakSet[State] = WeakSet()
 
 
 def add(resolver: Guarded) -> None:
     """Remember a guard as long as it lives."""
-    _resolvers[next(_serial)] = resolver
+    _resolvers[ref(resolver, _forget)] = None
 
 
 def resolvers() -> Iterator[Guarded]:
     """All guards that live, in the order in which they were made."""
-    for key in sorted(_resolvers.keys()):
-        resolver = _resolvers.get(key)
+    for reference in list(_resolvers):
+        resolver = reference()
         if resolver is not None:
             yield resolver
 
 
+def every_state() -> Iterator[State]:
+    """What every guarded method that was called remembers."""
+    for resolver in resolvers():
+        yield from resolver.states()
+
+
 def new_state(name: str, policies: Mapping[type[Policy], Policy]) -> State:
     """What the method *name* remembers, known to ``circuit_breakers`` under its names."""
-    state = State(name)
     given = policies.get(CircuitBreakerName)
-    if isinstance(given, CircuitBreakerName):
-        other = _names.get(given.value)
-        if other is not None and other.name != name:
+    if not isinstance(given, CircuitBreakerName):
+        return State(name)
+    for other in every_state():
+        if given.value in other.breaker_names and other.name != name:
             raise FaultToleranceDefinitionException(
                 Fault(
                     f"{name} @CircuitBreakerName(value)",
@@ -137,11 +145,7 @@ def new_state(name: str, policies: Mapping[type[Policy], Policy]) -> State:
                     "a name that no other breaker has",
                 )
             )
-        _names[given.value] = state
-    if CircuitBreaker in policies:
-        _names[name] = state
-    _states.add(state)
-    return state
+    return State(name, given.value)
 
 
 def counts() -> dict[str, dict[Series, int]]:
@@ -150,40 +154,34 @@ def counts() -> dict[str, dict[Series, int]]:
 
 
 def forget() -> None:
-    """Forget every state, name, listener and count."""
+    """Forget every state, listener and count."""
     with resolving:
         for resolver in resolvers():
             resolver.forget()
-        _states.clear()
-        _names.clear()
         ledger.clear()
         telemetry.reset()
         _listeners.clear()
 
 
-def deliver_transitions_of(state: State) -> Callable[[Breaker], None]:
-    """What a driver calls after it asked a breaker: tells the listeners, outside every lock."""
-
-    def deliver(breaker: Breaker) -> None:
-        if breaker.transitions:
-            breaker.deliver(tell)
-
-    def tell(old: str, new: str) -> None:
-        sinks.tell(StateChanged(state.name, old, new))
-        for name in _names_of(state):
-            for listener in list(_listeners.get(name, ())):
-                try:
-                    listener(name, old, new)
-                except Exception:
-                    import logging
-
-                    logging.getLogger("faulttolerance").exception("a listener of the circuit breaker %s failed", name)
-
-    return deliver
+def deliver_transitions(breaker: Breaker) -> None:
+    """Tell the listeners what happened to *breaker*, outside every lock; drivers call it after they asked one."""
+    if breaker.transitions:
+        breaker.deliver(partial(_tell, breaker))
 
 
-def _names_of(state: State) -> list[str]:
-    return [name for name, named in list(_names.items()) if named is state]
+def _tell(breaker: Breaker, old: str, new: str) -> None:
+    sinks.tell(StateChanged(breaker.name, old, new))
+    if not _listeners:
+        return
+    aliases = [state.alias for state in every_state() if state.circuit_breaker is breaker and state.alias]
+    for name in (breaker.name, *aliases):
+        for listener in list(_listeners.get(name, ())):
+            try:
+                listener(name, old, new)
+            except Exception:
+                import logging
+
+                logging.getLogger("faulttolerance").exception("a listener of the circuit breaker %s failed", name)
 
 
 class CircuitBreakers:
@@ -196,7 +194,7 @@ class CircuitBreakers:
     def names(self) -> list[str]:
         """Every name, sorted."""
         _resolve_breakers()
-        return sorted(_names.keys())
+        return sorted(_breakers())
 
     def state(self, name: str) -> str:
         """``closed``, ``open`` or ``half-open``; the last one as soon as the delay is over, also when nobody calls.
@@ -204,7 +202,7 @@ class CircuitBreakers:
         Raises:
             KeyError: No breaker has this name.
         """
-        return self._breaker(name)[1].state_name(clock.monotonic())
+        return self._breaker(name).state_name(clock.monotonic())
 
     def reset(self, name: str) -> None:
         """Close the breaker *name* and forget its results.
@@ -212,16 +210,16 @@ class CircuitBreakers:
         Raises:
             KeyError: No breaker has this name.
         """
-        state, breaker = self._breaker(name)
+        breaker = self._breaker(name)
         breaker.reset(clock.monotonic())
-        deliver_transitions_of(state)(breaker)
+        deliver_transitions(breaker)
 
     def reset_all(self) -> None:
         """Close every breaker."""
-        for state in list(_states):
+        for state in every_state():
             if state.circuit_breaker is not None:
                 state.circuit_breaker.reset(clock.monotonic())
-                deliver_transitions_of(state)(state.circuit_breaker)
+                deliver_transitions(state.circuit_breaker)
 
     def force_open(self, name: str) -> None:
         """Open the breaker *name* until it is reset.
@@ -229,9 +227,9 @@ class CircuitBreakers:
         Raises:
             KeyError: No breaker has this name.
         """
-        state, breaker = self._breaker(name)
+        breaker = self._breaker(name)
         breaker.force_open(clock.monotonic())
-        deliver_transitions_of(state)(breaker)
+        deliver_transitions(breaker)
 
     def on_state_change(self, name: str, callback: Listener) -> None:
         """Call ``callback(name, old, new)`` at each change of state; the breaker may come into being later.
@@ -240,18 +238,28 @@ class CircuitBreakers:
         """
         _listeners.setdefault(name, []).append(callback)
 
-    def _breaker(self, name: str) -> tuple[State, Breaker]:
-        if name not in _names:
+    def _breaker(self, name: str) -> Breaker:
+        found = _breakers().get(name)
+        if found is None:
             _resolve_breakers()
-        state = _names.get(name)
-        if state is None or state.circuit_breaker is None:
-            near = get_close_matches(name, list(_names.keys()), 1)
+            found = _breakers().get(name)
+        if found is None:
+            near = get_close_matches(name, _breakers(), 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise KeyError(f"no circuit breaker is named {name!r}{hint}")
-        return state, state.circuit_breaker
+        return found
 
 
 circuit_breakers = CircuitBreakers()
+
+
+def _breakers() -> dict[str, Breaker]:
+    """The breakers of methods that were called, by all their names; of equal names the last."""
+    found: dict[str, Breaker] = {}
+    for state in every_state():
+        if state.circuit_breaker is not None:
+            found |= dict.fromkeys(state.breaker_names, state.circuit_breaker)
+    return found
 
 
 def _resolve_breakers() -> None:
@@ -260,6 +268,22 @@ def _resolve_breakers() -> None:
         resolver.resolve_breaker()
 
 
-def every_state() -> Iterable[State]:
-    """What every guarded method that was called remembers."""
-    return list(_states)
+_LOG = "faulttolerance._telemetry.log"
+
+
+def _before_fork() -> None:
+    """Find the sinks now if somebody does: what another thread imports at the fork stays locked in the child for ever.
+
+    Not otherwise: ``logging`` that is imported here has part of its own hooks run, and complains.
+    """
+    if ("logging" in modules or _LOG in modules) and next(every_state(), None) is not None:
+        sinks.get()
+
+
+def _in_child() -> None:
+    for state in every_state():
+        state.keep_only(get_ident())
+    ledger.begin_anew()
+
+
+at_fork(before=_before_fork, child=_in_child)

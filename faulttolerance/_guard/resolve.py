@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import NoneType
+from typing import Any, Self
 from weakref import ref
 
 from .._config import Declared, Snapshot, settings
@@ -34,19 +35,21 @@ __all__ = ["Resolver"]
 
 
 class Resolver:
-    """Finds the call path of one guard for each concrete class, and keeps it until the configuration changes."""
+    """Finds the call path of one guard for each concrete class, and keeps it until the configuration changes.
 
-    __slots__ = ("__weakref__", "_classes", "_states", "call", "calls", "declaration", "plans")
+    What led to a path is not kept: who wants to know finds it again.
+    """
+
+    __slots__ = ("__weakref__", "_uses", "call", "calls", "declaration")
 
     def __init__(self, declaration: Declaration) -> None:
         self.declaration = declaration
         self.calls: dict[int, blocking.GuardedCall] = {}
         """Call paths by the id of the concrete class; the entry goes when the class does."""
-        self.call: blocking.GuardedCall = _first_call(ref(self), declaration)
-        """The call path of a guard that is its own key."""
-        self.plans: dict[int, Plan] = {}
-        self._classes: dict[int, ref[type]] = {}
-        self._states: dict[int, State] = {}
+        self._uses: list[_Use] = []
+        if declaration.binding == FUNCTION:
+            self.call: blocking.GuardedCall = _first_call(ref(self), declaration)
+            """The call path of a guard that is its own key."""
         registry.add(self)
 
     # Calls that come for the first time
@@ -101,20 +104,14 @@ class Resolver:
         """Go back to how it was before the first call."""
         with registry.resolving:
             self.calls.clear()
-            self.plans.clear()
-            self._states.clear()
-            self._classes.clear()
-            self.call = _first_call(ref(self), self.declaration)
+            self._uses.clear()
+            if self.declaration.binding == FUNCTION:
+                self.call = _first_call(ref(self), self.declaration)
 
     def resolved(self) -> list[type | None]:
         """The classes for which a call path was found, ``None`` for the guard's own."""
-        found: list[type | None] = []
-        for key in list(self.plans):
-            reference = self._classes.get(key)
-            cls = reference() if reference is not None else None
-            if cls is not None or reference is None:
-                found.append(cls)
-        return found
+        users = [use() for use in list(self._uses)]
+        return [None if user is NoneType else user for user in users if user is not None]
 
     def resolve_breaker(self) -> None:
         """Make the breaker of the declaring class known, if there is one and its method was not called yet."""
@@ -126,29 +123,31 @@ class Resolver:
 
     def state(self, cls: type | None) -> State | None:
         """What the method remembers for *cls*, if it was ever called."""
-        return self._states.get(id(cls))
+        return next((use.state for use in list(self._uses) if use.key == id(cls)), None)
+
+    def states(self) -> list[State]:
+        """What the method remembers, class by class."""
+        return [use.state for use in list(self._uses) if use.state is not None]
 
     def _install(self, cls: type | None, plan: Plan) -> blocking.GuardedCall:
-        key = id(cls)
-        if cls is not None and key not in self._classes:
-            self._classes[key] = ref(cls, _Departure(self, key))
-        state = self._states.get(key)
-        if state is None and plan.policies:
-            state = self._states[key] = registry.new_state(plan.name, plan.policies)
-        call = call_path(self.declaration, plan, state)
-        self.plans[key] = plan
-        self.calls[key] = call
+        known = next((use for use in self._uses if use.key == id(cls)), None)
+        use = known or _Use(cls, self)
+        if use.state is None and plan.policies:
+            use.state = registry.new_state(plan.name, plan.policies)
+        call = call_path(self.declaration, plan, use.state)
+        if known is None:
+            self._uses.append(use)
+        self.calls[use.key] = call
         if self.declaration.binding == FUNCTION:
             self.call = call
         return call
 
-    def depart(self, key: int) -> None:
+    def depart(self, use: _Use) -> None:
         """Let go of a class that no longer exists; its counts stay in the ledger, under its name."""
         with registry.resolving:
-            self.calls.pop(key, None)
-            self.plans.pop(key, None)
-            self._classes.pop(key, None)
-            self._states.pop(key, None)
+            if use in self._uses:
+                self._uses.remove(use)
+                self.calls.pop(use.key, None)
 
     # What is declared
 
@@ -234,16 +233,25 @@ def _first_call(resolver: ref[Resolver], declaration: Declaration) -> blocking.G
     return call
 
 
-class _Departure:
-    """Tells a resolver that a class is gone, without keeping the resolver."""
+class _Use(ref[type]):
+    """Refers to a class that uses a guard, and has what the guarded method remembers for it.
 
-    __slots__ = ("_key", "_resolver")
+    A function that belongs to no class is used by that of ``None``. Neither the class nor the resolver is kept.
+    """
 
-    def __init__(self, resolver: Resolver, key: int) -> None:
-        self._resolver = ref(resolver)
-        self._key = key
+    __slots__ = ("key", "resolver", "state")
 
-    def __call__(self, _: ref[type]) -> None:
-        resolver = self._resolver()
-        if resolver is not None:
-            resolver.depart(self._key)
+    def __new__(cls, user: type | None, resolver: Resolver) -> Self:
+        return super().__new__(cls, NoneType if user is None else user, _departed)
+
+    def __init__(self, user: type | None, resolver: Resolver) -> None:
+        self.key = id(user)
+        self.resolver = ref(resolver)
+        self.state: State | None = None
+
+
+def _departed(use: ref[type]) -> None:
+    assert isinstance(use, _Use)
+    resolver = use.resolver()
+    if resolver is not None:
+        resolver.depart(use)

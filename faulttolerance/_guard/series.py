@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 
 from .._event import Series
@@ -21,11 +20,11 @@ __all__ = [
     "RETRY",
     "TIMED_OUT",
     "TOO_MANY",
+    "Levels",
+    "Totals",
     "invocation",
-    "levels_of",
     "retry_call",
     "series_of",
-    "totals_of",
 ]
 
 
@@ -105,11 +104,17 @@ def series_of(
     return series, smooth, durations
 
 
-def totals_of(breaker: CircuitBreaker) -> Callable[[], dict[Series, int]]:
-    """How to read what a breaker keeps itself, so that it grows also while nobody calls."""
+class Totals:
+    """Reads what a breaker keeps itself, so that it grows also while nobody calls."""
 
-    def totals() -> dict[Series, int]:
-        now = clock.monotonic()
+    __slots__ = ("_breaker",)
+
+    def __init__(self, breaker: CircuitBreaker) -> None:
+        self._breaker = breaker
+
+    def __call__(self) -> dict[Series, int]:
+        """The series and what they come to now."""
+        breaker, now = self._breaker, clock.monotonic()
         return {
             IN_CLOSED: _nanoseconds(breaker.time_in(CLOSED, now)),
             IN_OPEN: _nanoseconds(breaker.time_in(OPEN, now)),
@@ -117,17 +122,20 @@ def totals_of(breaker: CircuitBreaker) -> Callable[[], dict[Series, int]]:
             OPENED: breaker.opened_total,
         }
 
-    return totals
 
+class Levels:
+    """Reads how many calls run and, where calls may wait, how many do."""
 
-def levels_of(bulkhead: Bulkhead, queue: bool) -> Callable[[], dict[Series, int]]:
-    """How to read how many calls run and, where calls may wait, how many do."""
+    __slots__ = ("_bulkhead", "_queues")
 
-    def levels() -> dict[Series, int]:
-        running = {RUNNING: bulkhead.running}
-        return {**running, WAITING: bulkhead.waiting_count} if queue else running
+    def __init__(self, bulkhead: Bulkhead, queues: bool) -> None:
+        self._bulkhead = bulkhead
+        self._queues = queues
 
-    return levels
+    def __call__(self) -> dict[Series, int]:
+        """The series and what they come to now."""
+        running = {RUNNING: self._bulkhead.running}
+        return {**running, WAITING: self._bulkhead.waiting_count} if self._queues else running
 
 
 def _nanoseconds(seconds: float) -> int:

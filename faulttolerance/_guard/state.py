@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from weakref import WeakSet
 
 from .._event import Account, Lease, Series, Tally, ledger
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout, seconds
 from .._runtime.clock import clock
-from .._runtime.fork import at_fork
 from .._strategy import bulkhead, circuit_breaker, rate_limit
-from .series import levels_of, series_of, totals_of
+from .series import Levels, Totals, series_of
 
-__all__ = ["State", "states"]
+__all__ = ["State"]
 
 Policies = Mapping[type[Policy], Policy]
 
@@ -24,10 +22,10 @@ class State:
     """
 
     __slots__ = (
-        "__weakref__",
         "_lease",
         "_queues",
         "account",
+        "alias",
         "bulkhead",
         "circuit_breaker",
         "name",
@@ -35,8 +33,10 @@ class State:
         "tallies",
     )
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, alias: str = "") -> None:
         self.name = name
+        self.alias = alias
+        """A further name of the breaker, that of ``@circuit_breaker_name``."""
         self.circuit_breaker: circuit_breaker.CircuitBreaker | None = None
         self.bulkhead: bulkhead.Bulkhead | None = None
         self.rate_limit: rate_limit.RateLimit | None = None
@@ -46,7 +46,13 @@ class State:
         """One per set of policies: calls in flight while the configuration changes end under what they began with."""
         self._lease: Lease | None = None
         self._queues = False
-        states.add(self)
+
+    @property
+    def breaker_names(self) -> tuple[str, ...]:
+        """What the breaker is known as, if there is one."""
+        if self.circuit_breaker is None:
+            return ()
+        return (self.name, self.alias) if self.alias else (self.name,)
 
     def breaker_for(self, policy: CircuitBreaker) -> circuit_breaker.CircuitBreaker:
         """The breaker, with the values of *policy*."""
@@ -102,10 +108,10 @@ class State:
             self.tallies[key] = self.account.tally(self._lease, *series_of(**shape))
         # Neither may refer to the state, or it would be there for as long as its counts.
         if CircuitBreaker in policies and self.circuit_breaker is not None:
-            self.account.totals = totals_of(self.circuit_breaker)
+            self.account.totals = Totals(self.circuit_breaker)
         if Bulkhead in policies and self.bulkhead is not None:
             self._queues = self._queues or queue
-            self.account.levels = levels_of(self.bulkhead, self._queues)
+            self.account.levels = Levels(self.bulkhead, self._queues)
         return self.tallies[key]
 
     def counts(self) -> dict[Series, int]:
@@ -126,17 +132,3 @@ class State:
             self.bulkhead.keep_only(ident)
         if self.rate_limit is not None:
             self.rate_limit.keep_only(ident)
-
-
-states: WeakSet[State] = WeakSet()
-
-
-def _in_child() -> None:
-    from threading import get_ident
-
-    for state in list(states):
-        state.keep_only(get_ident())
-    ledger.begin_anew()
-
-
-at_fork(child=_in_child)

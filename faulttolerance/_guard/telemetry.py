@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sys import modules
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -11,7 +10,6 @@ from .._config.tracing import is_tracing_enabled
 from .._event import Sink, ledger, sinks
 from .._runtime.fork import at_fork
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .state import states
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -240,16 +238,4 @@ def _is(value: object, *words: str) -> bool:
 
 telemetry = Telemetry()
 sinks.find = telemetry.default_sinks
-_LOG = "faulttolerance._telemetry.log"
-
-
-def _before_fork() -> None:
-    """Find the sinks now if somebody does: what another thread imports at the fork stays locked in the child for ever.
-
-    Not otherwise: ``logging`` that is imported here has part of its own hooks run, and complains.
-    """
-    if states and ("logging" in modules or _LOG in modules):
-        sinks.get()
-
-
-at_fork(before=_before_fork, child=telemetry.in_child)
+at_fork(child=telemetry.in_child)
