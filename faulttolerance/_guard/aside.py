@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any
 
-from .._runtime.blocking import Aside
 from .declaration import FUNCTION, Declaration
 from .execution_context import ExecutionContext
 
-__all__ = ["context_of", "watched"]
-
-Failed = Callable[[BaseException, BaseException], bool]
-"""Told an error and the failure of the call; whether the error goes no further."""
+__all__ = ["Watched", "context_of"]
 
 
 def context_of(
@@ -25,37 +22,56 @@ def context_of(
     return ExecutionContext(method, args[0], args[1:], kwargs, failure, attempt)
 
 
-def watched(call: Aside, failed: Failed, asynchronous: bool) -> Aside:
-    """Let *failed* see every error of *call*; where it is to be awaited, those of the coroutine that it returns too."""
+class Watched(ABC):
+    """Code of the application beside a call: every error of it is seen, of what is to be awaited when it comes."""
 
-    def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+    __slots__ = ("_asynchronous", "_declaration")
+
+    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
+        self._declaration = declaration
+        self._asynchronous = asynchronous
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        """Run it for the call with *args* and *kwargs* that failed."""
         try:
-            result = call(args, kwargs, failure, attempts)
-            return _Watched(result, failure, failed) if asynchronous and isinstance(result, Coroutine) else result
+            result = self._run(args, kwargs, failure, attempts)
+            is_later = self._asynchronous and isinstance(result, Coroutine)
+            return _Awaited(result, failure, self._ends_here) if is_later else result
         except BaseException as error:
-            if failed(error, failure):
+            if self._ends_here(error, failure):
                 return None
             raise
         finally:
             del failure  # its traceback may hold this frame
 
-    return aside
+    @abstractmethod
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        """Call what the application named."""
+
+    @abstractmethod
+    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
+        """Whether *error*, which happened because of *failure*, goes no further."""
 
 
-class _Watched(Coroutine[Any, Any, Any]):
+class _Awaited(Coroutine[Any, Any, Any]):
     """A coroutine whose error is seen before it goes on."""
 
-    __slots__ = ("_coroutine", "_failed", "_failure")
+    __slots__ = ("_coroutine", "_ends_here", "_failure")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], failure: BaseException, failed: Failed) -> None:
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        failure: BaseException,
+        ends_here: Callable[[BaseException, BaseException], bool],
+    ) -> None:
         self._coroutine = coroutine
         self._failure = failure
-        self._failed = failed
+        self._ends_here = ends_here
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self  # whatever can be sent to may be awaited
 
-    def __iter__(self) -> _Watched:
+    def __iter__(self) -> _Awaited:
         return self
 
     def __next__(self) -> Any:
@@ -76,6 +92,6 @@ class _Watched(Coroutine[Any, Any, Any]):
         except StopIteration:
             raise
         except BaseException as error:
-            if not self._failed(error, self._failure):
+            if not self._ends_here(error, self._failure):
                 raise
         raise StopIteration

@@ -9,7 +9,7 @@ from .._policy import BeforeRetry
 from .._runtime.blocking import Aside
 from ..exceptions import Fault
 from .annotations import signature
-from .aside import context_of, watched
+from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
 from .fit import Guarded, Problem, can_bind, is_asynchronous
 from .sibling import attribute_of, found_in_class, found_in_module, missing, named, weakly
@@ -62,29 +62,35 @@ def _problems(subject: str, function: Callable[..., Any], arguments: int, guarde
 
 def aside(policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None = None) -> Aside:
     """Run what is to be run before a retry."""
-    value, name = policy.value, policy.method_name
+    return _BeforeRetry(policy, declaration, asynchronous, owner or declaration.owner)
 
-    def hand_over(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        assert value is not None
-        return value(context_of(declaration, args, kwargs, failure, attempts))
 
-    home = weakly(owner or declaration.owner)
-    attribute = attribute_of(name, declaration, home())
+class _BeforeRetry(Watched):
+    __slots__ = ("_attribute", "_home", "_policy")
 
-    def call_method(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        method = named(attribute, declaration, home(), args)
+    def __init__(self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
+        super().__init__(declaration, asynchronous)
+        self._policy = policy
+        self._attribute = attribute_of(policy.method_name, declaration, owner)
+        self._home = weakly(owner)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        if self._policy.value is not None:
+            return self._policy.value(context_of(self._declaration, args, kwargs, failure, attempts))
+        method = named(self._attribute, self._declaration, self._home(), args)
         if method is None:
-            raise AttributeError(f"@before_retry {missing(name, declaration, home())}")
+            name = self._policy.method_name
+            raise AttributeError(f"@before_retry {missing(name, self._declaration, self._home())}")
         return method()
 
-    def failed(error: BaseException, failure: BaseException) -> bool:
+    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
         if not isinstance(error, Exception):
             return False
         import logging
 
         logging.getLogger("faulttolerance").warning(
-            "%s: what @before_retry runs failed; the retry is made all the same", declaration.where, exc_info=error
+            "%s: what @before_retry runs failed; the retry is made all the same",
+            self._declaration.where,
+            exc_info=error,
         )
         return True
-
-    return watched(hand_over if value is not None else call_method, failed, asynchronous)

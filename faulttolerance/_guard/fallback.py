@@ -12,7 +12,7 @@ from .._runtime.blocking import Aside
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import FallbackHandler
 from .annotations import ANYTHING, Scope, Type, ancestry, displayed, members, resolved, says_nothing, signature, takes
-from .aside import context_of, watched
+from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
 from .fit import Guarded, Problem, can_bind, fitted, is_asynchronous, shape_of
 from .sibling import Sibling, attribute_of, found_in_class, found_in_module, home_of, mangled, missing, named, weakly
@@ -61,13 +61,11 @@ def aside(policy: Fallback, declaration: Declaration, asynchronous: bool, owner:
     An error of the fallback comes out, and tells of the failure that it was called for as its context.
     """
     if policy.value is not None:
-        call = _by_handler(policy.value, declaration)
-    else:
-        call = _by_method(policy.fallback_method, declaration, weakly(owner or declaration.owner))
-    return watched(call, _remember, asynchronous)
+        return _Handler(policy.value, declaration, asynchronous)
+    return _Method(policy.fallback_method, declaration, asynchronous, owner or declaration.owner)
 
 
-def _remember(error: BaseException, failure: BaseException) -> bool:
+def _remember(error: BaseException, failure: BaseException) -> None:
     """Let *error* tell what it happened in the handling of, unless it knows already or is part of that."""
     if error.__context__ is None:
         seen: list[BaseException] = []
@@ -75,28 +73,38 @@ def _remember(error: BaseException, failure: BaseException) -> bool:
         while waiting:
             one = waiting.pop()
             if one is error:
-                return False
+                return
             if not any(one is other for other in seen):
                 seen.append(one)
                 waiting += [other for other in (one.__cause__, one.__context__) if other is not None]
         error.__context__ = failure
-    return False
+
+
+class _Watched(Watched):
+    __slots__ = ()
+
+    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
+        _remember(error, failure)
+        return False
 
 
 # Handlers
 
 
-def _by_handler(value: Callable[[Any], Any], declaration: Declaration) -> Aside:
-    is_class = isinstance(value, type)
+class _Handler(_Watched):
+    __slots__ = ("_value",)
 
-    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        handle = value().handle if is_class else value  # type: ignore[call-arg]
+    def __init__(self, value: Callable[[Any], Any], declaration: Declaration, asynchronous: bool) -> None:
+        super().__init__(declaration, asynchronous)
+        self._value = value
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        value: Any = self._value
+        handle = value().handle if isinstance(value, type) else value
         try:
-            return handle(context_of(declaration, args, kwargs, failure, attempts))
+            return handle(context_of(self._declaration, args, kwargs, failure, attempts))
         finally:
             del failure  # its traceback may hold this frame
-
-    return call
 
 
 def _problems_of_handler(value: Callable[[Any], Any], guarded: Guarded) -> Iterator[Problem]:
@@ -163,27 +171,34 @@ def _problems_of_method(name: str, declaration: Declaration, owner: type | None,
         yield from guarded.problems_of_result(subject, found.function, gives, text)
 
 
-def _by_method(name: str, declaration: Declaration, home: Callable[[], type | None]) -> Aside:
-    where = f"{declaration.where} @Fallback(fallback_method)"
-    attribute = attribute_of(name, declaration, home())
-    last: _Passing | None = None
+class _Method(_Watched):
+    __slots__ = ("_attribute", "_home", "_last", "_name")
 
-    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        nonlocal last
+    def __init__(self, name: str, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
+        super().__init__(declaration, asynchronous)
+        self._name = name
+        self._attribute = attribute_of(name, declaration, owner)
+        self._home = weakly(owner)
+        self._last: _Passing | None = None
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        declaration, owner, last = self._declaration, self._home(), self._last
         try:
-            owner = home()
-            method = named(attribute, declaration, owner, args)
+            method = named(self._attribute, declaration, owner, args)
             if method is None:
                 raise FaultToleranceDefinitionException(
-                    Fault(where, missing(name, declaration, owner), name, "the name of a function there")
-                )
+                    Fault(_where(declaration), missing(self._name, declaration, owner), self._name,
+                          "the name of a function there")
+                )  # fmt: skip
             if last is None or last.function() is not getattr(method, "__func__", method):
-                last = _Passing(method, declaration, owner, where)
+                last = self._last = _Passing(method, declaration, owner)
             return last(method, args, kwargs, failure)
         finally:
             del failure  # its traceback may hold this frame
 
-    return call
+
+def _where(declaration: Declaration) -> str:
+    return f"{declaration.where} @Fallback(fallback_method)"
 
 
 class _Passing:
@@ -191,7 +206,7 @@ class _Passing:
 
     __slots__ = ("_accepts", "_bound", "_classes", "_count", "_error", "_signature", "function")
 
-    def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None, where: str) -> None:
+    def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None) -> None:
         self.function = weakly(getattr(method, "__func__", method))
         guarded = Guarded(declaration, owner, asynchronous=None)
         scope = Scope.of(method, owner, home_of(method, owner) if owner is not None else None)
@@ -199,7 +214,7 @@ class _Passing:
         if fit is None:
             name = getattr(method, "__qualname__", method)
             problem = f"leads to {name}, whose parameters {signature(method)} are not those of the guarded function"
-            raise FaultToleranceDefinitionException(Fault(where, problem, method, guarded.allowed))
+            raise FaultToleranceDefinitionException(Fault(_where(declaration), problem, method, guarded.allowed))
         self._error = fit.error
         self._accepts = ANYTHING if fit.error is None else resolved(fit.error.annotation, scope)
         heads = [one.head for one in members(self._accepts)]

@@ -25,8 +25,8 @@ and steps behind, unless its key was there before the first of them began to wai
 Without the GIL two threads may each miss what the other stored a moment ago, so there ``waiting`` counts as true even
 when it is empty: every arrival and every leaver then asks under the lock.
 
-*me* identifies one attempt and is never used twice at a time. Drivers may keep references to
-``held`` and ``waiting``: both stay the same objects.
+*me* identifies one attempt and is never used twice at a time. Drivers may keep a reference to
+``held``, which stays the same object; ``waiting`` is another one once somebody waits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 from ..exceptions import BulkheadException
 
@@ -65,6 +65,10 @@ class _QueueThatCountsAsFilled(_Queue):
         return True
 
 
+_NOBODY, _NOBODY_KNOWS = _Queue(), _QueueThatCountsAsFilled()
+"""Stand for the queue of every bulkhead for which no call has waited yet; nothing is ever stored in them."""
+
+
 def _has_gil() -> bool:
     is_enabled: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)
     return is_enabled is None or is_enabled()
@@ -80,20 +84,18 @@ class Bulkhead:
         lock_free: Whether drivers may rely on the interpreter's single steps; by default, whether there is a GIL.
     """
 
-    __slots__ = ("__weakref__", "_ahead", "_ceiling", "_lock", "_message", "held", "limit", "queue", "waiting")
+    __slots__ = ("__weakref__", "_ahead", "_ceiling", "_lock", "_name", "held", "limit", "queue", "waiting")
 
     def __init__(self, limit: int, queue: int, name: str = "", *, lock_free: bool | None = None) -> None:
         self.limit = limit
         self.queue = queue
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` hold a permit, others are about to ask or to leave."""
-        self.waiting: OrderedDict[Waiter, None] = (
-            _Queue() if (_has_gil() if lock_free is None else lock_free) else _QueueThatCountsAsFilled()
-        )
+        self.waiting: _Queue = _NOBODY if (_has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
         """Who waits; true if a driver has to ask. Changed under the lock only."""
-        self._ahead: list[Hashable] = []  # guarded by _lock: who was there before the first waiter
+        self._ahead: Sequence[Hashable] = ()  # guarded by _lock: who was there before the first waiter
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
-        self._message = f"{name}: bulkhead is full" if name else "bulkhead is full"
+        self._name = name
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
 
@@ -127,7 +129,7 @@ class Bulkhead:
                             del self.held[me]
         self._wake(woken)
         if not admitted:
-            raise BulkheadException(self._message)
+            raise self._refusal()
 
     def enqueue(self, me: Hashable, ident: int, wake: Callable[[], object]) -> Waiter | None:
         """Decide, for a call that may wait and has stored *me*, whether it may run now (None) or waits.
@@ -146,6 +148,8 @@ class Bulkhead:
                 waiter = Waiter(me, ident, wake)
                 if not len(self.waiting):
                     self._ahead = list(self.held)
+                    if self.waiting is _NOBODY or self.waiting is _NOBODY_KNOWS:
+                        self.waiting = type(self.waiting)()
                 self.waiting[waiter] = None
                 self._hand_over_locked(woken)
                 if waiter.admitted:
@@ -157,7 +161,7 @@ class Bulkhead:
                     self._hand_over_locked(woken)
         self._wake(woken)
         if refused:
-            raise BulkheadException(self._message)
+            raise self._refusal()
         return waiter
 
     def hand_over(self) -> None:
@@ -214,6 +218,9 @@ class Bulkhead:
                 del self.waiting[waiter]
         self.hand_over()
 
+    def _refusal(self) -> BulkheadException:
+        return BulkheadException(f"{self._name}: bulkhead is full" if self._name else "bulkhead is full")
+
     def _is_admitted_locked(self, me: Hashable) -> bool:
         if not self._is_among_first_locked(me):
             return False
@@ -237,7 +244,7 @@ class Bulkhead:
             waiter.admitted = True
             woken.append(waiter)
         if not len(waiting):
-            self._ahead = []
+            self._ahead = ()
 
     def _wake(self, woken: list[Waiter]) -> None:
         while woken:
