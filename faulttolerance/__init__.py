@@ -106,7 +106,7 @@ _LATER = {
     "completed_future": "._runtime.future",
     "shutdown": "._runtime.offload",
 }
-"""What is imported when first asked for: it brings in concurrent.futures, asyncio or wrapt."""
+"""What is imported when first asked for: it brings in concurrent.futures or asyncio."""
 
 
 def __getattr__(name: str) -> Any:

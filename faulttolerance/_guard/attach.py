@@ -11,7 +11,7 @@ from typing import Any
 from .._policy import Policy, check, parameters
 from .._runtime.kinds import is_generator_function, mark_coroutine_function, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import check as definition
+from . import check as definition, proxy
 from .declaration import (
     CLASS,
     CLASS_INTERCEPTORS,
@@ -93,6 +93,7 @@ def attach(target: Any, kind: type[Policy], values: Mapping[str, Any]) -> Any:
     """Guard *target* by one more policy: a new guard for a function, the class itself for a class."""
     if isinstance(target, type):
         return _attach_to_class(target, kind, values)
+    target = proxy.of_our_own(target)
     if isinstance(target, (staticmethod, classmethod)):
         binding = FUNCTION if isinstance(target, staticmethod) else CLASS
         return type(target)(_attach_to_function(target.__func__, kind, values, binding))
@@ -110,6 +111,7 @@ def intercept(target: Any, interceptor: Any) -> Any:
         if is_first:
             _cover_subclasses_of(target)
         return target
+    target = proxy.of_our_own(target)
     if isinstance(target, (staticmethod, classmethod)):
         binding = FUNCTION if isinstance(target, staticmethod) else CLASS
         return type(target)(_guarded(target.__func__, {}, (interceptor,), binding))
@@ -209,18 +211,26 @@ def adopt(owner: type) -> None:
     """Tell the guards in a new class where they live, and check what can be checked now."""
     faults: list[Fault] = []
     for name, value in list(vars(owner).items()):
-        declaration = declaration_of(value)
-        if declaration is None or declaration.owner is not None:
-            continue
-        binding = FUNCTION if name == "__new__" else _binding_of(value)
-        if binding != declaration.binding:
-            declaration.binding = binding
-            guard = make_guard(declaration)
-            setattr(owner, name, type(value)(guard) if isinstance(value, (staticmethod, classmethod)) else guard)
-        declaration.owner = owner
-        faults += definition.contradictions(declaration)
+        at_home, wrong = adopted(owner, name, value)
+        if at_home is not value:
+            setattr(owner, name, at_home)
+        faults += wrong
     if faults:
         raise FaultToleranceDefinitionException(*faults)
+
+
+def adopted(owner: type, name: str, value: Any) -> tuple[Any, list[Fault]]:
+    """What stands in the class *owner* as *name*, once a guard in it knows where it lives, and what is wrong there."""
+    declaration = declaration_of(value)
+    if declaration is None or declaration.owner is not None:
+        return value, []
+    binding = FUNCTION if name == "__new__" else _binding_of(value)
+    if binding != declaration.binding:
+        declaration.binding = binding
+        guard = make_guard(declaration)
+        value = type(value)(guard) if isinstance(value, (staticmethod, classmethod)) else guard
+    declaration.owner = owner
+    return value, definition.contradictions(declaration)
 
 
 def _binding_of(attribute: object) -> str:
@@ -291,6 +301,7 @@ def cover(cls: type) -> None:
         if name.startswith("_"):
             continue
         base, value = first_of_name(cls, name)  # type: ignore[misc]
+        value = proxy.of_our_own(value)
         function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
         if not isinstance(function, FunctionType) or is_generator_function(function):
             continue

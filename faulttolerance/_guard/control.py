@@ -24,6 +24,7 @@ __all__ = [
     "configure",
     "configured",
     "explain",
+    "follow_declarations",
     "guards",
     "reload",
     "reset",
@@ -285,6 +286,13 @@ def _install(snapshot: Snapshot) -> list[Change]:
     for resolver, plans in prepared:
         resolver.install(plans)
     return found
+
+
+def follow_declarations() -> None:
+    """Let guards that were called before follow what is declared now: a class was decorated late, or no longer is."""
+    with registry.resolving:
+        if any(resolver.resolved() for resolver in registry.resolvers()):
+            _install(settings.snapshot)
 
 
 def _classes_of(resolver: Any) -> list[type | None]:

@@ -13,10 +13,10 @@ from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Ret
 from .._runtime import blocking
 from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import registry
+from . import proxy, registry
 from .call_path import course_for
 from .compose import compose
-from .declaration import FUNCTION, Declaration, binding_by_name, user_frames
+from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name, user_frames
 from .plan import Plan
 from .state import State
 
@@ -199,6 +199,7 @@ def apply_guard(name: str) -> Callable[[F], F]:
 
 
 def _decorated(function: F, find: Callable[[], Guard]) -> F:
+    function = proxy.of_our_own(function)
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorated(function.__func__, find))  # pyright: ignore[reportReturnType]
     if not callable(function) or isinstance(function, type):
@@ -211,6 +212,8 @@ def _decorated(function: F, find: Callable[[], Guard]) -> F:
                   "a function that returns: guard the body of the loop instead, a stream cannot be run again")
         )  # fmt: skip
     asynchronous = is_coroutine_function(function)
+    if binding_by_name(function) == INSTANCE:
+        function = proxy.bound_first(function)  # type: ignore[assignment]
 
     # Kept here and not by the guard, which may outlive many functions that it decorated.
     known: tuple[object, Any] = (None, None)

@@ -11,12 +11,13 @@ from .._config import Declared, Snapshot, settings
 from .._policy import CircuitBreaker, Policy
 from .._runtime import blocking
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import registry
+from . import proxy, registry
 from .call_path import call_path, plainly
 from .check import is_asynchronous, misfits
 from .declaration import (
     CLASS,
     FUNCTION,
+    INSTANCE,
     Declaration,
     class_level,
     class_level_interceptors,
@@ -76,6 +77,8 @@ class Resolver:
     def plan(self, cls: type | None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
         """What holds for *cls* under the configuration *snapshot*, and what is wrong with it."""
         name, function, policies = self._declared(cls)
+        if self.declaration.binding == INSTANCE:
+            function = proxy.bound_first(function)
         interceptors = self._interceptors(cls)
         if not policies:
             return Plan(name, function, interceptors=interceptors), []
@@ -197,7 +200,7 @@ class Resolver:
         found = first_of_name(cls, declaration.name, after=declaration.guard)
         if found is None:
             return declaration.template, declaration.policies, declaration.owner or cls
-        base, value = found
+        base, value = found[0], proxy.of_our_own(found[1])
         function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
         inherited = declaration_of(function)
         if inherited is None:

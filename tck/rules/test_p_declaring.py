@@ -20,8 +20,10 @@ from faulttolerance import (
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     FaultToleranceException,
+    Guard,
     Interrupted,
     RateLimitException,
+    Retry,
     TimeoutException,
     apply_guard,
     asynchronous,
@@ -218,6 +220,46 @@ def test_coroutine_functions_are_recognised_however_they_are_built(kind: str) ->
 
     assert inspect.iscoroutinefunction(guarded)
     assert failing(guarded) == 2
+
+
+@pytest.mark.parametrize("level", ["method", "class", "guard"])
+def test_wrappers_of_wrapt_are_told_the_instance(level: str) -> None:
+    """P1, P6: below a decorator of ours, or in a class that has one, they run, and are bound as Python binds them."""
+    wrapt = pytest.importorskip("wrapt")
+    seen: list[object] = []
+
+    @wrapt.decorator
+    def noted(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        seen.append((instance, args))
+        return wrapped(*args, **kwargs)
+
+    on_method = {"method": twice, "class": lambda function: function, "guard": Guard(retry=Retry())}[level]
+
+    class Service:
+        @on_method
+        @noted
+        def own(self, value: str) -> str:
+            return value
+
+        @on_method
+        @noted
+        @classmethod
+        def of_class(cls, value: str) -> tuple[type, str]:
+            return cls, value
+
+        @on_method
+        @noted
+        @staticmethod
+        def static(value: str) -> str:
+            return value
+
+    if level == "class":
+        twice(Service)
+    service = Service()
+    answers = [service.own("a"), service.of_class("b"), Service.of_class("c"), service.static("d"), Service.static("e")]
+
+    assert answers == ["a", (Service, "b"), (Service, "c"), "d", "e"]
+    assert seen == [(service, ("a",)), (Service, ("b",)), (Service, ("c",)), (None, ("d",)), (None, ("e",))]
 
 
 @pytest.mark.parametrize("kind", ["def", "lambda", "partial", "object"])

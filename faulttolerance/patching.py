@@ -1,0 +1,287 @@
+"""Decorators for code that is not yours: put where they would stand if you could write them there.
+
+>>> import textwrap
+>>> from faulttolerance import retry, timeout
+>>> with patch(textwrap, "dedent", retry(max_retries=1), timeout(500)):
+...     textwrap.dedent("  guarded")
+'guarded'
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import update_wrapper
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, NamedTuple, Self
+
+try:
+    import wrapt
+except ImportError as error:
+    raise ImportError(
+        "patching needs wrapt: pip install 'faulttolerance[intercept]'", name=error.name, path=error.path
+    ) from error
+
+from ._guard import attach, control
+from ._guard.attach import Decorator
+from ._guard.declaration import CLASS_INTERCEPTORS, class_name, declaration_of, user_frames
+from ._guard.interceptor import Interceptor
+from ._guard.proxy import of_our_own
+from .exceptions import Fault, FaultToleranceDefinitionException
+
+__all__ = ["Patch", "patch"]
+
+_ABSENT: Any = object()
+
+
+def patch(target: object, path: str, /, *decorators: Callable[[Any], Any]) -> Patch:
+    """Put *decorators* on a function, method or class of a module that is not yours.
+
+    What others have put there already, instrumentation for instance, stays in place, inside: it sees each attempt.
+    A class gets the decorators as a class of yours would, and so do those that inherit from it. What a class inherits
+    is overridden in the class that *path* names. Calls by references that were taken before are not guarded.
+
+    Args:
+        target: The name of a module, patched now or as soon as it is imported; or a module, a class, an object.
+        path: The way from there, as in ``"Client.send"``.
+        *decorators: This library's, a ``Guard``, ``apply_guard(...)``, what ``around_invoke`` made: as if they were
+            written above the function, the first one uppermost.
+
+    Returns:
+        What takes it back: by ``undo()``, or at the end of a ``with`` block.
+
+    Raises:
+        FaultToleranceDefinitionException: If there is no such attribute, it cannot be guarded, or has one of the
+            decorators already. For a module that is imported later, the import raises it.
+        ModuleNotFoundError: If there is no such module, so that nothing would ever be guarded.
+    """
+    made = Patch(target, path, decorators)
+    made._begin()
+    return made
+
+
+class _Change(NamedTuple):
+    """One attribute that holds something else than before."""
+
+    holder: Any
+    attribute: str
+    before: Any
+    after: Any
+
+    @property
+    def is_in_place(self) -> bool:
+        return _held(self.holder, self.attribute) is self.after
+
+    def take_back(self) -> None:
+        if self.before is _ABSENT:
+            delattr(self.holder, self.attribute)
+        else:
+            setattr(self.holder, self.attribute, self.before)
+
+
+class Patch:
+    """What ``patch`` has put somewhere, or will once a module is imported."""
+
+    def __init__(self, target: object, path: str, decorators: tuple[Callable[[Any], Any], ...]) -> None:
+        self._target = target
+        self._path = path
+        self._decorators = decorators
+        self._changes: list[_Change] = []
+        self._is_undone = False
+        self._where = f"{_name_of(target)}.{path}"
+        frame = next(user_frames(), None)
+        self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether the decorators are in place; not so before the module is imported, nor after ``undo``."""
+        return bool(self._changes)
+
+    def undo(self) -> None:
+        """Let everything be as it was. Calls under way finish as they began.
+
+        Raises:
+            FaultToleranceDefinitionException: If something else was put there since: that has to go first.
+        """
+        for change in self._changes:
+            if not change.is_in_place:
+                found = _held(change.holder, change.attribute)
+                state = "is gone" if found is _ABSENT else f"became {found!r}"
+                raise self._refusal(f"was patched here, and {state} since", found, "to undo that first")
+        self._is_undone = True
+        _take_back(self._changes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.undo()
+
+    def __repr__(self) -> str:
+        state = "undone" if self._is_undone else "in place" if self.is_applied else "waits for the import"
+        return f"<patch of {self._where}: {state}>"
+
+    def _begin(self) -> None:
+        if not self._decorators:
+            raise self._refusal("is given no decorator", None, "at least one")
+        for one in self._decorators:
+            if not callable(one):
+                raise self._refusal(f"is to be decorated by {one!r}", one, "decorators, such as retry(max_retries=2)")
+        if not isinstance(self._target, str):
+            self._apply(self._target)
+        else:
+            self._check_that_it_can_be_imported(self._target)
+            wrapt.register_post_import_hook(self._apply, self._target)
+
+    def _check_that_it_can_be_imported(self, module: str) -> None:
+        """Look for the first package on the way to *module* that is not imported; importing none."""
+        names = module.split(".")
+        for end in range(1, len(names) + 1):
+            name = ".".join(names[:end])
+            if name not in sys.modules:
+                if find_spec(name) is None:
+                    raise ModuleNotFoundError(f"no module named {name!r}, where {self._where} is to be", name=name)
+                return
+
+    def _apply(self, target: Any) -> None:
+        if self._is_undone:
+            return
+        try:
+            holder, attribute, value = wrapt.resolve_path(target, self._path)
+        except AttributeError as error:
+            raise self._refusal("does not exist", None, "the way to an attribute, as in 'Client.send'") from error
+        try:
+            if isinstance(value, type):
+                self._changes = self._on_class(holder, attribute, _class_behind(value))
+            else:
+                self._changes = [self._on_callable(holder, attribute, value)]
+        except FaultToleranceDefinitionException as error:
+            raise FaultToleranceDefinitionException(
+                *(one._replace(source=", ".join(filter(None, (one.source, self._source)))) for one in error.faults)
+            ) from error
+
+    def _on_callable(self, holder: Any, attribute: str, value: Any) -> _Change:
+        if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
+            raise self._refusal("cannot be called", value, "a function, a method or a class")
+        before = _held(holder, attribute)
+        if isinstance(holder, type):
+            value = _overridden(holder, attribute, value) if before is _ABSENT else _as_in_a_class(value)
+        decorated = self._decorated(value)
+        if isinstance(holder, type):
+            declaration = declaration_of(decorated)
+            if declaration is not None:
+                declaration.name = attribute
+            decorated, faults = attach.adopted(holder, attribute, decorated)
+            if faults:
+                raise FaultToleranceDefinitionException(*faults)
+        try:
+            wrapt.apply_patch(holder, attribute, decorated)
+        except (AttributeError, TypeError) as error:
+            raise self._refusal("cannot be changed", holder, "what is written in Python") from error
+        return _Change(holder, attribute, before, decorated)
+
+    def _on_class(self, holder: Any, attribute: str, cls: type) -> list[_Change]:
+        before = {one: dict(vars(one)) for one in (cls, *_heirs(cls))}
+
+        def changes() -> list[_Change]:
+            return [
+                _Change(one, name, names.get(name, _ABSENT), value)
+                for one, names in before.items()
+                for name, value in list(vars(one).items())
+                if value is not names.get(name, _ABSENT)
+            ]
+
+        try:
+            decorated = self._decorated(cls)
+            for heir in _heirs(cls):
+                attach.cover(heir)
+            control.follow_declarations()
+        except BaseException:
+            _take_back(changes())
+            raise
+        if decorated is cls:
+            return changes()
+        replaced = _Change(holder, attribute, _held(holder, attribute), decorated)
+        wrapt.apply_patch(holder, attribute, decorated)
+        return [*changes(), replaced]
+
+    def _decorated(self, value: Any) -> Any:
+        for decorator in reversed(self._decorators):
+            if isinstance(decorator, Interceptor) and decorator in _interceptors_on(value):
+                raise self._refusal(f"has {decorator!r} already", decorator, "each interceptor once")
+            value = decorator(value)
+            if isinstance(value, (Decorator, Interceptor)):
+                name = getattr(decorator, "__name__", repr(decorator))
+                raise self._refusal(f"is to be decorated by {name}", decorator, f"{name}(...) with what it needs")
+        return value
+
+    def _refusal(self, problem: str, got: object, allowed: str) -> FaultToleranceDefinitionException:
+        return FaultToleranceDefinitionException(Fault(self._where, problem, got, allowed, self._source))
+
+
+def _take_back(changes: list[_Change]) -> None:
+    while changes:
+        changes.pop().take_back()
+    control.follow_declarations()
+
+
+def _held(holder: Any, attribute: str) -> Any:
+    return getattr(holder, "__dict__", {}).get(attribute, _ABSENT)
+
+
+def _name_of(target: object) -> str:
+    if isinstance(target, str):
+        return target
+    if isinstance(target, ModuleType):
+        return target.__name__
+    return class_name(target if isinstance(target, type) else type(target))
+
+
+def _class_behind(cls: Any) -> type:
+    """A class itself, where a wrapper passes for it."""
+    while not issubclass(type(cls), type):
+        cls = cls.__wrapped__
+    return cls  # type: ignore[no-any-return]
+
+
+def _heirs(cls: type) -> list[type]:
+    """The living classes that inherit from *cls*, bases before those that inherit from them."""
+    found: dict[type, None] = {}
+    one: type
+    for one in type.__subclasses__(cls):
+        found |= dict.fromkeys((one, *_heirs(one)))
+    return list(found)
+
+
+def _interceptors_on(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, type):
+        return vars(value).get(CLASS_INTERCEPTORS, ())  # type: ignore[no-any-return]
+    declaration = declaration_of(value)
+    return declaration.interceptors if declaration is not None else ()
+
+
+def _as_in_a_class(value: Any) -> Any:
+    """What a class holds, so that a function in its place is called with the same arguments."""
+    return of_our_own(value) if hasattr(type(value), "__get__") else staticmethod(value)
+
+
+def _overridden(cls: type, attribute: str, inherited: Any) -> Any:
+    """What would be written in *cls* to override an attribute by nothing but ``super()``.
+
+    It follows the method resolution order when it is called: other bases of a subclass come into their own.
+    """
+    is_static = isinstance(inherited, staticmethod) or not hasattr(type(inherited), "__get__")
+
+    def bound(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(cls, self), attribute)(*args, **kwargs)
+
+    def static(*args: Any, **kwargs: Any) -> Any:
+        return getattr(super(cls, cls), attribute)(*args, **kwargs)
+
+    override: Any = update_wrapper(static if is_static else bound, getattr(inherited, "__func__", inherited))
+    override.__module__, override.__name__ = cls.__module__, attribute
+    override.__qualname__ = f"{cls.__qualname__}.{attribute}"
+    if is_static:
+        return staticmethod(override)
+    return classmethod(override) if isinstance(inherited, classmethod) else override

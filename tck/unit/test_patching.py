@@ -1,0 +1,651 @@
+"""Decorators on code that one does not own: `faulttolerance.patching`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    apply_guard,
+    around_invoke,
+    bulkhead,
+    circuit_breaker,
+    circuit_breakers,
+    explain,
+    fallback,
+    guards,
+    retry,
+    timeout,
+    unguarded,
+    validate,
+)
+from faulttolerance.testing import configured
+from kit.definition import refused
+
+wrapt = pytest.importorskip("wrapt")
+
+from faulttolerance.patching import Patch, patch  # noqa: E402  # it needs wrapt
+
+VENDOR = '''
+"""Somebody else's library."""
+from __future__ import annotations
+
+class Base:
+    def ping(self, times: int = 1) -> str:
+        """Say that it is there."""
+        return self._fail("pong")
+
+    @classmethod
+    def shared(cls):
+        return cls.__name__
+
+    @staticmethod
+    def plain(value):
+        return value
+
+class Client(Base):
+    failures = 0
+
+    def __init__(self):
+        self.attempts = 0
+
+    def _fail(self, answer):
+        self.attempts += 1
+        if self.attempts <= self.failures:
+            raise ConnectionError(self.attempts)
+        return answer
+
+    def send(self, request, *, stream=False):
+        """Send it."""
+        return self._fail((request, stream))
+
+    async def send_later(self, request):
+        return self._fail(request)
+
+    def stale(self, request, *, stream=False):
+        return "stale"
+
+    @classmethod
+    def named(cls, name):
+        return cls.__name__, name
+
+    @staticmethod
+    def encoded(text):
+        return text.encode()
+
+    @property
+    def address(self):
+        return "here"
+
+    def pages(self):
+        yield 1
+
+def get(url):
+    return Client().send(url)
+
+limit = 3
+'''
+
+again = retry(max_retries=2, delay=0, jitter=0)
+
+
+@pytest.fixture
+def vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Any]]:
+    """Imports the module `vendor` when called, anew in each test."""
+    (tmp_path / "vendor.py").write_text(VENDOR, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def imported() -> Any:
+        import vendor
+
+        return vendor
+
+    yield imported
+    sys.modules.pop("vendor", None)
+
+
+@pytest.fixture
+def flaky(vendor: Callable[[], ModuleType]) -> Any:
+    """The module, with clients that fail twice before they answer."""
+    module: Any = vendor()
+    module.Client.failures = 2
+    return module
+
+
+def recording(seen: list[Any]) -> Any:
+    """What instrumentation puts on a method: a wrapper of wrapt's that notes each call."""
+
+    def noted(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        seen.append((type(instance).__name__ if not isinstance(instance, type) else instance.__name__, args))
+        return wrapped(*args, **kwargs)
+
+    return noted
+
+
+# What can be patched
+
+
+def test_a_method_is_guarded_as_if_the_decorators_were_written_above_it(flaky: Any) -> None:
+    """Every instance, also those that were made before, follows the policies; the signature stays."""
+    client, signature = flaky.Client(), inspect.signature(flaky.Client.send)
+
+    patch(flaky, "Client.send", again, timeout(500))
+
+    assert client.send("a", stream=True) == ("a", True)
+    assert client.attempts == 3
+    assert inspect.signature(flaky.Client.send) == signature
+    assert inspect.getdoc(flaky.Client.send) == "Send it."
+
+
+def test_a_coroutine_function_stays_one(flaky: Any) -> None:
+    """Policies await it, and so do callers."""
+    patch(flaky, "Client.send_later", again, bulkhead(3))
+    client = flaky.Client()
+
+    assert inspect.iscoroutinefunction(flaky.Client.send_later)
+    assert asyncio.run(client.send_later("a")) == "a"
+    assert client.attempts == 3
+
+
+def test_a_function_of_a_module_is_guarded_where_it_is_looked_up(flaky: Any) -> None:
+    """Its name, in keys and metrics, is that of the module that defines it."""
+    alias = ModuleType("alias")
+    alias.get = flaky.get  # type: ignore[attr-defined]
+
+    patch(alias, "get", fallback(lambda context: context.args))
+
+    assert alias.get("a") == ("a",)
+    assert explain(alias.get).startswith("vendor.get\n")
+    with pytest.raises(ConnectionError):
+        flaky.get("a")
+
+
+@pytest.mark.parametrize("attribute", ["named", "encoded", "shared", "plain"])
+def test_class_and_static_methods_stay_what_they_are(vendor: Callable[[], Any], attribute: str) -> None:
+    """They are called on the class and on instances as before, whether defined there or inherited."""
+    module = vendor()
+    cls = type("Special", (module.Client,), {})
+    calls = [cls, cls(), module.Client]
+    arguments = () if attribute == "shared" else ("a",)
+    before = [getattr(one, attribute)(*arguments) for one in calls]
+
+    made = patch(module, f"Client.{attribute}", again, timeout(500))
+    kind = staticmethod if attribute in ("encoded", "plain") else classmethod
+
+    assert [getattr(one, attribute)(*arguments) for one in calls] == before
+    assert isinstance(vars(module.Client)[attribute], kind)
+    assert "vendor.Client." + attribute in explain(getattr(module.Client, attribute))
+    made.undo()
+    assert [getattr(one, attribute)(*arguments) for one in calls] == before
+
+
+def test_an_inherited_method_is_overridden_in_the_class_that_is_named(flaky: Any) -> None:
+    """Other classes that inherit it keep theirs; what is taken back leaves nothing in the class."""
+    made = patch(flaky, "Client.ping", again)
+    client = flaky.Client()
+
+    assert client.ping() == "pong"
+    assert client.attempts == 3
+    assert explain(flaky.Client.ping).startswith("vendor.Client.ping\n")
+    assert inspect.getdoc(flaky.Client.ping) == "Say that it is there."
+    assert "ping" in vars(flaky.Base)
+    made.undo()
+    assert "ping" not in vars(flaky.Client)
+
+
+def test_an_override_by_patching_keeps_the_method_resolution_order(vendor: Callable[[], Any]) -> None:
+    """Where another base of a subclass overrides the method too, its code still runs."""
+    module = vendor()
+
+    class Polite(module.Base):  # type: ignore[name-defined, misc]
+        def ping(self, times: int = 1) -> str:
+            return "please: " + super().ping(times)
+
+    class Both(module.Client, Polite):  # type: ignore[name-defined, misc]
+        pass
+
+    before = Both().ping()
+    patch(module, "Client.ping", again)
+
+    assert before == Both().ping() == "please: pong"
+
+
+def test_a_class_is_guarded_as_one_with_decorators_above_it(flaky: Any) -> None:
+    """Its public methods, and those that living subclasses override; `undo` leaves no trace in any of them."""
+
+    class Special(flaky.Client):  # type: ignore[misc, name-defined]
+        def stale(self, request: str, *, stream: bool = False) -> str:
+            return str(self._fail("fresh"))
+
+    before = [dict(vars(cls)) for cls in (flaky.Client, Special)]
+    made = patch(flaky, "Client", again)
+    answers = [flaky.Client().send("a"), Special().stale("a"), Special().ping()]
+    made.undo()
+
+    assert answers == [("a", False), "fresh", "pong"]
+    assert [dict(vars(cls)) for cls in (flaky.Client, Special)] == before
+    with pytest.raises(ConnectionError):
+        Special().stale("a")
+
+
+def test_a_subclass_made_while_its_base_was_patched_is_free_once_that_is_undone(flaky: Any) -> None:
+    """What was inherited from the patch goes with it, also for methods that were called."""
+    with patch(flaky, "Client", again):
+
+        class Special(flaky.Client):  # type: ignore[misc, name-defined]
+            def stale(self, request: str, *, stream: bool = False) -> str:
+                return str(self._fail("fresh"))
+
+        assert Special().stale("a") == "fresh"
+
+    with pytest.raises(ConnectionError):
+        Special().stale("a")
+
+
+def test_a_method_of_one_object_is_guarded(flaky: Any) -> None:
+    """Other instances of its class are left alone."""
+    client = flaky.Client()
+
+    made = patch(client, "send", again)
+
+    assert client.send("a") == ("a", False)
+    with pytest.raises(ConnectionError):
+        flaky.Client().send("a")
+    made.undo()
+    assert vars(client) == {"attempts": 3}
+
+
+def test_a_fallback_method_is_looked_for_in_the_class(flaky: Any) -> None:
+    """It is checked when the patch is made, as it is when a class is created."""
+    patch(flaky, "Client.send", fallback(fallback_method="stale"))
+
+    assert flaky.Client().send("a") == "stale"
+    with refused("fallback_method", "gone"):
+        patch(flaky, "Client.send_later", fallback(fallback_method="gone"))
+    assert not explain_or_none(flaky.Client.send_later)
+
+
+def explain_or_none(method: Any) -> str | None:
+    try:
+        return explain(method)
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("made", "name"), [(lambda: Guard(retry=Retry(max_retries=2, jitter=0), name="up"), "up"), (None, "up")]
+)
+def test_guards_are_decorators_like_others(flaky: Any, made: Any, name: str) -> None:
+    """A `Guard`, or one that `apply_guard` finds by its name, keeps its state across all that it is put on."""
+    guard = Guard(retry=Retry(max_retries=2, jitter=0), name=name)
+
+    patch(flaky, "Client.send", guard if made else apply_guard(name))
+
+    assert flaky.Client().send("a") == ("a", False)
+    guard.close()
+
+
+def test_interceptors_stand_outside_and_inside_the_policies_by_priority(flaky: Any) -> None:
+    """Whatever order they are given in, as above a function that one owns."""
+    seen: list[Any] = []
+
+    @around_invoke(priority=3000)
+    def per_call(invocation: Any) -> Any:
+        seen.append(("call", type(invocation.target).__name__, invocation.args))
+        return invocation.proceed()
+
+    @around_invoke(priority=5000)
+    def per_attempt(invocation: Any) -> Any:
+        seen.append(("attempt", type(invocation.target).__name__, invocation.args))
+        return invocation.proceed()
+
+    patch(flaky, "Client.send", per_attempt, again, per_call)
+    flaky.Client().send("a")
+
+    assert seen == [("call", "Client", ("a",))] + [("attempt", "Client", ("a",))] * 3
+
+
+def test_interceptors_alone_need_no_policy(vendor: Callable[[], Any]) -> None:
+    """Auditing what is not yours is a use of its own."""
+    module = vendor()
+
+    @around_invoke
+    def shouted(invocation: Any) -> Any:
+        return str(invocation.proceed()).upper()
+
+    patch(module, "Client.ping", shouted)
+
+    assert module.Client().ping() == "PONG"
+
+
+def test_unguarded_exempts_a_method_of_a_class_that_is_patched(flaky: Any) -> None:
+    """As in a class that one owns: it is said before the class is decorated."""
+    patch(flaky, "Client.stale", unguarded)
+    patch(flaky, "Client", again)
+
+    assert explain_or_none(flaky.Client.stale) is None
+    assert flaky.Client().send("a") == ("a", False)
+
+
+# Names
+
+
+def test_keys_and_metrics_name_the_class_that_was_named(flaky: Any) -> None:
+    """A key for the method sets its parameters, and its counts stand under its name."""
+    pytest.importorskip("pydantic")
+    patch(flaky, "Client.ping", again)
+    client = flaky.Client()
+
+    with configured({"vendor.Client/ping/Retry/maxRetries": 1}):
+        with pytest.raises(ConnectionError):
+            client.ping()
+        assert validate() == []
+
+    assert client.attempts == 2
+    assert "vendor.Client.ping" in {guard.name for guard in guards()}
+
+
+def test_a_subclass_has_a_state_of_its_own(flaky: Any) -> None:
+    """One breaker per concrete class, as for every method."""
+    flaky.Client.failures = 100
+    special = type("Special", (flaky.Client,), {"__module__": "mine"})
+    patch(flaky, "Client.send", circuit_breaker(request_volume_threshold=1))
+
+    with pytest.raises(ConnectionError):
+        special().send("a")
+
+    assert circuit_breakers.state("mine.Special.send") == "open"
+    assert circuit_breakers.state("vendor.Client.send") == "closed"
+
+
+def test_a_client_of_httpx_is_known_by_the_name_that_its_users_import() -> None:
+    """httpx says that its classes live in `httpx`, and so do keys; the module that defines them is its own business."""
+    httpx = pytest.importorskip("httpx")
+    answers = iter([503, 503, 200])
+    seen: list[str] = []
+
+    class Busy(Exception):
+        pass
+
+    @around_invoke(priority=5000)
+    def refusing(invocation: Any) -> Any:
+        response = invocation.proceed()
+        seen.append(str(invocation.args[0].url))
+        if response.status_code == 503:
+            raise Busy
+        return response
+
+    with patch("httpx", "Client.send", again, timeout(5000), refusing):
+        client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(next(answers))))
+        response = client.get("http://storage/")
+        explained = explain(httpx.Client.send)
+
+    assert response.status_code == 200
+    assert seen == ["http://storage/"] * 3
+    assert explained.startswith("httpx.Client.send\n")
+    assert explain_or_none(httpx.Client.send) is None
+
+
+# Modules that are imported later
+
+
+def test_a_module_is_patched_as_soon_as_it_is_imported(vendor: Callable[[], Any]) -> None:
+    """Nothing is imported for the patch's sake."""
+    made = patch("vendor", "Client.send", again)
+    waiting = ("vendor" in sys.modules, made.is_applied, repr(made))
+
+    module = vendor()
+    module.Client.failures = 2
+
+    assert waiting == (False, False, "<patch of vendor.Client.send: waits for the import>")
+    assert made.is_applied
+    assert module.Client().send("a") == ("a", False)
+
+
+def test_what_is_undone_before_the_import_is_never_done(vendor: Callable[[], Any]) -> None:
+    """The import finds nothing to do."""
+    made = patch("vendor", "Client.send", again)
+    made.undo()
+
+    module = vendor()
+
+    assert explain_or_none(module.Client.send) is None
+    assert repr(made) == "<patch of vendor.Client.send: undone>"
+
+
+def test_the_import_fails_where_the_patch_does_not_fit(vendor: Callable[[], Any]) -> None:
+    """Nothing runs unguarded unnoticed; the message names the line that made the patch."""
+    patch("vendor", "Client.sned", again)
+
+    with pytest.raises(FaultToleranceDefinitionException, match=r"vendor\.Client\.sned does not exist.*test_patching"):
+        vendor()
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "no_such_module.client", "vendor.client", "json.no_such_module"])
+def test_a_module_that_cannot_be_imported_is_refused_at_once(vendor: Callable[[], Any], module: str) -> None:
+    """A name that is misspelled would wait for ever, and guard nothing."""
+    vendor()
+
+    with pytest.raises(ModuleNotFoundError, match=module.partition(".")[0]):
+        patch(module, "Client.send", again)
+
+
+# Taking it back
+
+
+def test_a_patch_is_a_context_manager(flaky: Any) -> None:
+    """At the end of the block the attribute is the very object that it was."""
+    before = vars(flaky.Client)["send"]
+
+    with patch(flaky, "Client.send", again) as made:
+        inside = (vars(flaky.Client)["send"] is before, made.is_applied)
+
+    assert inside == (False, True)
+    assert vars(flaky.Client)["send"] is before
+    assert not made.is_applied
+    made.undo()
+
+
+def test_a_patch_on_a_patch_comes_off_first(flaky: Any) -> None:
+    """Policies add up; each patch takes back its own, the later one first."""
+    first = patch(flaky, "Client.send", again)
+    second = patch(flaky, "Client.send", timeout(500))
+    explained = explain(flaky.Client.send)
+
+    with refused("vendor.Client.send", "undo that first"):
+        first.undo()
+    second.undo()
+
+    assert "Retry" in explained
+    assert "Timeout" in explained
+    assert "Timeout" not in explain(flaky.Client.send)
+    first.undo()
+    assert explain_or_none(flaky.Client.send) is None
+
+
+def test_a_later_patch_of_somebody_else_is_not_clobbered(flaky: Any) -> None:
+    """Taking ours back would throw theirs away; theirs comes off as it always does, and ours after it."""
+    seen: list[Any] = []
+    original = vars(flaky.Client)["send"]
+    made = patch(flaky, "Client.send", again)
+    wrapt.wrap_function_wrapper(flaky, "Client.send", recording(seen))
+
+    with refused("vendor.Client.send", "undo that first"):
+        made.undo()
+
+    assert flaky.Client().send("a") == ("a", False)
+    assert seen == [("Client", ("a",))]
+    flaky.Client.send = vars(flaky.Client)["send"].__wrapped__  # as unwrap of OpenTelemetry does
+    made.undo()
+    assert vars(flaky.Client)["send"] is original
+
+
+# What others have patched before
+
+
+def test_what_others_have_wrapped_still_runs_once_per_attempt(flaky: Any) -> None:
+    """Their wrapper gets the instance and the arguments apart, as before."""
+    seen: list[Any] = []
+    wrapt.wrap_function_wrapper(flaky, "Client.send", recording(seen))
+    wrapt.wrap_function_wrapper(flaky, "Client.send_later", recording(seen))
+
+    patch(flaky, "Client.send", again)
+    patch(flaky, "Client.send_later", again)
+
+    assert flaky.Client().send("a") == ("a", False)
+    assert inspect.iscoroutinefunction(flaky.Client.send_later)
+    assert asyncio.run(flaky.Client().send_later("b")) == "b"
+    assert seen == [("Client", ("a",))] * 3 + [("Client", ("b",))] * 3
+
+
+@pytest.mark.parametrize(
+    ("attribute", "instance"), [("named", "Client"), ("encoded", "NoneType"), ("shared", "Client")]
+)
+def test_class_and_static_methods_that_others_have_wrapped_keep_their_wrapper(
+    vendor: Callable[[], Any], attribute: str, instance: str
+) -> None:
+    """wrapt's wrappers pass for class and static methods; taken apart as such they would be lost."""
+    module, seen = vendor(), list[Any]()
+    arguments = () if attribute == "shared" else ("a",)
+    wrapt.wrap_function_wrapper(module, f"Client.{attribute}", recording(seen))
+    expected = getattr(module.Client, attribute)(*arguments)
+    seen.clear()
+
+    made = patch(module, f"Client.{attribute}", again, timeout(500))
+
+    assert getattr(module.Client, attribute)(*arguments) == expected
+    assert getattr(module.Client(), attribute)(*arguments) == expected
+    assert seen == [(instance, arguments)] * 2
+    made.undo()
+    assert getattr(module.Client, attribute)(*arguments) == expected
+    assert len(seen) == 3
+
+
+def test_a_class_with_methods_that_others_have_wrapped_is_guarded(flaky: Any) -> None:
+    """Class-level decorators leave each wrapper in place."""
+    seen: list[Any] = []
+    for attribute in ("send", "named", "encoded"):
+        wrapt.wrap_function_wrapper(flaky, f"Client.{attribute}", recording(seen))
+
+    patch(flaky, "Client", again)
+
+    assert flaky.Client().send("a") == ("a", False)
+    assert flaky.Client.named("b") == ("Client", "b")
+    assert flaky.Client.encoded("c") == b"c"
+    assert seen == [("Client", ("a",))] * 3 + [("Client", ("b",)), ("NoneType", ("c",))]
+
+
+def test_a_wrapped_function_of_a_module_is_guarded(flaky: Any) -> None:
+    """Functions have no instance to be told apart."""
+    seen: list[Any] = []
+    wrapt.wrap_function_wrapper(flaky, "get", recording(seen))
+
+    patch(flaky, "get", again)
+
+    with pytest.raises(ConnectionError):
+        flaky.get("a")
+    assert seen == [("NoneType", ("a",))] * 3
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("path", "decorators", "message"),
+    [
+        ("Client.sned", (again,), r"vendor\.Client\.sned does not exist"),
+        ("gone", (again,), r"vendor\.gone does not exist"),
+        ("Client.address", (again,), "cannot be called"),
+        ("limit", (again,), "cannot be called"),
+        ("Client.pages", (again,), "generator function"),
+        ("get", (), "no decorator"),
+        ("get", ("retry",), "'retry'"),
+        ("get", (again, retry), "there twice"),
+        ("get", (timeout(500), timeout(100)), "there twice"),
+        ("get", (fallback,), r"fallback\(\.\.\.\) with what it needs"),
+        ("get", (around_invoke,), r"around_invoke\(\.\.\.\) with what it needs"),
+        ("get", (retry(max_retries=3, delay=10, max_duration=5),), "max_duration"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_changes_nothing(
+    vendor: Callable[[], Any], path: str, decorators: Any, message: str
+) -> None:
+    """The message says what, and which line asked for it."""
+    module = vendor()
+    before = dict(vars(module)), dict(vars(module.Client))
+
+    with pytest.raises(FaultToleranceDefinitionException, match=rf"(?s){message}.*test_patching\.py:\d+"):
+        patch(module, path, *decorators)
+
+    assert (dict(vars(module)), dict(vars(module.Client))) == before
+
+
+def test_the_same_patch_twice_is_refused(vendor: Callable[[], Any]) -> None:
+    """Code that runs twice would retry three times three times, or audit each call twice."""
+    module = vendor()
+    audit = around_invoke(lambda invocation: invocation.proceed())
+    patch(module, "get", again)
+    patch(module, "Client.send", audit)
+    patch(module, "Client", audit)
+
+    with refused("vendor.get", "there twice"):
+        patch(module, "get", again)
+    for path in ("Client.send", "Client"):
+        with refused(f"vendor.{path}", "already"):
+            patch(module, path, audit)
+
+
+@pytest.mark.parametrize("target", [str, sys.flags])
+def test_what_is_not_written_in_python_is_refused(target: object) -> None:
+    """A class of the interpreter cannot be changed."""
+    with pytest.raises(FaultToleranceDefinitionException, match="cannot be changed"):
+        patch(target, "count", again)
+
+
+def test_a_class_that_is_refused_is_left_as_it_was(vendor: Callable[[], Any]) -> None:
+    """All or nothing, in subclasses too."""
+    module = vendor()
+    special = type("Special", (module.Client,), {"stale": lambda self, request, *, stream=False: request})
+    before = [dict(vars(cls)) for cls in (module.Client, special)]
+
+    with refused("vendor.Client", "there twice"):
+        patch(module, "Client", again, bulkhead(3), retry(max_retries=1))
+
+    assert [dict(vars(cls)) for cls in (module.Client, special)] == before
+
+
+def test_without_wrapt_the_message_says_what_to_install() -> None:
+    """Everything else of the library does without."""
+    program = textwrap.dedent("""
+        import sys
+        sys.modules["wrapt"] = None
+        import faulttolerance
+        try:
+            import faulttolerance.patching
+        except ImportError as error:
+            print(error)
+    """)
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "pip install 'faulttolerance[intercept]'" in done.stdout
+
+
+def test_a_patch_says_what_it_is(vendor: Callable[[], Any]) -> None:
+    """For logs and debuggers."""
+    made = patch(vendor(), "Client.send", again)
+
+    assert isinstance(made, Patch)
+    assert repr(made) == "<patch of vendor.Client.send: in place>"
