@@ -50,8 +50,13 @@ class Record:
         values = {**self._defaults, **given}
         if len(given) != len(args) + len(named) or values.keys() != self._fields.keys():
             self._refuse(args, named)
-        for name in self._fields:
-            object.__setattr__(self, name, values[name])
+        for name, value in self._kept(values).items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """What a record stores of *values*; a subclass may refuse them here, and leave out what the class has."""
+        return values
 
     @classmethod
     def _refuse(cls, args: tuple[Any, ...], named: dict[str, Any]) -> None:

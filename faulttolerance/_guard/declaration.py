@@ -62,6 +62,7 @@ class Declaration:
     __slots__ = (
         "__weakref__",
         "_guard",
+        "_policies",
         "_resolver",
         "binding",
         "fallback_fits",
@@ -70,7 +71,6 @@ class Declaration:
         "is_coroutine",
         "name",
         "owner",
-        "policies",
         "template",
     )
 
@@ -86,7 +86,7 @@ class Declaration:
         self.function = function
         self.template: Callable[..., Any] = function or template  # type: ignore[assignment]
         """The function whose signature and name the guard shows."""
-        self.policies = dict(policies)
+        self._policies = tuple(policies.values())
         self.interceptors = interceptors
         """Those written on the function, the uppermost first."""
         self.binding = binding
@@ -99,6 +99,11 @@ class Declaration:
         self.is_coroutine = is_coroutine_function(self.template)
         self.fallback_fits: bool | None = None
         """For which calls the handler of its own fallback fits, for good: asynchronous ones, others, or not known."""
+
+    @property
+    def policies(self) -> dict[type[Policy], Policy]:
+        """Those that are written on the function, by kind."""
+        return {type(one): one for one in self._policies}
 
     @property
     def where(self) -> str:

@@ -146,16 +146,21 @@ class Policy(Record):
             if one.default is MISSING:
                 delattr(cls, name)
             else:
-                setattr(cls, name, one.default)
+                setattr(cls, name, one.kind.normalised(one.default))
         super().__init_subclass__(kw_only=kw_only)
 
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        values = {name: getattr(self, name) for name in parameters(type(self))}
-        if faults := check(type(self), values, f"@{self.annotation}"):
+    @classmethod
+    def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if faults := check(cls, values, f"@{cls.annotation}"):
             raise FaultToleranceDefinitionException(*faults)
-        for name, one in parameters(type(self)).items():
-            object.__setattr__(self, name, one.kind.normalised(values[name]))
+        kept = {name: one.kind.normalised(values[name]) for name, one in parameters(cls).items()}
+        # There is one per guarded method, and most of it is as it is by default.
+        return {name: value for name, value in kept.items() if not cls._is_default(name, value)}
+
+    @classmethod
+    def _is_default(cls, name: str, value: object) -> bool:
+        default = cls._defaults.get(name, MISSING)
+        return type(value) is type(default) and bool(value == default)
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
