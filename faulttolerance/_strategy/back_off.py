@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -81,8 +82,9 @@ class CustomBackOff:
         raise FaultToleranceDefinitionException(fault) from failure
 
 
+@lru_cache
 def fixed(delay: float) -> BackOff:
-    """Wait *delay* each time."""
+    """Wait *delay* each time; most guards wait as long as others do, and share it."""
     return BackOff((delay,))
 
 

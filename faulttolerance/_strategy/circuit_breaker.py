@@ -23,8 +23,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..exceptions import CircuitBreakerOpenException
@@ -39,12 +38,29 @@ CLOSED: Final = "closed"
 OPEN: Final = "open"
 HALF_OPEN: Final = "half-open"
 
+_NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}
+
 
 class Transition(NamedTuple):
     """The circuit moved from one state to another."""
 
     old: StateName
     new: StateName
+
+
+class _Transitions(list[Transition]):
+    """Those that wait to be delivered, oldest first."""
+
+    __slots__ = ("claim",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claim = threading.Lock()
+        """Held by the thread that delivers."""
+
+
+_NONE_YET = _Transitions()
+"""Stands for those of every circuit that has never moved; nothing is ever added to it."""
 
 
 class Era:
@@ -119,7 +135,6 @@ class CircuitBreaker:
 
     __slots__ = (
         "__weakref__",
-        "_delivering",
         "_entered",
         "_failures_to_open",
         "_lock",
@@ -152,17 +167,16 @@ class CircuitBreaker:
         self.success_threshold = success_threshold
         self.state: Era = Closed(request_volume_threshold)
         """The era that admits calls now: the one reference that a transition swaps, under the lock."""
-        self.transitions: deque[Transition] = deque()
-        """What happened and was not delivered yet, oldest first."""
+        self.transitions = _NONE_YET
+        """What happened and was not delivered yet."""
         self.opened_total = 0
         """How often the circuit moved from closed to open."""
         self._message = f"{name}: circuit breaker is open"
         self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
-        self._spent: dict[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}  # guarded by _lock
+        self._spent = _NOTHING_SPENT  # guarded by _lock
         self._entered = now  # guarded by _lock
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
-        self._delivering = threading.Lock()
 
     def refuses(self, now: float) -> bool:
         """Whether the circuit is open, and ``admit`` would say no more than that."""
@@ -266,8 +280,8 @@ class CircuitBreaker:
     def keep_only(self, ident: int) -> None:
         """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
         self._lock = threading.RLock()
-        self._delivering = threading.Lock()
         self.transitions.clear()
+        self.transitions = _NONE_YET
         era = self.state
         if isinstance(era, Closed):
             era.window.recount()
@@ -298,7 +312,7 @@ class CircuitBreaker:
         """Set ``time_in`` and ``opened_total`` back to 0."""
         with self._lock:
             self._catch_up_locked(now)
-            self._spent = dict.fromkeys(self._spent, 0.0)
+            self._spent = _NOTHING_SPENT
             self._entered = now
             self.opened_total = 0
 
@@ -307,7 +321,7 @@ class CircuitBreaker:
         taken: list[Transition] = []
         while True:
             try:
-                taken.append(self.transitions.popleft())
+                taken.append(self.transitions.pop(0))
             except IndexError:
                 return taken
 
@@ -317,13 +331,14 @@ class CircuitBreaker:
         No lock of the circuit is held meanwhile. While one thread delivers, others leave their transitions to it.
         An error of *listener* comes out; the transitions after it are kept for the next delivery.
         """
+        transitions = self.transitions
         # The outer loop finds what another thread added after the inner one ended and before the claim was dropped.
-        while self.transitions and self._delivering.acquire(blocking=False):
+        while transitions and transitions.claim.acquire(blocking=False):
             try:
-                while self.transitions:
-                    listener(*self.transitions.popleft())
+                while transitions:
+                    listener(*transitions.pop(0))
             finally:
-                self._delivering.release()
+                transitions.claim.release()
 
     def _has_place_locked(self, era: HalfOpen, now: float) -> bool:
         if era.successes + len(era.probes) < self.success_threshold:
@@ -348,11 +363,13 @@ class CircuitBreaker:
     def _move_locked(self, era: Era, at: float) -> None:
         old = self.state.name
         # Threads read the clock before they get here, so moments may arrive in the wrong order.
-        self._spent[old] += max(0.0, at - self._entered)
+        self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
         self._entered = max(at, self._entered)
         self.state = era
         if old != era.name:
             self.opened_total += old == CLOSED and era.name == OPEN
+            if self.transitions is _NONE_YET:
+                self.transitions = _Transitions()
             self.transitions.append(Transition(old, era.name))
 
 

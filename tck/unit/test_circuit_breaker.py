@@ -521,8 +521,8 @@ def test_a_transition_at_the_very_end_of_a_delivery_is_delivered() -> None:
             if len(heard) < 2:
                 circuit.reset(0.0)
 
-    circuit._delivering = LastMoment()
     run(circuit, "f")
+    circuit.transitions.claim = LastMoment()
     circuit.deliver(lambda old, new: heard.append((old, new)))
 
     assert heard == [(CLOSED, OPEN), (OPEN, CLOSED)]
