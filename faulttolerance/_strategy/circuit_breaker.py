@@ -173,7 +173,7 @@ class CircuitBreaker:
         """How often the circuit moved from closed to open."""
         self._message = f"{name}: circuit breaker is open"
         self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
-        self._spent = _NOTHING_SPENT  # guarded by _lock
+        self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by _lock
         self._entered = now  # guarded by _lock
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
