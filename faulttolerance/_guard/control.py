@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from .._config import Declared, Snapshot, settings
@@ -327,6 +328,10 @@ def _explained(plan: Plan) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, timedelta):
+        from .._config.text import text
+
+        return text(value)
     if isinstance(value, tuple):
         return ", ".join(map(_shown, value)) or "none"
     if isinstance(value, type):
