@@ -102,9 +102,6 @@ class Exporter:
 
 
 def _histogram(meter: Meter, metric: Metric) -> Any:
-    try:
-        return meter.create_histogram(
-            metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=BOUNDARIES
-        )
-    except TypeError:  # before 1.30 boundaries were the application's to set, by a view
-        return meter.create_histogram(metric.name, metric.unit, metric.description)
+    return meter.create_histogram(
+        metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=BOUNDARIES
+    )
