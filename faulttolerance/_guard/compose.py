@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from .._event import FOLD
 from .._runtime.blocking import Arguments, Aside, GuardedCall, pause, warn_of_coroutine
 from .._runtime.clock import clock
-from .._runtime.environment import Attempt, Environment
+from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.interruption import NOT_WANTED, Interrupted, begin, end, settle, slot_here
 from .._runtime.slot import HAS_GIL, slots
 from .._runtime.ticket import Ticket
@@ -264,7 +264,7 @@ def path(
                             slot.top = outer
                         else:
                             end(slot, outer)
-                failure = error
+                failure = StoppedIteration.meant(error) if APART else error
 
             if DEADLINE and not ASYNC and not LATE_ONLY:
                 # An interruption that is on its way arrives in the next call: in this one, which waits for it.
@@ -319,7 +319,7 @@ def path(
                             result = fallback(args, kwargs, failure, progress.attempts)
                         course.finish(progress, returned=True, applied=True)
                         return result
-                    raise failure
+                    raise StoppedIteration.of(failure) if APART else failure
                 if ASYNC:
                     # Also without a delay: whoever retries at once must let others go on.
                     await environment.pause(delay)
@@ -332,7 +332,8 @@ def path(
                         before_retry(args, kwargs, failure, progress.attempts)
             except BaseException as raised:
                 # A fallback that raises on what it was given has not replaced anything.
-                course.finish(progress, returned=False, applied=applied and raised is not failure)
+                replaced = applied and (StoppedIteration.meant(raised) if APART else raised) is not failure
+                course.finish(progress, returned=False, applied=replaced)
                 raise
             finally:
                 del failure  # its traceback holds this frame

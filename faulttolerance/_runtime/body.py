@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .clock import clock
-from .environment import Attempt
+from .environment import Attempt, StoppedIteration
 from .interruption import NOT_WANTED, Interrupted, end, settle, slots, watchdog
 from .loop_thread import loop_thread
-from .offloaded import NO_THREAD, StoppedIteration, Suspension, log_dropped
+from .offloaded import NO_THREAD, Suspension, log_dropped
 from .pool import pool
 from .slot import Entry, Slot
 from .task_deadline import TaskDeadline, innermost, work_under
@@ -209,9 +209,7 @@ class Body(Suspension):
             deadline = self._attempt.deadline
             if deadline is not None and clock.monotonic() >= deadline:
                 error = self._late(error)
-            if isinstance(error, StopIteration):
-                error = _stand_in(error)
-            self.value, self.error = result, error
+            self.value, self.error = result, None if error is None else StoppedIteration.of(error)
             return True
         finally:
             del error
@@ -341,12 +339,6 @@ class Body(Suspension):
 
 async def _outcome(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
-
-
-def _stand_in(error: StopIteration) -> BaseException:
-    stand_in = StoppedIteration("the function raised StopIteration")
-    stand_in.__cause__ = error
-    return stand_in
 
 
 def _release_loop(_: object) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead
     from .ticket import Ticket
 
-__all__ = ["Attempt", "Environment"]
+__all__ = ["Attempt", "Environment", "StoppedIteration"]
 
 
 class Attempt:
@@ -65,6 +65,25 @@ class Attempt:
         self.awaits = awaits
         self.late = late
         self.seconds = seconds
+
+
+class StoppedIteration(RuntimeError):
+    """Stands for a ``StopIteration``, its cause, on the way into a coroutine and out: that takes one for a result."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> BaseException:
+        """*error* as it may be raised in a coroutine."""
+        if not isinstance(error, StopIteration):
+            return error
+        stand_in = cls("the function raised StopIteration")
+        stand_in.__cause__ = error
+        return stand_in
+
+    @staticmethod
+    def meant(error: BaseException) -> BaseException:
+        """What *error* stands for."""
+        cause = error.__cause__ if isinstance(error, StoppedIteration) else None
+        return error if cause is None else cause
 
 
 class Environment(Protocol):

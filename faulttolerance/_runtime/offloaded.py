@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from .clock import clock
+from .environment import StoppedIteration
 from .future import Future
 from .pool import pool
 from .task_deadline import current, work_under
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..typing import Timer
 
-__all__ = ["NO_THREAD", "OffloadedCall", "Pause", "StoppedIteration", "Suspension", "log_dropped"]
+__all__ = ["NO_THREAD", "OffloadedCall", "Pause", "Suspension", "log_dropped"]
 
 NO_THREAD = 0
 """Stands for the thread of a permit or a place in the queue while no thread runs the body; no thread has this ident."""
@@ -142,19 +143,13 @@ class OffloadedCall:
         if future is not None:
             if self.stopped or _is_cancellation(error):
                 future.cancel(False)
-            elif isinstance(error, StoppedIteration) and error.__cause__ is not None:
-                future.fail(error.__cause__)
             else:
-                future.fail(error)
+                future.fail(StoppedIteration.meant(error))
         self._end()
 
     def _end(self) -> None:
         self.future = None  # its failure refers to the frames that refer to this call
         pool.leave(self)
-
-
-class StoppedIteration(RuntimeError):
-    """Stands for the ``StopIteration`` that a body raised, which a coroutine would take for a result."""
 
 
 class Suspension:

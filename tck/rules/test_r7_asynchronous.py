@@ -398,6 +398,39 @@ def test_offloaded_call_returns_a_future_of_both_worlds(clock: Clock) -> None:
     assert list(concurrent.futures.as_completed([body()], 10))
 
 
+@pytest.mark.parametrize(
+    ("policies", "attempts", "outcome"),
+    [
+        ([retry(max_retries=2, jitter=0, retry_on=StopIteration)], 3, StopIteration),
+        ([retry(max_retries=2, jitter=0, retry_on=RuntimeError)], 1, StopIteration),
+        ([fallback(lambda context: completed_future(type(context.failure)), apply_on=StopIteration)], 1, None),
+        ([circuit_breaker(request_volume_threshold=1, fail_on=StopIteration)], 1, CircuitBreakerOpenException),
+    ],
+    ids=["retried", "not retried", "fallback", "breaker"],
+)
+def test_policies_know_a_body_that_raises_stop_iteration(
+    policies: list[Any], attempts: int, outcome: type[Exception] | None
+) -> None:
+    """R7b: a failure like others, though no coroutine could raise it; it comes out as it is, with its note."""
+    raised: list[StopIteration] = []
+
+    def body() -> Future[Any]:
+        raised.append(StopIteration("no more"))
+        raise raised[-1]
+
+    call = stacked(asynchronous, *policies)(body)
+    first = call()
+    failure = first.exception(10)
+
+    assert len(raised) == attempts
+    assert failure is (raised[-1] if outcome else None)
+    assert hasattr(raised[-1], "__notes__") == (attempts > 1)
+    if outcome is None:
+        assert first.result() is StopIteration
+    else:
+        assert type(call().exception(10)) is outcome
+
+
 def test_what_a_body_sets_in_its_context_does_not_reach_the_next_attempt(invoke: Invoke) -> None:
     """R7b: each attempt of an offloaded call, and its fallback, sees the caller's context, whatever came before."""
     if invoke.convention != "offloaded":
