@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from threading import RLock
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 __all__ = [
     "BOUNDARIES",
@@ -161,7 +162,17 @@ class Reading(NamedTuple):
 class _Book:
     """The counts of one guarded method under one set of policies."""
 
-    __slots__ = ("_counts", "_durations", "_folding", "_lock", "_smooth", "rough_calls", "smooth_calls")
+    __slots__ = (
+        "_counts",
+        "_durations",
+        "_folding",
+        "_lock",
+        "_smooth",
+        "_strokes",
+        "counted",
+        "sampled",
+        "smooth_calls",
+    )
 
     def __init__(self, series: Iterable[Series], smooth: Iterable[Series], durations: Iterable[str]) -> None:
         self._counts = dict.fromkeys(series, 0)
@@ -171,7 +182,9 @@ class _Book:
         self._lock = RLock()
         self._folding = False  # guarded by _lock
         self.smooth_calls: list[float] = []
-        self.rough_calls: list[tuple[Sequence[Series], Mapping[str, float]]] = []
+        self.counted: list[Sequence[Series]] = []
+        self.sampled: list[tuple[Sequence[Series], Mapping[str, float]]] = []
+        self._strokes: tuple[tuple[Sequence[Series], list[None]], ...] = ()
 
     def fold(self) -> None:
         """Take what was appended into the counts, unless somebody does so already."""
@@ -187,12 +200,22 @@ class _Book:
             self._fold_locked()
             return dict(self._counts), dict(self._durations)
 
+    def strokes(self, series: Sequence[Series]) -> list[None]:
+        """A new list whose entries each advance all of *series* by one."""
+        found: list[None] = []
+        with self._lock:
+            self._strokes = (*self._strokes, (series, found))
+        return found
+
     def begin_anew(self) -> None:
         """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock = RLock()
         self._folding = False
         self.smooth_calls.clear()
-        self.rough_calls.clear()
+        self.counted.clear()
+        self.sampled.clear()
+        for _, strokes in self._strokes:
+            strokes.clear()
         self._counts = dict.fromkeys(self._counts, 0)
         self._durations = dict.fromkeys(self._durations, NO_DURATIONS)
 
@@ -210,15 +233,20 @@ class _Book:
                     found = _by_bucket(smooth)
                     for name in self._durations:
                         self._durations[name] += found if name != WAITING_DURATION else _by_bucket([0.0] * len(smooth))
-            rough = _taken(self.rough_calls)
-            # Most of them advance the same few tuples of series: counted by identity, each is gone through once.
-            distinct = {id(counted): counted for counted, _ in rough}
-            for key, times in Counter([id(counted) for counted, _ in rough]).items():
-                for series in distinct[key]:
+            for advanced, strokes in self._strokes:
+                times = len(_taken(strokes))
+                for series in advanced:
                     counts[series] += times
-            for _, durations in rough:
+            counted = _taken(self.counted)
+            for advanced, durations in _taken(self.sampled):
+                counted.append(advanced)
                 for name, sample in durations.items():
                     samples.setdefault(name, []).append(sample)
+            # Most of them advance the same few tuples of series: counted by identity, each is gone through once.
+            distinct = dict(zip(map(id, counted), counted, strict=True))
+            for key, times in Counter(map(id, counted)).items():
+                for series in distinct[key]:
+                    counts[series] += times
             for name, few in samples.items():
                 self._durations[name] += _by_bucket(few)
         finally:
@@ -264,26 +292,31 @@ class Lease:
         self._departed.append(self._key)
 
 
-_NO_SAMPLES: Mapping[str, float] = {}
-
-
 class Tally:
     """Where the calls of one guarded method under one set of policies are counted."""
 
-    __slots__ = ("_book", "_lease", "_rough_calls", "fold", "smooth_calls")
+    __slots__ = ("_book", "_counted", "_lease", "_sampled", "fold", "smooth_calls", "strokes")
 
     def __init__(self, book: _Book, lease: Lease) -> None:
         self._book = book
         self._lease = lease
-        self._rough_calls = book.rough_calls
+        self._counted = book.counted
+        self._sampled = book.sampled
         self.smooth_calls = book.smooth_calls
         """Durations of calls on which everything went well: append one, then ``fold`` when there are ``FOLD``."""
         self.fold = book.fold
+        self.strokes = book.strokes
+        """Gives the cheapest way to count one thing often: append to what it returned, then ``fold`` as above."""
 
     def add(self, series: Sequence[Series], samples: Mapping[str, float] | None = None) -> None:
         """Advance each of *series* by one, and add one sample to each histogram that is named."""
-        self._rough_calls.append((series, samples or _NO_SAMPLES))
-        if len(self._rough_calls) >= FOLD:
+        calls: list[Any] = self._counted
+        if samples:
+            calls = self._sampled
+            calls.append((series, samples))
+        else:
+            calls.append(series)
+        if len(calls) >= FOLD:
             self.fold()
 
 
@@ -479,8 +512,29 @@ Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | Fallbac
 Sink: TypeAlias = Callable[[Event], object]
 
 
-def _everything(_: type[Event]) -> bool:
+Question: TypeAlias = Callable[[], bool]
+
+
+def _always() -> bool:
     return True
+
+
+def _either(first: Question, second: Question) -> Question:
+    return lambda: first() or second()
+
+
+class _Wanted(dict[type[Event], Question]):
+    """Whether anybody is to be told of events of a kind; the answer may change from one event to the next."""
+
+    def __init__(self, sinks: Sinks) -> None:
+        super().__init__()
+        self._sinks = sinks
+
+    def __missing__(self, kind: type[Event]) -> Question:
+        interests = [getattr(sink, "interest", None) for sink in self._sinks.get()]
+        questions = [interest(kind) if interest is not None else _always for interest in interests]
+        question = self[kind] = reduce(_either, questions) if questions else bool
+        return question
 
 
 class Sinks:
@@ -489,7 +543,11 @@ class Sinks:
     def __init__(self) -> None:
         self._given: tuple[Sink, ...] | None = None
         self._found: tuple[Sink, ...] | None = None
-        self._asked: tuple[Callable[[type[Event]], bool], ...] | None = None
+        self.wanted = _Wanted(self)
+        """By kind of event, what is asked before one is made: ``if sinks.wanted[Rejected](): ...``.
+
+        A sink may have ``interest(kind)``, which gives its question; without, it wants everything.
+        """
         self._failed: set[int] = set()
         self.find: Callable[[], tuple[Sink, ...]] = tuple
         """Gives those that are told where the application set none; asked at the first event."""
@@ -499,12 +557,12 @@ class Sinks:
         self._given = tuple(given) if given is not None else None
         self._found = None
         self._failed = set()
-        self._asked = None
+        self.wanted = _Wanted(self)
 
     def forget_found(self) -> None:
         """Ask ``find`` again at the next event."""
         self._found = None
-        self._asked = None
+        self.wanted = _Wanted(self)
 
     def get(self) -> tuple[Sink, ...]:
         """Who is told."""
@@ -514,16 +572,6 @@ class Sinks:
         if found is None:
             found = self._found = self.find()
         return found
-
-    def listen(self, kind: type[Event]) -> bool:
-        """Whether anybody wants to be told of events of *kind*: a sink may have ``wants(kind)`` to say no."""
-        asked = self._asked
-        if asked is None:
-            asked = self._asked = tuple(getattr(sink, "wants", _everything) for sink in self.get())
-        for wants in asked:  # noqa: SIM110  # a generator would be dearer than what it saves
-            if wants(kind):
-                return True
-        return False
 
     def tell(self, event: Event) -> None:
         """Tell each of them; one that raises is logged once and changes nothing."""

@@ -13,6 +13,7 @@ Everything here pickles, and is made without running Python code: refusals are f
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 __all__ = [
@@ -42,7 +43,8 @@ class _Refusal(FaultToleranceException):
     @property
     def retry_after(self) -> float:
         """Seconds until a call may be let through again; 0.0 where that is not known."""
-        return float(self.args[1]) if len(self.args) > 1 else 0.0
+        wait = float(self.args[1]) if len(self.args) > 1 else 0.0
+        return wait if 0.0 < wait < inf else 0.0
 
     def __str__(self) -> str:
         message = str(self.args[0]) if self.args else ""

@@ -6,7 +6,18 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
 
-from .._event import FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
+from .._event import (
+    FOLD,
+    FallbackApplied,
+    GaveUp,
+    Recovered,
+    Rejected,
+    RetryScheduled,
+    Series,
+    Tally,
+    TimedOut,
+    sinks,
+)
 from .._runtime.clock import clock
 from .._runtime.interruption import remaining
 from .._runtime.ticket import Ticket
@@ -46,6 +57,7 @@ class Course:
     """What holds for one guarded function, and the decisions on a call that did not go smoothly."""
 
     __slots__ = (
+        "_refusals",
         "bulkhead",
         "circuit_breaker",
         "conclude",
@@ -98,6 +110,7 @@ class Course:
         self.queues = queues
         """Whether calls may wait for a permit."""
         self.tally = tally
+        self._refusals: list[None] | None = None
         self.on_transition = on_transition
         self.is_counted_by_attempt = (
             circuit_breaker is not None or rate_limit is not None or bulkhead is not None or seconds > 0
@@ -138,14 +151,18 @@ class Course:
         if self.on_transition is not None:
             self.on_transition(breaker)
 
-    def refused(self, breaker: CircuitBreaker, now: float) -> CircuitBreakerOpenException:
-        """Count and report a call that *breaker* refuses, where nothing follows a failure; gives what to raise."""
+    def refused(self, breaker: CircuitBreaker, wait: float) -> CircuitBreakerOpenException:
+        """Count and report a call that *breaker* refuses for *wait* seconds, where nothing follows a failure."""
         if breaker.transitions and self.on_transition is not None:
             self.on_transition(breaker)
         if self.tally is not None:
-            self.tally.add(_REFUSED)
-        error = breaker.refusal(now)
-        if sinks.listen(Rejected):
+            if self._refusals is None:
+                self._refusals = self.tally.strokes(_REFUSED)
+            self._refusals.append(None)
+            if len(self._refusals) >= FOLD:
+                self.tally.fold()
+        error = CircuitBreakerOpenException(breaker.message, wait)
+        if sinks.wanted[Rejected]():
             sinks.tell(Rejected(self.name, 1, "CircuitBreaker", error))
         return error
 
@@ -172,7 +189,7 @@ class Course:
         progress.attempts += 1
         if self.tally is not None:
             self.tally.add(_RETRIED)
-        if sinks.listen(RetryScheduled):
+        if sinks.wanted[RetryScheduled]():
             sinks.tell(RetryScheduled(self.name, progress.attempts - 1, decision, failure))
         return decision
 
@@ -196,7 +213,7 @@ class Course:
         """Count a call that is over and was not smooth."""
         if self.tally is not None:
             self._count_call(self.tally, progress, returned, applied)
-        if returned and not applied and progress is not None and progress.attempts > 1 and sinks.listen(Recovered):
+        if returned and not applied and progress is not None and progress.attempts > 1 and sinks.wanted[Recovered]():
             sinks.tell(Recovered(self.name, progress.attempts))
 
     def _count_call(self, tally: Tally, progress: Progress | None, returned: bool, applied: bool) -> None:
@@ -220,7 +237,7 @@ class Course:
             policy, kind = "Bulkhead", BulkheadException
         else:
             return
-        if isinstance(error, kind) and sinks.listen(Rejected):
+        if isinstance(error, kind) and sinks.wanted[Rejected]():
             sinks.tell(Rejected(self.name, attempt, policy, error))
 
     def _count_attempt(self, tally: Tally, ticket: Ticket, error: BaseException | None) -> None:

@@ -66,12 +66,14 @@ _NONE_YET = _Transitions()
 class Era:
     """One stay in one state. A call is settled against the era that admitted it, or not at all."""
 
-    __slots__ = ("is_clean", "is_closed", "name")
+    __slots__ = ("is_clean", "is_closed", "name", "until")
 
     is_closed: bool
     is_clean: bool
     """Whether one more success would change nothing: a closed circuit with a window full of successes."""
     name: StateName
+    until: float
+    """Until when every call is refused; minus infinity where some pass."""
 
 
 class Closed(Era):
@@ -83,6 +85,7 @@ class Closed(Era):
         self.is_closed = True
         self.is_clean = False
         self.name = CLOSED
+        self.until = -math.inf
         self.window = RollingWindow(size)  # guarded by the breaker's lock
 
     def assess_locked(self) -> None:
@@ -93,7 +96,7 @@ class Closed(Era):
 class Open(Era):
     """Calls are refused until a moment; then the next one makes the circuit half-open."""
 
-    __slots__ = ("is_forced", "since", "until")
+    __slots__ = ("is_forced", "since")
 
     def __init__(self, since: float, until: float) -> None:
         self.is_closed = False
@@ -113,6 +116,7 @@ class HalfOpen(Era):
         self.is_closed = False
         self.is_clean = False
         self.name = HALF_OPEN
+        self.until = -math.inf
         # Both guarded by the breaker's lock.
         self.successes = 0
         self.probes: dict[Hashable, tuple[int, float]] = {}  # by attempt: its thread, and when it was admitted
@@ -138,10 +142,10 @@ class CircuitBreaker:
         "_entered",
         "_failures_to_open",
         "_lock",
-        "_message",
         "_spent",
         "delay",
         "failure_ratio",
+        "message",
         "name",
         "opened_total",
         "request_volume_threshold",
@@ -171,23 +175,13 @@ class CircuitBreaker:
         """What happened and was not delivered yet."""
         self.opened_total = 0
         """How often the circuit moved from closed to open."""
-        self._message = f"{name}: circuit breaker is open"
+        self.message = f"{name}: circuit breaker is open"
+        """What a refused caller is told."""
         self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
         self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by _lock
         self._entered = now  # guarded by _lock
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
-
-    def refuses(self, now: float) -> bool:
-        """Whether the circuit is open, and ``admit`` would say no more than that."""
-        era = self.state
-        return isinstance(era, Open) and now < era.until
-
-    def refusal(self, now: float) -> CircuitBreakerOpenException:
-        """What tells a caller that the circuit is open."""
-        era = self.state
-        wait = era.until - now if isinstance(era, Open) and not era.is_forced else 0.0
-        return CircuitBreakerOpenException(self._message, max(0.0, wait))
 
     def admit(self, me: Hashable, ident: int, now: float) -> Era:
         """Let the attempt *me* of thread *ident* through while the circuit is not closed; return the era that did.
@@ -198,8 +192,8 @@ class CircuitBreaker:
             CircuitBreakerOpenException: The circuit is open, or as many probes as may run are under way.
         """
         era = self.state
-        if isinstance(era, Open) and now < era.until:
-            raise CircuitBreakerOpenException(self._message, 0.0 if era.is_forced else era.until - now)
+        if now < era.until:
+            raise CircuitBreakerOpenException(self.message, era.until - now)
         with self._lock:
             self._catch_up_locked(now)
             era = self.state
@@ -208,8 +202,7 @@ class CircuitBreaker:
             if isinstance(era, HalfOpen) and self._has_place_locked(era, now):
                 era.probes[me] = (ident, now)
                 return era
-        wait = era.until - now if isinstance(era, Open) and not era.is_forced else 0.0
-        raise CircuitBreakerOpenException(self._message, wait)
+        raise CircuitBreakerOpenException(self.message, era.until - now)
 
     def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float) -> None:
         """Take the verdict on the attempt *me* that *era* admitted; without effect where that era is over."""

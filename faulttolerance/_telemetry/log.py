@@ -7,6 +7,8 @@ may hold some.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
@@ -82,8 +84,8 @@ def _class(failure: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _wants(kind: type[Event]) -> bool:
-    return kind is StateChanged or kind is GaveUp or _logger.isEnabledFor(logging.DEBUG)
+def _interest(kind: type[Event]) -> Callable[[], bool]:
+    return partial(_logger.isEnabledFor, logging.INFO if kind is StateChanged or kind is GaveUp else logging.DEBUG)
 
 
-log.wants = _wants  # type: ignore[attr-defined]  # asked first: a retry is not to pay for text that nobody reads
+log.interest = _interest  # type: ignore[attr-defined]  # asked first: a retry is not to pay for text that nobody reads

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from sys import modules
 from typing import Any
 
@@ -53,8 +55,8 @@ def _class(failure: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _wants(_: type[Event]) -> bool:
-    return "opentelemetry.trace" in modules
+def _interest(_: type[Event]) -> Callable[[], bool]:
+    return partial(modules.__contains__, "opentelemetry.trace")
 
 
-trace.wants = _wants  # type: ignore[attr-defined]  # without a tracer, no event is made for it
+trace.interest = _interest  # type: ignore[attr-defined]  # without a tracer, no event is made for it
