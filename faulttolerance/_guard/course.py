@@ -6,18 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
 
-from .._event import (
-    FOLD,
-    FallbackApplied,
-    GaveUp,
-    Recovered,
-    Rejected,
-    RetryScheduled,
-    Series,
-    Tally,
-    TimedOut,
-    sinks,
-)
+from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
 from .._runtime.clock import clock
 from .._runtime.interruption import remaining
 from .._runtime.ticket import Ticket
