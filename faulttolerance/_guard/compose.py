@@ -82,6 +82,7 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
         "BULKHEAD": bulkhead,
         "RETRY": course.retry is not None,
         "PERMIT": bulkhead or course.circuit_breaker is not None,
+        "HOLDS": apart or deadline or bulkhead or course.circuit_breaker is not None or course.rate_limit is not None,
         "TIMED": deadline or bulkhead,
         "CLOCKED": apart or deadline or bulkhead or course.retry is not None or course.rate_limit is not None,
         "JUDGED": course.refuses is not None,
@@ -94,7 +95,7 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
 
 if TYPE_CHECKING:
     ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = CLOCKED = JUDGED = False
-    COUNTED = RETRY = FALLBACK = BEFORE_RETRY = False
+    HOLDS = COUNTED = RETRY = FALLBACK = BEFORE_RETRY = False
 
 
 @weavable
@@ -278,7 +279,7 @@ def path(
                 bulkhead.withdraw(turn.waiter)
             if APART:
                 ticket = permit
-            else:
+            elif HOLDS:
                 ticket = Ticket()
                 ticket.began = began
             if PERMIT and not APART:
@@ -304,7 +305,8 @@ def path(
             try:
                 if progress is None:
                     progress = Progress(began)
-                failure = course.end(ticket, failure, progress.attempts)
+                if HOLDS:
+                    failure = course.end(ticket, failure, progress.attempts)
                 if JUDGED and failure is None:
                     failure = course.refusal(progress, result)
                 if failure is None:
@@ -322,8 +324,9 @@ def path(
                         return result
                     raise StoppedIteration.of(failure) if APART else failure
                 if ASYNC:
-                    # Also without a delay: whoever retries at once must let others go on.
-                    await environment.pause(delay)
+                    # Also without a delay: whoever retries again and again must let others go on.
+                    if delay or progress.attempts > 2:
+                        await environment.pause(delay)
                 elif delay:
                     pause(course.name, delay)
                 if BEFORE_RETRY:

@@ -125,7 +125,8 @@ class Course:
         if self.tally is not None and self.is_counted_by_attempt:
             self._count_attempt(self.tally, ticket, error)
         if ticket.timed_out:
-            sinks.tell(TimedOut(self.name, attempt, self.seconds))
+            if sinks.wanted[TimedOut]():
+                sinks.tell(TimedOut(self.name, attempt, self.seconds))
         elif isinstance(error, FaultToleranceException):
             self._tell_of_rejection(ticket, error, attempt)
         return error
@@ -167,12 +168,13 @@ class Course:
         if progress.delays is None:
             progress.delays = retry.begin()
         decide = retry.after_refusal if failure is progress.refusal else retry.after_failure
-        decision = decide(failure, progress.attempts, elapsed, remaining(), clock.random(), progress.delays)
+        chance = clock.random() if retry.jitter else 0.0
+        decision = decide(failure, progress.attempts, elapsed, remaining(), chance, progress.delays)
         if isinstance(decision, Stop):
             progress.stop = decision
             if progress.attempts > 1 or decision is Stop.DEADLINE:
                 _note(failure, progress.attempts, elapsed, decision)
-            if isinstance(failure, Exception):
+            if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
                 sinks.tell(GaveUp(self.name, progress.attempts, elapsed, decision.value, failure))
             return None
         progress.attempts += 1
@@ -186,7 +188,8 @@ class Course:
         """Whether the fallback replaces *failure*."""
         if self.fallback_on is None or not matches(failure, *self.fallback_on):
             return False
-        sinks.tell(FallbackApplied(self.name, failure))
+        if sinks.wanted[FallbackApplied]():
+            sinks.tell(FallbackApplied(self.name, failure))
         return True
 
     def refusal(self, progress: Progress, result: object) -> BaseException | None:

@@ -17,7 +17,7 @@ from ..exceptions import TimeoutException
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
 from .slot import HAS_GIL, Entry, Slot, all_slots, forget_slot, slots
-from .task_deadline import TaskDeadline, innermost
+from .task_deadline import TaskDeadline, current, innermost
 from .watchdog import Interrupted, uses_greenlets, watchdog, withdraw
 
 if TYPE_CHECKING:
@@ -276,7 +276,8 @@ def remaining() -> float | None:
         if type(entry) is not list and entry[0] < soonest:
             soonest = entry[0]
         entry = entry[1]
-    deadline = innermost()
+    place = current.get()
+    deadline = place.top if place is not None else None
     while deadline is not None:
         if deadline.when < soonest:
             soonest = deadline.when

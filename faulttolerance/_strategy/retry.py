@@ -97,7 +97,11 @@ class Retry:
             random: A number from [0, 1).
             delays: What ``begin`` gave for this call; needed only for a back-off with a memory.
         """
-        if not self.is_retryable(error):
+        if self.exception_predicate is None:
+            is_retryable = matches(error, self.retry_on, self.abort_on)
+        else:
+            is_retryable = isinstance(error, Exception) and bool(self.exception_predicate(error))
+        if not is_retryable:
             return Stop.NOT_RETRYABLE
         return self.after_refusal(error, attempt, elapsed, remaining, random, delays)
 
@@ -125,9 +129,3 @@ class Retry:
         if remaining is not None and delay >= remaining:
             return Stop.DEADLINE
         return delay
-
-    def is_retryable(self, error: BaseException) -> bool:
-        """Whether *error* is one to retry, limits aside."""
-        if self.exception_predicate is not None:
-            return isinstance(error, Exception) and bool(self.exception_predicate(error))
-        return matches(error, self.retry_on, self.abort_on)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
+from ..exceptions import CircuitBreakerOpenException
 
 __all__ = ["log"]
 
@@ -54,9 +55,11 @@ def log(event: Event) -> None:
             level = logging.WARNING if new == "open" else logging.INFO
             _log(level, "%s: circuit breaker %s, was %s", method, new, old, ft_old_state=old, ft_new_state=new)
         case GaveUp(method, attempts, elapsed, reason, failure):
-            # A failure that is not to be retried is the application's answer and no sign of trouble.
+            # A failure that is not to be retried is the application's answer and no sign of trouble; that a circuit is
+            # open was said when it opened, and need not be said again for every call.
+            is_known = reason == "not retryable" or isinstance(failure, CircuitBreakerOpenException)
             _log(
-                logging.DEBUG if reason == "not retryable" else logging.WARNING,
+                logging.DEBUG if is_known else logging.WARNING,
                 "%s: gave up after %d attempts in %.3f s, because of %s: %s",
                 method,
                 attempts,
@@ -85,7 +88,7 @@ def _class(failure: BaseException) -> str:
 
 
 def _interest(kind: type[Event]) -> Callable[[], bool]:
-    return partial(_logger.isEnabledFor, logging.INFO if kind is StateChanged or kind is GaveUp else logging.DEBUG)
+    return partial(_logger.isEnabledFor, logging.WARNING if kind is StateChanged or kind is GaveUp else logging.DEBUG)
 
 
 log.interest = _interest  # type: ignore[attr-defined]  # asked first: a retry is not to pay for text that nobody reads
