@@ -14,6 +14,7 @@ from typing import Any
 import faulttolerance as ft
 from faulttolerance._runtime import task_deadlines
 from faulttolerance._runtime.clock import clock
+from faulttolerance._runtime.task_deadline import Place, TaskDeadline
 
 from . import ours
 from .table import Limit, Row, under
@@ -195,12 +196,16 @@ async def _deadlines(count: int) -> Row:
     )
 
 
-def _outstanding(count: int) -> list[Any]:
+def _outstanding(count: int) -> list[TaskDeadline]:
     due = clock.monotonic() + 600
+    ring = task_deadlines.ring_of(asyncio.get_running_loop(), 600.0)
+    place = Place(None)
     kept = []
     for _ in range(count):
-        deadline = task_deadlines.begin(due, 600.0)
-        deadline.place.top = None
+        deadline = TaskDeadline()
+        deadline.start(due, None)
+        deadline.place = place
+        ring.add(deadline)
         kept.append(deadline)
     return kept
 

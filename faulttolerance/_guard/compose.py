@@ -27,6 +27,7 @@ from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.interruption import NOT_WANTED, Interrupted, begin, end, settle, slot_here
 from .._runtime.slot import HAS_GIL, slots
+from .._runtime.task_deadline import TaskDeadline, current as current_place
 from .._runtime.ticket import Ticket
 from .._strategy.verdict import SUCCESS
 from .course import Course, Progress
@@ -115,7 +116,7 @@ def path(
     if DEADLINE:
         seconds = course.seconds
         if ASYNC:
-            from .._runtime.task_deadlines import begin as begin_in_task
+            from .._runtime.task_deadlines import current_task, own_place, turn_to
     if BULKHEAD:
         bulkhead: Any = course.bulkhead
         held = bulkhead.held
@@ -136,10 +137,10 @@ def path(
             began = clock.monotonic() if CLOCKED else 0.0
             if APART:
                 permit: Any = Ticket()
-            elif BULKHEAD:
+            elif BULKHEAD and not (ASYNC and DEADLINE):
                 permit = object()
-            elif BREAKER:
-                permit = None  # a closed breaker needs none
+            elif PERMIT:
+                permit = None  # a closed breaker needs none, and for a bulkhead the deadline stands
             if BREAKER:
                 era: Any = None
             if RATE_LIMIT:
@@ -156,19 +157,18 @@ def path(
                     running_since = 0.0
             if BREAKER:
                 state = breaker.state
-                if not state.is_closed:
-                    if not CLOCKED:
-                        began = clock.monotonic()
-                    # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
-                    if not (APART or RETRY or FALLBACK) and began < state.until:
-                        raise course.refused(breaker, state.until - began)
+                if not CLOCKED and not state.is_closed:
+                    began = clock.monotonic()
+                # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
+                if not (APART or RETRY or FALLBACK) and not state.is_closed and began < state.until:
+                    raise course.refused(breaker, state.until - began)
             try:
                 # The way in, outermost first.
                 if BREAKER:
                     if state.is_closed:
                         era = state
                     else:
-                        if not (APART or BULKHEAD):
+                        if not APART and permit is None:
                             permit = object()
                         era = breaker.admit(permit, get_ident(), began)
                 if RATE_LIMIT:
@@ -177,7 +177,23 @@ def path(
                 if DEADLINE:
                     due = began + seconds
                     if ASYNC:
-                        deadline = begin_in_task(due, seconds)
+                        place = current_place.get()
+                        if place is None or place.ident != get_ident() or current_task(place.loop) is not place.task:
+                            place = own_place(place)
+                        if place.seconds != seconds:
+                            turn_to(place, seconds)
+                        deadline = TaskDeadline()
+                        deadline.when = due
+                        deadline.previous = place.top
+                        deadline.task = place.task
+                        deadline.cancelling = place.task.cancelling() if place.task is not None else 0
+                        deadline.state = deadline.held = 0
+                        deadline.pending = pending = place.ring.pending
+                        deadline.place = place
+                        pending[deadline] = None
+                        if place.ring.timer is None:
+                            place.ring.arm(due)
+                        place.top = deadline
                     else:
                         mine = slots.slot if "greenlet" not in modules else slot_here()
                         outer = mine.top
@@ -185,7 +201,12 @@ def path(
                         slot = mine
                         begin(slot, entry)
                 if BULKHEAD:
-                    held[permit] = get_ident()
+                    if not (ASYNC and DEADLINE):
+                        held[permit] = get_ident()
+                    else:
+                        if permit is None:
+                            permit = deadline
+                        held[permit] = place.ident
                     if len(held) > bulkhead.limit or bulkhead.waiting:
                         if ASYNC:
                             turn = queue(bulkhead, permit)
@@ -224,8 +245,8 @@ def path(
                     del held[permit]
                 if DEADLINE:
                     if ASYNC:
-                        deadline.pending.pop(deadline, None)
-                        deadline.place.top = deadline.previous
+                        pending.pop(deadline, None)
+                        place.top = deadline.previous
                     elif HAS_GIL:
                         slot.top = outer
                     else:
@@ -234,7 +255,7 @@ def path(
                     ended = clock.monotonic()
                 if DEADLINE:
                     if ASYNC:
-                        in_time = ended < due and not deadline.expired
+                        in_time = ended < due and not deadline.state
                     else:
                         in_time = ended < due and slot.fired is None
                 if BULKHEAD and bulkhead.waiting:
@@ -334,10 +355,10 @@ def path(
                         await environment.call(before_retry, args, kwargs, failure, progress.attempts)
                     else:
                         before_retry(args, kwargs, failure, progress.attempts)
-            except BaseException as raised:
+            except BaseException as error:
                 # A fallback that raises on what it was given has not replaced anything.
-                replaced = applied and (StoppedIteration.meant(raised) if APART else raised) is not failure
-                course.finish(progress, returned=False, applied=replaced)
+                applied = applied and (StoppedIteration.meant(error) if APART else error) is not failure
+                course.finish(progress, returned=False, applied=applied)
                 raise
             finally:
                 del failure  # its traceback holds this frame

@@ -17,7 +17,7 @@ from ..exceptions import TimeoutException
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
 from .slot import HAS_GIL, Entry, Slot, all_slots, forget_slot, slots
-from .task_deadline import TaskDeadline, current, innermost
+from .task_deadline import EXPIRED, OWED, TaskDeadline, current, innermost
 from .watchdog import Interrupted, uses_greenlets, watchdog, withdraw
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class uninterruptible:  # noqa: N801
         owed = False
         for deadline in held:
             deadline.held -= 1
-            if deadline.owed and not deadline.held:
+            if deadline.state == OWED and not deadline.held:
                 owed = _deliver(deadline, now=error is None) or owed
         if error is None:
             raise_if_expired(clock.monotonic())
@@ -242,8 +242,7 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
     except RuntimeError:  # no loop runs on this thread
         is_mine = False
     if is_mine and now:
-        deadline.owed = False
-        deadline.expired = True
+        deadline.state = EXPIRED
         return True
     if task is not None:
         # For another task, or at the next time that this one waits; by then the call may be over.
@@ -252,8 +251,7 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
 
 
 def _expire_if_owed(deadline: TaskDeadline) -> None:
-    if deadline.owed and not deadline.held and _is_in_force(deadline):
-        deadline.owed = False
+    if deadline.state == OWED and not deadline.held and _is_in_force(deadline):
         deadline.expire()
 
 

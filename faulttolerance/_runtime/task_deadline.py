@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Place", "TaskDeadline", "current", "innermost", "work_under"]
+__all__ = ["CANCELLED", "EXPIRED", "OWED", "RUNS", "Place", "TaskDeadline", "current", "innermost", "work_under"]
+
+
+RUNS: Final = 0
+"""It has not passed, or nobody has looked yet."""
+OWED: Final = 1
+"""It passed while it was held back; the task is interrupted at the end of the outermost ``uninterruptible`` block."""
+EXPIRED: Final = 2
+"""It passed, and the task was interrupted otherwise than by asking it to cancel."""
+CANCELLED: Final = 3
+"""It passed, and the task was asked to cancel."""
 
 
 class TaskDeadline:
     """One deadline of a guarded coroutine; links to the one that encloses it."""
 
-    __slots__ = ("cancelled", "cancelling", "expired", "held", "owed", "pending", "place", "previous", "task", "when")
+    __slots__ = ("cancelling", "held", "pending", "place", "previous", "state", "task", "when")
 
     when: float
     """When it passes, on the shared clock."""
@@ -25,14 +35,10 @@ class TaskDeadline:
     """The ring that watches it."""
     place: Place
     """Where it is the innermost one."""
-    expired: bool
-    """Whether it has passed and the task was, or is to be, interrupted for it."""
-    cancelled: bool
-    """Whether the task was asked to cancel for it; not so where ``uninterruptible`` raised it itself."""
+    state: int
+    """``RUNS``, or what became of it."""
     held: int
     """How many ``uninterruptible`` blocks hold it back."""
-    owed: bool
-    """Whether it passed while held back; raised at the end of the outermost of these blocks."""
 
     def start(self, when: float, previous: TaskDeadline | None, task: Any = None) -> None:
         """Take values; not an ``__init__``, which the one that is made for each attempt does without."""
@@ -40,7 +46,7 @@ class TaskDeadline:
         self.previous = previous
         self.task = task
         self.cancelling = self.held = 0
-        self.expired = self.cancelled = self.owed = False
+        self.state = RUNS
 
     def end(self) -> None:
         """Take the deadline back: the attempt is over."""
@@ -50,11 +56,11 @@ class TaskDeadline:
     def expire(self) -> None:
         """Interrupt the task, now that the deadline has passed; later where that is held back."""
         if self.held:
-            self.owed = True
-            return
-        self.expired = True
-        if self.task is not None:
-            self.cancelled = True
+            self.state = OWED
+        elif self.task is None:
+            self.state = EXPIRED
+        else:
+            self.state = CANCELLED
             self.task.cancel()
 
 
@@ -65,15 +71,18 @@ class Place:
     makes one of its own when it begins a deadline itself.
     """
 
-    __slots__ = ("ident", "loop", "rings", "task", "top")
+    __slots__ = ("ident", "loop", "ring", "seconds", "task", "top")
 
-    def __init__(self, top: TaskDeadline | None, task: Any = None, loop: Any = None, rings: Any = None) -> None:
+    def __init__(self, top: TaskDeadline | None, task: Any = None, loop: Any = None) -> None:
         self.top = top
         self.task = task
         self.loop = loop
-        self.rings = rings
         self.ident = 0
         """The thread of the loop; 0 where the place belongs to no task."""
+        self.seconds = 0.0
+        """The length of the deadline that began last."""
+        self.ring: Any = None
+        """The ring for deadlines of that length."""
 
 
 current: ContextVar[Place | None] = ContextVar("faulttolerance_deadlines", default=None)

@@ -13,10 +13,10 @@ from threading import get_ident
 
 from ..exceptions import TimeoutException
 from .clock import clock
-from .task_deadline import Place, TaskDeadline, current
+from .task_deadline import CANCELLED, EXPIRED, Place, TaskDeadline, current
 from .ticket import Ticket
 
-__all__ = ["Ring", "begin", "conclude", "ring_of", "rings_of"]
+__all__ = ["Ring", "conclude", "current_task", "own_place", "ring_of", "rings_of", "turn_to"]
 
 _RINGS = "__faulttolerance_rings__"
 
@@ -78,48 +78,29 @@ def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
     return ring
 
 
-def begin(when: float, seconds: float) -> TaskDeadline:
-    """Put the running task under a deadline that passes at *when*, *seconds* after the attempt began."""
-    place = current.get()
-    if place is None or place.ident != get_ident() or current_task(place.loop) is not place.task:
-        place = _own_place(place)
-    task = place.task
-    deadline = TaskDeadline()
-    deadline.when = when
-    deadline.previous = place.top
-    deadline.task = task
-    deadline.cancelling = task.cancelling() if task is not None else 0
-    deadline.expired = False
-    deadline.cancelled = False
-    deadline.held = 0
-    deadline.owed = False
-    deadline.place = place
-    ring = place.rings.get(seconds) or ring_of(place.loop, seconds)
-    deadline.pending = pending = ring.pending
-    pending[deadline] = None
-    if ring.timer is None:
-        ring.arm(when)
-    place.top = deadline
-    return deadline
-
-
-def _own_place(inherited: Place | None) -> Place:
+def own_place(inherited: Place | None) -> Place:
     """The place of the running task, below what its context inherited."""
     loop = asyncio.get_running_loop()
-    task = asyncio.current_task(loop)
-    place = Place(inherited.top if inherited is not None else None, task, loop, rings_of(loop))
+    task = current_task(loop)
+    place = Place(inherited.top if inherited is not None else None, task, loop)
     if task is not None:
         place.ident = get_ident()
     current.set(place)
     return place
 
 
+def turn_to(place: Place, seconds: float) -> None:
+    """Let the next deadline of *place* be one of this length."""
+    place.ring = ring_of(place.loop, seconds)
+    place.seconds = seconds
+
+
 def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseException | None:
     """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
     deadline = ticket.deadline
     assert deadline is not None
-    if deadline.expired:
-        if deadline.cancelled and deadline.task.uncancel() > deadline.cancelling and error is not None:
+    if deadline.state >= EXPIRED:
+        if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
             return error  # cancelled from outside as well: that one must not be lost
         if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
             return error

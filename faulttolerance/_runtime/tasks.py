@@ -107,7 +107,7 @@ class TaskEnvironment:
             if deadline is not None:
                 if task.done():
                     deadline.task = None  # which refers to it by its context
-                if deadline.expired or deadline.owed or clock.monotonic() >= deadline.when:
+                if deadline.state or clock.monotonic() >= deadline.when:
                     attempt.ticket.timed_out = True
                     late = TimeoutException(attempt.late)
                     if task.done() and not task.cancelled():
