@@ -177,7 +177,7 @@ def path(
                 if DEADLINE:
                     due = began + seconds
                     if ASYNC:
-                        place = current_place.get()
+                        place: Any = current_place.get()
                         if place is None or place.ident != get_ident() or current_task(place.loop) is not place.task:
                             place = own_place(place)
                         if place.seconds != seconds:
