@@ -29,7 +29,6 @@ from faulttolerance import (
     retry,
     timeout,
     unguarded,
-    validate,
 )
 from faulttolerance.testing import configured
 from kit.definition import refused
@@ -351,9 +350,10 @@ def test_keys_and_metrics_name_the_class_that_was_named(flaky: Any) -> None:
     with configured({"vendor.Client/ping/Retry/maxRetries": 1}):
         with pytest.raises(ConnectionError):
             client.ping()
-        assert validate() == []
+        explained = explain(client.ping)
 
     assert client.attempts == 2
+    assert "maxRetries = 1  [vendor.Client/ping/Retry/maxRetries in" in explained
     assert "vendor.Client.ping" in {guard.name for guard in guards()}
 
 
