@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._guard.control import configure, explain, guards, reload, unguarded, validate
 from ._guard.execution_context import ExecutionContext
-from ._guard.guard import Guard, apply_guard
 from ._guard.registry import circuit_breakers
 from ._policy import Bulkhead, ChronoUnit, CircuitBreaker, Fallback, RateLimit, RateLimitType, Retry, Timeout
 from ._runtime.interruption import Interrupted, remaining, sleep, uninterruptible
@@ -46,6 +44,8 @@ from .exceptions import (
 from .typing import FallbackHandler
 
 if TYPE_CHECKING:
+    from ._guard.control import configure, explain, guards, reload, unguarded, validate
+    from ._guard.guard import Guard, apply_guard
     from ._guard.interceptor import around_invoke
     from ._runtime.future import Future, completed_future
     from ._runtime.offload import shutdown
@@ -101,23 +101,25 @@ __all__ = [
 ]
 
 _LATER = {
-    "Future": "._runtime.future",
-    "around_invoke": "._guard.interceptor",
-    "completed_future": "._runtime.future",
-    "shutdown": "._runtime.offload",
+    "._guard.control": ("configure", "explain", "guards", "reload", "unguarded", "validate"),
+    "._guard.guard": ("Guard", "apply_guard"),
+    "._guard.interceptor": ("around_invoke",),
+    "._runtime.future": ("Future", "completed_future"),
+    "._runtime.offload": ("shutdown",),
 }
-"""What is imported when first asked for: it brings in concurrent.futures or asyncio."""
+"""What is imported when first asked for: no decorated call needs it, and some of it brings in a lot."""
+_HOMES = {name: home for home, names in _LATER.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_LATER[name], __name__), name)
+    value = getattr(import_module(_HOMES[name], __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_LATER]
+    return [*globals(), *_HOMES]

@@ -5,7 +5,7 @@ every series such a call advances. What goes otherwise is appended with its seri
 there are many of them, and when somebody reads.
 """
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from bisect import bisect_right
 from collections import Counter, deque
@@ -136,7 +136,7 @@ class Durations(NamedTuple):
     sums: tuple[float, ...]
     """What the samples of each bucket come to, in seconds."""
 
-    def __add__(self, other: object) -> Durations:
+    def __add__(self, other: object) -> "Durations":
         """Both together."""
         if not isinstance(other, Durations):
             return NotImplemented

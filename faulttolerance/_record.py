@@ -20,8 +20,8 @@ class _SignatureOf:
         sort = Parameter.POSITIONAL_OR_KEYWORD if kind.__match_args__ else Parameter.KEYWORD_ONLY
         return Signature(
             [
-                Parameter(name, sort, default=kind._defaults.get(name, Parameter.empty), annotation=text)
-                for name, text in kind._fields.items()
+                Parameter(name, sort, default=kind._defaults.get(name, Parameter.empty), annotation=hint)
+                for name, hint in kind._fields.items()
             ]
         )
 
@@ -35,13 +35,13 @@ class Record:
     took as long as all the rest.
     """
 
-    _fields: ClassVar[dict[str, str]] = {}
+    _fields: ClassVar[dict[str, Any]] = {}
     _defaults: ClassVar[dict[str, Any]] = {}
     __match_args__: ClassVar[tuple[str, ...]] = ()
     __signature__ = _SignatureOf()
 
     def __init_subclass__(cls, *, kw_only: bool = False) -> None:
-        cls._fields = {name: text for name, text in cls.__annotations__.items() if not text.startswith("ClassVar")}
+        cls._fields = {name: hint for name, hint in cls.__annotations__.items() if "ClassVar" not in str(hint)}
         cls._defaults = {name: vars(cls)[name] for name in cls._fields if name in vars(cls)}
         cls.__match_args__ = () if kw_only else tuple(cls._fields)  # type: ignore[misc]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ._guard.attach import decorate, refuse_bare
 from ._policy import (
@@ -48,7 +48,10 @@ __all__ = [
     "timeout",
 ]
 
-F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any]")
+if TYPE_CHECKING:
+    F = TypeVar("F", bound=Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
+else:
+    F = TypeVar("F")  # at run time a static method takes no parameters
 Decorator = Callable[[F], F]
 
 

@@ -11,7 +11,7 @@
 Everything here pickles, and is made without running Python code: refusals are frequent and must be cheap.
 """
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from math import inf
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """How a parameter is spelled in each kind of source. Nothing is read here."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import re
 import sys

@@ -1,6 +1,6 @@
 """Which value holds for a declared policy, and where it came from."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
 import threading

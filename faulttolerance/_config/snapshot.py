@@ -1,6 +1,6 @@
 """All keys that were set anywhere, at one moment."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
 import re

@@ -1,6 +1,6 @@
 """What is only on or off, and the priority: read without pydantic, so that a service mesh can switch everything off."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

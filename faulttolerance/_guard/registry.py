@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from sys import modules
 from threading import get_ident
@@ -244,6 +243,8 @@ class CircuitBreakers:
             _resolve_breakers()
             found = _breakers().get(name)
         if found is None:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, _breakers(), 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise KeyError(f"no circuit breaker is named {name!r}{hint}")

@@ -1,6 +1,6 @@
 """Functions that a decorator names by a string: methods of the same class, functions of the same module."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import sys
 from collections.abc import Callable

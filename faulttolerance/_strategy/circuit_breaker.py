@@ -18,7 +18,7 @@ The caller keeps the era that admitted a call and settles the call against it. A
 of ``admit``, ``settle(breaker.state, me, NEUTRAL, now)`` gives back what the attempt may have got.
 """
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import math
 import sys

@@ -103,6 +103,7 @@ def test_importing_the_package_stays_cheap() -> None:
         "asyncio",
         "concurrent.futures",
         "dataclasses",
+        "difflib",
         "inspect",
         "linecache",
         "logging",
@@ -118,6 +119,22 @@ def test_importing_the_package_stays_cheap() -> None:
     program = f"import sys, faulttolerance; print(*(name for name in {heavy!r} if name in sys.modules))"
 
     # -I: neither the environment nor the user's site may preload any of them.
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_importing_the_package_compiles_no_annotation() -> None:
+    """``typing`` would, for a named tuple under ``from __future__ import annotations`` and for bounds in quotes."""
+    program = """
+import sys
+compiled = []
+sys.addaudithook(lambda event, args: compiled.append(args) if event == "compile" else None)
+import faulttolerance
+texts = [code for code, name in compiled if name == "<string>"]
+print(*(text for text in texts if not text.startswith(b"lambda _cls, ")))  # what collections makes a named tuple of
+"""
+
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
 
     assert (done.stdout.strip(), done.stderr) == ("", "")
