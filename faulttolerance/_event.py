@@ -526,7 +526,7 @@ def _either(first: Question, second: Question) -> Question:
 class _Wanted(dict[type[Event], Question]):
     """Whether anybody is to be told of events of a kind; the answer may change from one event to the next."""
 
-    def __init__(self, sinks: Sinks) -> None:
+    def __init__(self, sinks: "Sinks") -> None:
         super().__init__()
         self._sinks = sinks
 
