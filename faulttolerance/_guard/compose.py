@@ -29,7 +29,6 @@ from .._runtime.interruption import NOT_WANTED, Interrupted, begin, end, settle,
 from .._runtime.slot import HAS_GIL, slots
 from .._runtime.task_deadline import TaskDeadline, current as current_place
 from .._runtime.ticket import Ticket
-from .._strategy.verdict import SUCCESS
 from .course import Course, Progress
 from .weave import Shape, weavable, woven
 
@@ -263,7 +262,7 @@ def path(
                 if not (APART or JUDGED) and (not DEADLINE or in_time):  # noqa: SIM102  # one is cut, one asked
                     if progress is None and not (ASYNC and BULKHEAD and running_since):
                         if BREAKER and not era.is_clean:
-                            breaker.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
+                            breaker.succeed(era, permit, ended if TIMED else clock.monotonic())
                             if breaker.transitions and course.on_transition is not None:
                                 course.on_transition(breaker)
                         if COUNTED:

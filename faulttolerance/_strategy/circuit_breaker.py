@@ -7,7 +7,7 @@ The caller keeps the era that admitted a call and settles the call against it. A
         era = breaker.admit(me, ident, now)  # raises CircuitBreakerOpenException
     ...
     if not era.is_clean:  # after a success
-        breaker.settle(era, me, SUCCESS, now)
+        breaker.succeed(era, me, now)
     breaker.settle(era, me, FAILURE, now)  # after a failure
     if not era.is_closed:  # after control flow
         breaker.settle(era, me, NEUTRAL, now)
@@ -28,7 +28,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..exceptions import CircuitBreakerOpenException
 from .rolling_window import RollingWindow
-from .verdict import FAILURE, NEUTRAL, Verdict
+from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
 __all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "Closed", "HalfOpen", "Open", "StateName", "Transition"]
 
@@ -63,34 +63,55 @@ _NONE_YET = _Transitions()
 """Stands for those of every circuit that has never moved; nothing is ever added to it."""
 
 
+_LONGEST_LOT = 256
+
+
 class Era:
     """One stay in one state. A call is settled against the era that admitted it, or not at all."""
 
-    __slots__ = ("is_clean", "is_closed", "name", "until")
+    __slots__ = ("is_clean", "is_closed", "lot", "name", "until")
 
     is_closed: bool
     is_clean: bool
     """Whether one more success would change nothing: a closed circuit with a window full of successes."""
+    lot: int
+    """The number of unrecorded successes that somebody has to take in; 0 or less where each is settled by itself."""
     name: StateName
     until: float
     """Until when every call is refused; minus infinity where some pass."""
 
 
 class Closed(Era):
-    """Calls pass; their results fill the window."""
+    """Calls pass; their results fill the window.
 
-    __slots__ = ("window",)
+    The state is assessed when the window is full, and then a success opens nothing. So most successes only join
+    ``unrecorded``, which needs no lock. They enter the window before any other result: when a failure comes, when they
+    fill the window, or when they make it clean.
+    """
+
+    __slots__ = ("unrecorded", "window")
 
     def __init__(self, size: int) -> None:
         self.is_closed = True
         self.is_clean = False
         self.name = CLOSED
         self.until = -math.inf
+        self.unrecorded: list[None] = []
         self.window = RollingWindow(size)  # guarded by the breaker's lock
+        self.assess_locked()
+
+    def take_in_locked(self) -> None:
+        """Record the successes that wait."""
+        count = len(self.unrecorded)
+        if count:
+            del self.unrecorded[:count]  # others may append meanwhile
+            self.window.record_successes(count)
 
     def assess_locked(self) -> None:
-        """Find out anew whether the window is full of successes."""
-        self.is_clean = self.window.is_full and not self.window.failures
+        """Find out anew whether the window is full of successes, and how many it needs for that."""
+        window = self.window
+        self.is_clean = window.is_full and not window.failures
+        self.lot = min(window.successes_to_change(), _LONGEST_LOT)
 
 
 class Open(Era):
@@ -101,6 +122,7 @@ class Open(Era):
     def __init__(self, since: float, until: float) -> None:
         self.is_closed = False
         self.is_clean = False
+        self.lot = 0
         self.name = OPEN
         self.since = since
         self.until = until
@@ -115,6 +137,7 @@ class HalfOpen(Era):
     def __init__(self) -> None:
         self.is_closed = False
         self.is_clean = False
+        self.lot = 0
         self.name = HALF_OPEN
         self.until = -math.inf
         # Both guarded by the breaker's lock.
@@ -212,14 +235,9 @@ class CircuitBreaker:
             if isinstance(era, Closed):
                 if verdict is NEUTRAL:
                     return
-                window = era.window
-                window.record(verdict is FAILURE)
-                if not window.is_full:  # specification: the state is only assessed when the rolling window is full
-                    return
-                if window.failures >= self._failures_to_open:
-                    self._move_locked(Open(now, now + self.delay), now)
-                else:
-                    era.is_clean = not window.failures
+                era.take_in_locked()
+                era.window.record(verdict is FAILURE)
+                self._assess_locked(era, now)
             elif isinstance(era, HalfOpen):
                 probe = era.probes.pop(me, None)
                 if probe is None or verdict is NEUTRAL or self._is_overdue(probe, now):
@@ -229,6 +247,19 @@ class CircuitBreaker:
                 else:
                     era.successes += 1
                     self._close_when_proven_locked(era, now)
+
+    def succeed(self, era: Era, me: Hashable, now: float) -> None:
+        """Settle a success as ``settle`` does, for less where nothing can come of it."""
+        if era.lot <= 0:
+            self.settle(era, me, SUCCESS, now)
+            return
+        closed: Closed = era  # type: ignore[assignment]  # no other one takes lots
+        closed.unrecorded.append(None)
+        if len(closed.unrecorded) >= closed.lot:
+            with self._lock:
+                if closed is self.state:
+                    closed.take_in_locked()
+                    self._assess_locked(closed, now)
 
     def reset(self, now: float) -> None:
         """Close the circuit and forget every result; also ends ``force_open``."""
@@ -260,6 +291,7 @@ class CircuitBreaker:
             self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
             era = self.state
             if isinstance(era, Closed):
+                era.take_in_locked()
                 if era.window.size != request_volume_threshold:
                     era.window.resize(request_volume_threshold)
                 era.assess_locked()
@@ -277,6 +309,7 @@ class CircuitBreaker:
         self.transitions = _NONE_YET
         era = self.state
         if isinstance(era, Closed):
+            era.take_in_locked()
             era.window.recount()
             era.assess_locked()
         elif isinstance(era, HalfOpen):
@@ -343,6 +376,13 @@ class CircuitBreaker:
 
     def _is_overdue(self, probe: tuple[int, float], now: float) -> bool:
         return 0 < self.delay < now - probe[1]
+
+    def _assess_locked(self, era: Closed, now: float) -> None:
+        # Specification: the state is only assessed when the rolling window is full.
+        if era.window.is_full and era.window.failures >= self._failures_to_open:
+            self._move_locked(Open(now, now + self.delay), now)
+        else:
+            era.assess_locked()
 
     def _close_when_proven_locked(self, era: HalfOpen, now: float) -> None:
         if era.successes >= self.success_threshold:

@@ -46,7 +46,7 @@ from faulttolerance._guard.state import State
 from faulttolerance._runtime.slot import slots
 from faulttolerance._runtime.task_deadlines import rings_of
 from faulttolerance._strategy import circuit_breaker as strategy
-from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
+from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
 THREADS = 64
@@ -92,6 +92,7 @@ class Watched:
         self.steps: dict[int, list[Step]] = {}
         self._eras: dict[int, list[Any]] = {}
         admit, settle = strategy.CircuitBreaker.admit, strategy.CircuitBreaker.settle
+        succeed = strategy.CircuitBreaker.succeed
 
         # Else an interruption would land in here, where the library expects none: between an operation and its record.
         def watched_admit(breaker: Any, me: Any, ident: int, now: float) -> Any:
@@ -111,6 +112,16 @@ class Watched:
                 settle(breaker, era, me, verdict, now)
                 self._write(breaker, "settle", number, me, verdict, now, True)
 
+        def watched_succeed(breaker: Any, era: Any, me: Any, now: float) -> None:
+            if era.lot <= 0:
+                succeed(breaker, era, me, now)  # which settles
+                return
+            with uninterruptible(), breaker._lock:
+                number = self._number(breaker, era)
+                succeed(breaker, era, me, now)
+                self._write(breaker, "succeed", number, me, SUCCESS, now, True)
+
+        monkeypatch.setattr(strategy.CircuitBreaker, "succeed", watched_succeed)
         monkeypatch.setattr(strategy.CircuitBreaker, "admit", watched_admit)
         monkeypatch.setattr(strategy.CircuitBreaker, "settle", watched_settle)
 

@@ -28,7 +28,9 @@ class Call:
         self.era = era
 
     def end(self, verdict: Verdict, now: float) -> None:
-        if verdict is SUCCESS and self.era.is_clean:
+        if verdict is SUCCESS:
+            if not self.era.is_clean:
+                self.circuit.succeed(self.era, self, now)
             return
         if verdict is NEUTRAL and self.era.is_closed:
             return
@@ -142,6 +144,34 @@ def test_the_era_is_clean_again_when_the_failures_have_left() -> None:
         clean.append(circuit.state.is_clean)
 
     assert clean == [False, False, True]
+
+
+class Exacting(CircuitBreaker):
+    """Settles each success by itself."""
+
+    def succeed(self, era: Era, me: Any, now: float) -> None:
+        self.settle(era, me, SUCCESS, now)
+
+
+@given(
+    st.integers(1, 9),
+    st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    st.lists(st.one_of(st.sampled_from("sssssfn"), st.integers(1, 9)), max_size=80),
+)
+def test_successes_that_wait_to_be_recorded_change_nothing(volume: int, ratio: float, steps: list[str | int]) -> None:
+    """Whatever is called and reconfigured, what comes out is what it would be if each success took the lock."""
+    outcomes = []
+    for kind in (CircuitBreaker, Exacting):
+        circuit = kind("shop.Cart.pay", 3.0, volume, ratio, 2, now=0.0)
+        outcome = ""
+        for now, step in enumerate(steps):
+            if isinstance(step, int):
+                circuit.reconfigure(3.0, step, ratio, 2, float(now))
+            else:
+                outcome += run(circuit, step, float(now)) + circuit.state_name(float(now))[0]
+        outcomes.append(outcome)
+
+    assert outcomes[0] == outcomes[1]
 
 
 # open
