@@ -24,6 +24,8 @@ IS_EXACT = sys.version_info < (3, 13)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DRIVERS = (os.path.join(_PACKAGE, "_guard", "compose.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
 """Code of ours that expects interruptions wherever one may land in it."""
+_CALLING = tuple(os.path.join(_PACKAGE, "_guard", name) for name in ("call_path.py", "compose.py", "guard.py"))
+"""Code of ours that calls what is guarded, as ``function(*args, **kwargs)``."""
 _MODULES = frozenset(
     {
         "_frozen_importlib",
@@ -94,8 +96,10 @@ def objection(
     if frame is None:
         return "its thread ran no Python code"
     if frame.f_code.co_filename.startswith(_PACKAGE):
-        return "it was in code of this library"
-    if frame.f_code is _CONDITION_WAIT:
+        # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
+        if not (blocked and frame.f_lasti in _calls_of_guarded_functions(frame.f_code)):
+            return "it was in code of this library"
+    elif frame.f_code is _CONDITION_WAIT:
         # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
         if not ((asleep or blocked) and frame.f_lasti in _sleeps_of_condition_wait()):
             return f"it was in {_name_of(frame)}"
@@ -354,6 +358,23 @@ def _successors(instructions: _Instructions, number: int) -> list[int]:
         if step.opname.startswith("JUMP"):
             return found
     return [*found, number + 1]
+
+
+@cache
+def _calls_of_guarded_functions(code: CodeType) -> frozenset[int]:
+    """Where code of ours calls what it guards; what is raised there comes out as if that had raised it."""
+    found: set[int] = set()
+    is_loaded = False
+    if code.co_filename.startswith(_CALLING):
+        for step in _Instructions(code).steps:
+            if step.opname.startswith(("LOAD_DEREF", "LOAD_FAST")):
+                names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+                is_loaded = is_loaded or "function" in names
+            elif step.opname in _CALLS:
+                if is_loaded and step.opname == "CALL_FUNCTION_EX":
+                    found.add(step.offset)
+                is_loaded = False
+    return frozenset(found)
 
 
 @cache

@@ -24,6 +24,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
+from faulttolerance._runtime.slot import slots
 
 Held: TypeAlias = Callable[[], list[str]]
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
@@ -237,3 +238,22 @@ def test_tiny_outer_deadlines_lose_no_permit(run: Run, held: Held) -> None:
         return found
 
     assert run(calls) == []
+
+
+@pytest.mark.parametrize("whose", ["inner", "outer"])
+def test_a_guarded_function_in_c_that_returns_as_it_is_interrupted_loses_nothing(held: Held, whose: str) -> None:
+    """R11: the signal may come in the call of the driver, and be felt once that has returned."""
+    inner = timeout(5 if whose == "inner" else 60_000)(time.sleep)
+    guarded = circuit_breaker(request_volume_threshold=1_000_000)(bulkhead(1)(inner))
+    outer = timeout(5 if whose == "outer" else 60_000)(lambda seconds: guarded(seconds))
+    causes = []
+
+    for seconds in [*(0.012 + number % 40 / 1000 for number in range(80)), 20.0]:
+        with pytest.raises(TimeoutException) as caught:
+            outer(seconds)
+        causes.append(type(caught.value.__cause__))
+        assert held() == []
+        assert slots.slot.fired is None
+
+    assert causes[-1] is Interrupted
+    assert outer(0) is None

@@ -19,8 +19,11 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
+    Guard,
     Interrupted,
+    Timeout,
     TimeoutException,
+    around_invoke,
     asynchronous,
     configure,
     remaining,
@@ -202,6 +205,25 @@ def test_blocking_call_of_the_main_thread_ends_at_the_deadline() -> None:
 
     with pytest.raises(TimeoutException) as caught:
         timeout(20)(lambda: time.sleep(PATIENCE))()
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert isinstance(caught.value.__cause__, Interrupted)
+
+
+@pytest.mark.parametrize("way", ["decorator", "retried", "guard", "intercepted"])
+def test_blocking_function_that_is_guarded_itself_ends_at_the_deadline_on_the_main_thread(way: str) -> None:
+    """R2: there is no frame of a body, and the innermost one is that of the driver, which holds nothing there."""
+    through = around_invoke(lambda invocation: invocation.proceed(), priority=5000)
+    ways: dict[str, Callable[[], object]] = {
+        "decorator": lambda: timeout(20)(time.sleep)(PATIENCE),
+        "retried": lambda: retry(max_retries=1, jitter=0)(timeout(20)(time.sleep))(PATIENCE),
+        "guard": lambda: Guard(timeout=Timeout(20)).call(time.sleep, PATIENCE),
+        "intercepted": lambda: through(timeout(20)(time.sleep))(PATIENCE),
+    }
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException) as caught:
+        ways[way]()
 
     assert time.monotonic() - began < PATIENCE / 2
     assert isinstance(caught.value.__cause__, Interrupted)
