@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from threading import RLock
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 __all__ = [
     "BOUNDARIES",
@@ -24,7 +24,6 @@ __all__ = [
     "Event",
     "FallbackApplied",
     "GaveUp",
-    "Lease",
     "Ledger",
     "Metric",
     "Reading",
@@ -32,6 +31,7 @@ __all__ = [
     "Rejected",
     "RetryScheduled",
     "Series",
+    "Shape",
     "Sink",
     "Sinks",
     "StateChanged",
@@ -159,88 +159,118 @@ class Reading(NamedTuple):
     durations: dict[str, dict[str, Durations]]
 
 
-class _Book:
-    """The counts of one guarded method under one set of policies."""
+class Shape(NamedTuple):
+    """Which series a guarded method has under one set of policies; methods with the same policies share it."""
+
+    series: tuple[Series, ...]
+    """Every counter that exists from the beginning."""
+    smooth: tuple[Series, ...]
+    """Those that a call advances by one each when its first attempt succeeds and nothing was refused."""
+    durations: tuple[str, ...]
+    """The histograms that such a call adds its duration to, or 0 for ``ft.bulkhead.waitingDuration``."""
+
+
+Measure: TypeAlias = Callable[[], Mapping[Series, int]]
+_NO_COUNTS: Mapping[Series, int] = {}
+_NO_SAMPLES: Mapping[str, Durations] = {}
+
+
+class Account:
+    """All that is counted under one name by one guarded method of one class, or one ``Guard``, under one ``Shape``."""
 
     __slots__ = (
         "_counts",
         "_durations",
         "_folding",
-        "_lock",
-        "_smooth",
         "_strokes",
         "counted",
+        "levels",
+        "name",
         "sampled",
+        "shape",
         "smooth_calls",
+        "totals",
     )
 
-    def __init__(self, series: Iterable[Series], smooth: Iterable[Series], durations: Iterable[str]) -> None:
-        self._counts = dict.fromkeys(series, 0)
-        self._smooth = tuple(smooth)
-        self._durations = dict.fromkeys(durations, NO_DURATIONS)
-        # Reentrant, and marked: a signal handler or a finalizer may count, or read, while its thread is in here.
-        self._lock = RLock()
-        self._folding = False  # guarded by _lock
+    # Folding is short and seldom: one lock for all, renewed in the child of a fork. Reentrant, and each account that is
+    # being folded is marked: a signal handler or a finalizer may count, or read, while its thread is in here.
+    lock: ClassVar = RLock()
+
+    def __init__(self, name: str, shape: Shape) -> None:
+        self.name = name
+        self.shape = shape
+        self.totals: Measure | None = None
+        """Series that only grow and are kept elsewhere: they are looked at when somebody reads."""
+        self.levels: Measure | None = None
+        """Series that go up and down."""
         self.smooth_calls: list[float] = []
         self.counted: list[Sequence[Series]] = []
         self.sampled: list[tuple[Sequence[Series], Mapping[str, float]]] = []
         self._strokes: tuple[tuple[Sequence[Series], list[None]], ...] = ()
+        # All guarded by the lock. What was folded until now; what is not there is 0.
+        self._counts = _NO_COUNTS
+        self._durations = _NO_SAMPLES
+        self._folding = False
 
     def fold(self) -> None:
         """Take what was appended into the counts, unless somebody does so already."""
-        if self._lock.acquire(blocking=False):
+        if self.lock.acquire(blocking=False):
             try:
                 self._fold_locked()
             finally:
-                self._lock.release()
+                self.lock.release()
 
-    def read(self) -> tuple[dict[Series, int], dict[str, Durations]]:
-        """The value of every series, and of every histogram, now."""
-        with self._lock:
+    def read(self, counts: dict[Series, int], durations: dict[str, Durations]) -> None:
+        """Add the value of every series, and of every histogram, to *counts* and *durations*."""
+        with self.lock:
             self._fold_locked()
-            return dict(self._counts), dict(self._durations)
+            counted, sampled = self._counts, self._durations
+        for series in self.shape.series:
+            counts[series] = counts.get(series, 0) + counted.get(series, 0)
+        for name in self.shape.durations:
+            durations[name] = durations.get(name, NO_DURATIONS) + sampled.get(name, NO_DURATIONS)
+        if self.totals is not None:
+            for series, count in self.totals().items():
+                counts[series] = counts.get(series, 0) + count
 
     def strokes(self, series: Sequence[Series]) -> list[None]:
         """A new list whose entries each advance all of *series* by one."""
         found: list[None] = []
-        with self._lock:
+        with self.lock:
             self._strokes = (*self._strokes, (series, found))
         return found
 
     def begin_anew(self) -> None:
-        """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
-        self._lock = RLock()
+        """Start again at 0 in the child of a fork."""
         self._folding = False
+        self._counts = _NO_COUNTS
+        self._durations = _NO_SAMPLES
         self.smooth_calls.clear()
         self.counted.clear()
         self.sampled.clear()
         for _, strokes in self._strokes:
             strokes.clear()
-        self._counts = dict.fromkeys(self._counts, 0)
-        self._durations = dict.fromkeys(self._durations, NO_DURATIONS)
 
     def _fold_locked(self) -> None:
         if self._folding:
             return
         self._folding = True
         try:
-            counts, samples = self._counts, dict[str, list[float]]()
+            counts, durations = Counter(self._counts), dict(self._durations)
+            samples: dict[str, list[float]] = {}
             smooth = _taken(self.smooth_calls)
             if smooth:
-                for series in self._smooth:
-                    counts[series] += len(smooth)
-                if self._durations:
-                    found = _by_bucket(smooth)
-                    for name in self._durations:
-                        self._durations[name] += found if name != WAITING_DURATION else _by_bucket([0.0] * len(smooth))
+                counts.update(dict.fromkeys(self.shape.smooth, len(smooth)))
+                found = _by_bucket(smooth)
+                for name in self.shape.durations:
+                    new = found if name != WAITING_DURATION else _by_bucket([0.0] * len(smooth))
+                    durations[name] = durations.get(name, NO_DURATIONS) + new
             for advanced, strokes in self._strokes:
-                times = len(_taken(strokes))
-                for series in advanced:
-                    counts[series] += times
+                counts.update(dict.fromkeys(advanced, len(_taken(strokes))))
             counted = _taken(self.counted)
-            for advanced, durations in _taken(self.sampled):
+            for advanced, sampled in _taken(self.sampled):
                 counted.append(advanced)
-                for name, sample in durations.items():
+                for name, sample in sampled.items():
                     samples.setdefault(name, []).append(sample)
             # Most of them advance the same few tuples of series: counted by identity, each is gone through once.
             distinct = dict(zip(map(id, counted), counted, strict=True))
@@ -248,7 +278,8 @@ class _Book:
                 for series in distinct[key]:
                     counts[series] += times
             for name, few in samples.items():
-                self._durations[name] += _by_bucket(few)
+                durations[name] = durations.get(name, NO_DURATIONS) + _by_bucket(few)
+            self._counts, self._durations = counts, durations
         finally:
             self._folding = False
 
@@ -278,35 +309,33 @@ def _by_bucket(samples: list[float]) -> Durations:
     )
 
 
-class Lease:
-    """Held by everything that may still count; when it goes, the account is final."""
+class Tally:
+    """Where a guarded method counts. Everything that may still do so holds it: when it goes, the account is final."""
 
-    __slots__ = ("_departed", "_key")
+    __slots__ = ("_counted", "_departed", "_sampled", "account")
 
-    def __init__(self, departed: deque[int], key: int) -> None:
+    def __init__(self, account: Account, departed: deque[Account]) -> None:
+        self.account = account
         self._departed = departed
-        self._key = key
+        self._counted = account.counted
+        self._sampled = account.sampled
 
     def __del__(self) -> None:
         # Runs wherever the collector runs, so it takes no lock.
-        self._departed.append(self._key)
+        self._departed.append(self.account)
 
-
-class Tally:
-    """Where the calls of one guarded method under one set of policies are counted."""
-
-    __slots__ = ("_book", "_counted", "_lease", "_sampled", "fold", "smooth_calls", "strokes")
-
-    def __init__(self, book: _Book, lease: Lease) -> None:
-        self._book = book
-        self._lease = lease
-        self._counted = book.counted
-        self._sampled = book.sampled
-        self.smooth_calls = book.smooth_calls
+    @property
+    def smooth_calls(self) -> list[float]:
         """Durations of calls on which everything went well: append one, then ``fold`` when there are ``FOLD``."""
-        self.fold = book.fold
-        self.strokes = book.strokes
-        """Gives the cheapest way to count one thing often: append to what it returned, then ``fold`` as above."""
+        return self.account.smooth_calls
+
+    def strokes(self, series: Sequence[Series]) -> list[None]:
+        """The cheapest way to count one thing often: append to what this returns, then ``fold`` as above."""
+        return self.account.strokes(series)
+
+    def fold(self) -> None:
+        """Take what was appended into the counts."""
+        self.account.fold()
 
     def add(self, series: Sequence[Series], samples: Mapping[str, float] | None = None) -> None:
         """Advance each of *series* by one, and add one sample to each histogram that is named."""
@@ -320,63 +349,13 @@ class Tally:
             self.fold()
 
 
-Measure: TypeAlias = Callable[[], Mapping[Series, int]]
-
-
-class Account:
-    """All that is counted under one name by one guarded method of one class, or by one ``Guard``."""
-
-    __slots__ = ("_books", "levels", "name", "totals")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._books: list[_Book] = []
-        self.totals: Measure | None = None
-        """Series that only grow and are kept elsewhere: they are looked at when somebody reads."""
-        self.levels: Measure | None = None
-        """Series that go up and down."""
-
-    def tally(
-        self, lease: Lease, series: Iterable[Series], smooth: Iterable[Series], durations: Iterable[str]
-    ) -> Tally:
-        """Open a further book.
-
-        Args:
-            lease: What ``Ledger.open`` gave with the account.
-            series: Every series that exists from now on.
-            smooth: The series that a call advances by one each when its first attempt succeeds and nothing was refused.
-            durations: The histograms that such a call adds its duration to, or 0 for ``ft.bulkhead.waitingDuration``.
-        """
-        book = _Book(series, smooth, durations)
-        self._books = [*self._books, book]
-        return Tally(book, lease)
-
-    def read(self, counts: dict[Series, int], durations: dict[str, Durations]) -> None:
-        """Add what was counted to *counts* and *durations*."""
-        for book in self._books:
-            counted, samples = book.read()
-            for series, count in counted.items():
-                counts[series] = counts.get(series, 0) + count
-            for name, found in samples.items():
-                durations[name] = durations.get(name, NO_DURATIONS) + found
-        if self.totals is not None:
-            for series, count in self.totals().items():
-                counts[series] = counts.get(series, 0) + count
-
-    def begin_anew(self) -> None:
-        """Start again at 0 in the child of a fork."""
-        for book in self._books:
-            book.begin_anew()
-
-
 class Ledger:
     """Every account there is, and what is left of those that are closed: each is read exactly once per reading."""
 
     def __init__(self) -> None:
         self._lock = RLock()  # over the merging of what departed; never held where user code runs
-        self._accounts: dict[int, Account] = {}
-        self._departed: deque[int] = deque()
-        self._next_key = 0
+        self._accounts: dict[Account, None] = {}
+        self._departed: deque[Account] = deque()
         self._final_counts: dict[str, dict[Series, int]] = {}  # guarded by _lock
         self._final_durations: dict[str, dict[str, Durations]] = {}  # guarded by _lock
 
@@ -385,22 +364,22 @@ class Ledger:
         """Whether nothing was ever guarded."""
         return not self._accounts and not self._final_counts
 
-    def open(self, name: str) -> tuple[Account, Lease]:
-        """A new account; it is final when nothing holds the lease any more. Called under the registry's lock."""
-        self._next_key += 1
-        account = self._accounts[self._next_key] = Account(name)
+    def open(self, name: str, shape: Shape) -> Tally:
+        """A new account; it is final when nothing holds the tally any more. Called under the registry's lock."""
         if len(self._departed) >= FOLD // 8 and self._lock.acquire(blocking=False):
             try:
                 self._merge_locked()
             finally:
                 self._lock.release()
-        return account, Lease(self._departed, self._next_key)
+        account = Account(name, shape)
+        self._accounts[account] = None
+        return Tally(account, self._departed)
 
     def read(self) -> Reading:
         """What was counted until now; equal names add up."""
         with self._lock:
             self._merge_locked()
-            accounts = list(self._accounts.values())
+            accounts = list(self._accounts)
             reading = Reading(
                 {name: dict(counts) for name, counts in list(self._final_counts.items())},
                 {},
@@ -426,15 +405,17 @@ class Ledger:
     def begin_anew(self) -> None:
         """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock = RLock()
+        Account.lock = RLock()
         self._final_counts.clear()
         self._final_durations.clear()
-        for account in self._accounts.values():
+        for account in self._accounts:
             account.begin_anew()
 
     def _merge_locked(self) -> None:
         for _ in range(len(self._departed)):
-            account = self._accounts.pop(self._departed.popleft(), None)
-            if account is not None:
+            account = self._departed.popleft()
+            if account in self._accounts:
+                del self._accounts[account]
                 account.read(
                     self._final_counts.setdefault(account.name, {}), self._final_durations.setdefault(account.name, {})
                 )

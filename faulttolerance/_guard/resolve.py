@@ -47,7 +47,7 @@ class Resolver:
         self.declaration = declaration
         self.calls: dict[int, blocking.GuardedCall] = {}
         """Call paths by the id of the concrete class; the entry goes when the class does."""
-        self._uses: list[_Use] = []
+        self._uses: tuple[_Use, ...] = ()
         if declaration.binding == FUNCTION:
             self.call: blocking.GuardedCall = _first_call(ref(self), declaration)
             """The call path of a guard that is its own key."""
@@ -107,13 +107,13 @@ class Resolver:
         """Go back to how it was before the first call."""
         with registry.resolving:
             self.calls.clear()
-            self._uses.clear()
+            self._uses = ()
             if self.declaration.binding == FUNCTION:
                 self.call = _first_call(ref(self), self.declaration)
 
     def resolved(self) -> list[type | None]:
         """The classes for which a call path was found, ``None`` for the guard's own."""
-        users = [use() for use in list(self._uses)]
+        users = [use() for use in self._uses]
         return [None if user is NoneType else user for user in users if user is not None]
 
     def resolve_breaker(self) -> None:
@@ -126,11 +126,11 @@ class Resolver:
 
     def state(self, cls: type | None) -> State | None:
         """What the method remembers for *cls*, if it was ever called."""
-        return next((use.state for use in list(self._uses) if use.key == id(cls)), None)
+        return next((use.state for use in self._uses if use.key == id(cls)), None)
 
     def states(self) -> list[State]:
         """What the method remembers, class by class."""
-        return [use.state for use in list(self._uses) if use.state is not None]
+        return [use.state for use in self._uses if use.state is not None]
 
     def _install(self, cls: type | None, plan: Plan) -> blocking.GuardedCall:
         known = next((use for use in self._uses if use.key == id(cls)), None)
@@ -139,7 +139,7 @@ class Resolver:
             use.state = registry.new_state(plan.name, plan.policies)
         call = call_path(self.declaration, plan, use.state)
         if known is None:
-            self._uses.append(use)
+            self._uses = (*self._uses, use)
         self.calls[use.key] = call
         if self.declaration.binding == FUNCTION:
             self.call = call
@@ -148,9 +148,8 @@ class Resolver:
     def depart(self, use: _Use) -> None:
         """Let go of a class that no longer exists; its counts stay in the ledger, under its name."""
         with registry.resolving:
-            if use in self._uses:
-                self._uses.remove(use)
-                self.calls.pop(use.key, None)
+            self._uses = tuple(one for one in self._uses if one is not use)
+            self.calls.pop(use.key, None)
 
     # What is declared
 

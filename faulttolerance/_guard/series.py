@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
-from .._event import Series
+from .._event import Series, Shape
 from .._runtime.clock import clock
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
@@ -24,7 +25,7 @@ __all__ = [
     "Totals",
     "invocation",
     "retry_call",
-    "series_of",
+    "shape_of",
 ]
 
 
@@ -71,10 +72,11 @@ def retry_call(retried: bool, result: str) -> Series:
     return _RETRY_CALLS[retried, result]
 
 
-def series_of(
+@cache
+def shape_of(
     *, fallback: bool, retry: bool, circuit_breaker: bool, rate_limit: bool, timeout: bool, bulkhead: bool, queue: bool
-) -> tuple[list[Series], list[Series], list[str]]:
-    """The counters that exist for a method with these policies, those that a smooth call advances, its histograms.
+) -> Shape:
+    """The series of a method with these policies, the same object each time.
 
     *queue* tells a bulkhead that lets calls wait: only that one has waiting times.
     """
@@ -101,7 +103,7 @@ def series_of(
         durations.append("ft.bulkhead.runningDuration")
     if bulkhead and queue:
         durations.append("ft.bulkhead.waitingDuration")
-    return series, smooth, durations
+    return Shape(tuple(series), tuple(smooth), tuple(durations))
 
 
 class Totals:

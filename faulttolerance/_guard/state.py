@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .._event import Account, Lease, Series, Tally, ledger
+from .._event import Series, Tally, ledger
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout, seconds
 from .._runtime.clock import clock
 from .._strategy import bulkhead, circuit_breaker, rate_limit
-from .series import Levels, Totals, series_of
+from .series import Levels, Totals, shape_of
 
 __all__ = ["State"]
 
@@ -22,15 +22,13 @@ class State:
     """
 
     __slots__ = (
-        "_lease",
         "_queues",
-        "account",
+        "_tallies",
         "alias",
         "bulkhead",
         "circuit_breaker",
         "name",
         "rate_limit",
-        "tallies",
     )
 
     def __init__(self, name: str, alias: str = "") -> None:
@@ -40,11 +38,9 @@ class State:
         self.circuit_breaker: circuit_breaker.CircuitBreaker | None = None
         self.bulkhead: bulkhead.Bulkhead | None = None
         self.rate_limit: rate_limit.RateLimit | None = None
-        self.account: Account | None = None
-        """What is counted; it stays in the ledger when the state goes."""
-        self.tallies: dict[tuple[bool, ...], Tally] = {}
-        """One per set of policies: calls in flight while the configuration changes end under what they began with."""
-        self._lease: Lease | None = None
+        # One per set of policies: calls in flight while the configuration changes end under what they began with.
+        # What they counted stays in the ledger when the state goes.
+        self._tallies: tuple[Tally, ...] = ()
         self._queues = False
 
     @property
@@ -92,35 +88,35 @@ class State:
         counted = (Fallback, Retry, CircuitBreaker, RateLimit, Timeout, Bulkhead)
         if not any(kind in policies for kind in counted):
             return None
-        shape = {
-            "fallback": Fallback in policies,
-            "retry": Retry in policies,
-            "circuit_breaker": CircuitBreaker in policies,
-            "rate_limit": RateLimit in policies,
-            "timeout": Timeout in policies,
-            "bulkhead": Bulkhead in policies,
-            "queue": queue,
-        }
-        if self.account is None or self._lease is None:
-            self.account, self._lease = ledger.open(self.name)
-        key = tuple(shape.values())
-        if key not in self.tallies:
-            self.tallies[key] = self.account.tally(self._lease, *series_of(**shape))
+        shape = shape_of(
+            fallback=Fallback in policies,
+            retry=Retry in policies,
+            circuit_breaker=CircuitBreaker in policies,
+            rate_limit=RateLimit in policies,
+            timeout=Timeout in policies,
+            bulkhead=Bulkhead in policies,
+            queue=queue,
+        )
+        tally = next((one for one in self._tallies if one.account.shape is shape), None)
+        if tally is None:
+            tally = ledger.open(self.name, shape)
+            self._tallies = (*self._tallies, tally)
+        first = self._tallies[0].account
         # Neither may refer to the state, or it would be there for as long as its counts.
         if CircuitBreaker in policies and self.circuit_breaker is not None:
-            self.account.totals = Totals(self.circuit_breaker)
+            first.totals = Totals(self.circuit_breaker)
         if Bulkhead in policies and self.bulkhead is not None:
             self._queues = self._queues or queue
-            self.account.levels = Levels(self.bulkhead, self._queues)
-        return self.tallies[key]
+            first.levels = Levels(self.bulkhead, self._queues)
+        return tally
 
     def counts(self) -> dict[Series, int]:
         """The value of every series of the method, histograms aside."""
         total: dict[Series, int] = {}
-        if self.account is not None:
-            self.account.read(total, {})
-            if self.account.levels is not None:
-                total.update(self.account.levels())
+        for tally in self._tallies:
+            tally.account.read(total, {})
+            if tally.account.levels is not None:
+                total.update(tally.account.levels())
         return total
 
     def keep_only(self, ident: int) -> None:

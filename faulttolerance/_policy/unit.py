@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import Enum
+from functools import lru_cache
 
 __all__ = ["ChronoUnit", "seconds"]
 
@@ -25,8 +26,9 @@ _LONGEST = 1e12
 """No duration counts as longer than this, thirty thousand years: a longer one may be more than a ``float`` holds."""
 
 
+@lru_cache
 def seconds(duration: float | timedelta, unit: ChronoUnit) -> float:
-    """The length of *duration*, which counts *unit* unless it is a ``timedelta``."""
+    """The length of *duration*, which counts *unit* unless it is a ``timedelta``; most guards share a few lengths."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     return min(duration * unit.value, _LONGEST)

@@ -38,6 +38,7 @@ CLOSED: Final = "closed"
 OPEN: Final = "open"
 HALF_OPEN: Final = "half-open"
 
+_NEVER: Final = -math.inf
 _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}
 
 
@@ -95,7 +96,7 @@ class Closed(Era):
         self.is_closed = True
         self.is_clean = False
         self.name = CLOSED
-        self.until = -math.inf
+        self.until = _NEVER
         self.unrecorded: list[None] = []
         self.window = RollingWindow(size)  # guarded by the breaker's lock
         self.assess_locked()
@@ -139,7 +140,7 @@ class HalfOpen(Era):
         self.is_clean = False
         self.lot = 0
         self.name = HALF_OPEN
-        self.until = -math.inf
+        self.until = _NEVER
         # Both guarded by the breaker's lock.
         self.successes = 0
         self.probes: dict[Hashable, tuple[int, float]] = {}  # by attempt: its thread, and when it was admitted
@@ -198,8 +199,8 @@ class CircuitBreaker:
         """What happened and was not delivered yet."""
         self.opened_total = 0
         """How often the circuit moved from closed to open."""
-        self.message = f"{name}: circuit breaker is open"
-        """What a refused caller is told."""
+        self.message = ""
+        """What a refused caller is told, once the circuit has opened."""
         self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
         self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by _lock
         self._entered = now  # guarded by _lock
@@ -399,6 +400,8 @@ class CircuitBreaker:
         self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
         self._entered = max(at, self._entered)
         self.state = era
+        if isinstance(era, Open):
+            self.message = f"{self.name}: circuit breaker is open"
         if old != era.name:
             self.opened_total += old == CLOSED and era.name == OPEN
             if self.transitions is _NONE_YET:
