@@ -25,7 +25,7 @@ from .._event import FOLD
 from .._runtime.blocking import Arguments, Aside, GuardedCall, pause, warn_of_coroutine
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
-from .._runtime.interruption import NOT_WANTED, Interrupted, begin, end, settle, slot_here
+from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, slot_here, watchdog
 from .._runtime.slot import HAS_GIL, slots
 from .._runtime.task_deadline import TaskDeadline, current as current_place
 from .._runtime.ticket import Ticket
@@ -198,7 +198,12 @@ def path(
                         outer = mine.top
                         entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
                         slot = mine
-                        begin(slot, entry)
+                        if HAS_GIL:
+                            slot.top = entry
+                        else:
+                            begin(slot, entry)
+                        if not slot.is_ready or due < watchdog.next:
+                            be_watched(slot, due)
                 if BULKHEAD:
                     if not (ASYNC and DEADLINE):
                         held[permit] = get_ident()

@@ -1,7 +1,8 @@
 """Deadlines of the running thread: how a call begins one, what the call comes to, and what holds a deadline back.
 
-The driver of a call takes the deadline back itself, by the plain store ``slot.top = ticket.outer``, as the first thing
-after the body, and asks ``conclude`` then. An interruption that was sent before may be raised from whatever is called
+The driver of a call begins a deadline by the plain store ``slot.top = (when, slot.top)``, having noted *slot* and what
+stood there before, so that it can take the deadline back whatever happens. It does so by the plain store
+``slot.top = outer``, as the first thing after the body, and asks ``conclude`` then. An interruption that was sent before may be raised from whatever is called
 next; the driver expects it until ``conclude`` has returned.
 """
 
@@ -28,6 +29,7 @@ __all__ = [
     "Interrupted",
     "Slot",
     "add_uninterruptible_modules",
+    "be_watched",
     "begin",
     "call_at",
     "conclude",
@@ -57,18 +59,19 @@ _GREENLET = "it ran in a greenlet"
 
 
 def begin(slot: Slot, entry: Entry) -> None:
-    """Let *entry*, ``(when, slot.top)``, be the innermost deadline of the running thread.
-
-    The caller has noted *slot* and ``slot.top`` before, so that it can take the deadline back whatever happens.
-    """
-    if HAS_GIL:
+    """Make *entry* the innermost deadline of the running thread where a plain store does not do: without the GIL."""
+    with slot.lock:  # type: ignore[union-attr]
         slot.top = entry
-    else:
-        with slot.lock:  # type: ignore[union-attr]
-            slot.top = entry
+
+
+def be_watched(slot: Slot, when: float) -> None:
+    """See to it that the watchdog looks at *slot* by *when*, and that its thread can be interrupted then.
+
+    To be called where ``not slot.is_ready or when < watchdog.next``.
+    """
     if not slot.is_ready:
         watchdog.install_handler(slot)
-    if entry[0] < watchdog.next:
+    if when < watchdog.next:
         watchdog.wake()
 
 
