@@ -2,8 +2,8 @@
 
 The driver of a call begins a deadline by the plain store ``slot.top = (when, slot.top)``, having noted *slot* and what
 stood there before, so that it can take the deadline back whatever happens. It does so by the plain store
-``slot.top = outer``, as the first thing after the body, and asks ``conclude`` then. An interruption that was sent before may be raised from whatever is called
-next; the driver expects it until ``conclude`` has returned.
+``slot.top = outer``, as the first thing after the body, and asks ``conclude`` then. An interruption that was sent
+before may be raised from whatever is called next; the driver expects it until ``conclude`` has returned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..exceptions import TimeoutException
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
-from .slot import HAS_GIL, Entry, Slot, all_slots, forget_slot, slots
+from .slot import Entry, Slot, all_slots, forget_slot, slots
 from .task_deadline import EXPIRED, OWED, TaskDeadline, current, innermost
 from .watchdog import Interrupted, uses_greenlets, watchdog, withdraw
 

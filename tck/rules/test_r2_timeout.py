@@ -194,7 +194,7 @@ def test_outer_deadline_ends_inner_retries_and_everything_is_given_back(run: Run
             sleep(20) if len(attempts) == 1 else None
             return "served"
 
-        @timeout(50)
+        @timeout(300)
         def outer(self) -> None:
             self.inner()
 
