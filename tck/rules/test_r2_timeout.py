@@ -256,4 +256,3 @@ def test_a_guarded_function_in_c_that_returns_as_it_is_interrupted_loses_nothing
         assert slots.slot.fired is None
 
     assert causes[-1] is Interrupted
-    assert outer(0) is None
