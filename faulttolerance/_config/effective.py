@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
-from types import MappingProxyType
 
 from .._policy import Policy, parameters
-from .._record import Record
 
 __all__ = ["Effective"]
 
 
-class Effective(Record):
+_NOTHING: Mapping[str, str] = {}
+
+
+class Effective:
     """A policy with the configured values in place of the declared ones.
 
     Args:
@@ -22,11 +22,14 @@ class Effective(Record):
             ``Retry/maxRetries in environment variable FAULTTOLERANCE_RETRY_MAXRETRIES``.
     """
 
-    policy: Policy
-    enabled: bool = True
-    configured: Mapping[str, str] = MappingProxyType({})
+    __slots__ = ("configured", "enabled", "policy")
 
-    @cached_property
+    def __init__(self, policy: Policy, enabled: bool = True, configured: Mapping[str, str] = _NOTHING) -> None:
+        self.policy = policy
+        self.enabled = enabled
+        self.configured = configured
+
+    @property
     def sources(self) -> Mapping[str, str]:
         """Where each parameter comes from: ``default``, ``decorator``, or the words of *configured*."""
         found = {

@@ -77,11 +77,11 @@ def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any],
     if isinstance(substitute, Fallback):
         from . import fallback
 
-        aside = fallback.aside(substitute, declaration, asynchronous, plan.home(Fallback))
+        aside = fallback.aside(substitute, declaration, asynchronous, plan.homes.get(Fallback))
     if isinstance(before, BeforeRetry):
         from . import before_retry
 
-        before_aside = before_retry.aside(before, declaration, asynchronous, plan.home(BeforeRetry))
+        before_aside = before_retry.aside(before, declaration, asynchronous, plan.homes.get(BeforeRetry))
     if not asynchronous:
         return compose(function, course, fallback=aside, before_retry=before_aside)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
-from weakref import ref
 
 from .._config import Declared, Effective
 from .._policy import (
@@ -25,7 +23,6 @@ from .._policy import (
     RetryWhen,
     Timeout,
 )
-from .._record import Record
 
 __all__ = ["ORDER", "Plan", "in_order"]
 
@@ -48,34 +45,43 @@ ORDER: Sequence[type[Policy]] = (
 """How policies are listed, outermost first; ``compose`` is what nests them."""
 
 
-class Plan(Record):
-    """What holds for one guard and one concrete class.
+_RANK = {kind: rank for rank, kind in enumerate(ORDER)}
+_NO_HOMES: Mapping[type[Policy], type] = {}
+
+
+class Plan:
+    """What holds for one guard and one concrete class; found anew for whoever asks.
 
     Args:
         name: The method as metrics and messages name it: ``module.Class.method`` with the concrete class.
         function: What runs; where nothing guards it, that is all.
         declared: What the annotations say; empty where the method runs plainly.
         effective: The same with configuration applied, in the same order.
-        homes: The class that declares each of them, held weakly; empty for a function.
+        interceptors: Those that stand around it, the outermost first.
+        homes: The class that declares each policy; empty for a function.
     """
 
-    name: str
-    function: Callable[..., Any]
-    declared: tuple[Declared, ...] = ()
-    effective: tuple[Effective, ...] = ()
-    interceptors: tuple[Any, ...] = ()
-    homes: Mapping[type[Policy], ref[type]] = MappingProxyType({})
+    __slots__ = ("declared", "effective", "function", "homes", "interceptors", "name", "policies")
 
-    def home(self, kind: type[Policy]) -> type | None:
-        """The class that declares the policy of this *kind*."""
-        return self.homes[kind]() if kind in self.homes else None
-
-    @property
-    def policies(self) -> dict[type[Policy], Policy]:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        declared: Sequence[Declared] = (),
+        effective: Sequence[Effective] = (),
+        interceptors: tuple[Any, ...] = (),
+        homes: Mapping[type[Policy], type] = _NO_HOMES,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.declared = declared
+        self.effective = effective
+        self.interceptors = interceptors
+        self.homes = homes
+        self.policies = {type(one.policy): one.policy for one in effective if one.enabled}
         """The policies that are in force."""
-        return {type(one.policy): one.policy for one in self.effective if one.enabled}
 
 
 def in_order(declared: list[Declared]) -> list[Declared]:
     """*declared* as policies nest, outermost first."""
-    return sorted(declared, key=lambda one: ORDER.index(type(one.policy)))
+    return sorted(declared, key=lambda one: _RANK[type(one.policy)])

@@ -19,7 +19,6 @@ from .declaration import (
     FUNCTION,
     INSTANCE,
     Declaration,
-    class_level,
     class_level_interceptors,
     class_name,
     covering,
@@ -76,14 +75,29 @@ class Resolver:
 
     def plan(self, cls: type | None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
         """What holds for *cls* under the configuration *snapshot*, and what is wrong with it."""
-        name, function, policies = self._declared(cls)
-        if self.declaration.binding == INSTANCE:
+        declaration = self.declaration
+        if cls is None:
+            name, function = declaration.where, declaration.template
+            declared, homes = self._declared_on_function(), dict[type[Policy], type]()
+            interceptors = declaration.interceptors
+        else:
+            name = f"{class_name(cls)}.{declaration.name}"
+            function, policies, owner = self._followed(cls)
+            declared, homes, interceptors = [], {}, ()
+            # Contract L3: reached through super(), or by the name of a base class, a method runs plainly.
+            if self._is_first(cls):
+                covered = covering(cls, declaration.name, function, owner)
+                declared = self._declared(cls, owner, policies, covered)
+                home = owner if declaration.owner is not None else home_of(declaration.template, cls)
+                homes = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
+                written = class_level_interceptors(cls, declaration.name, function, owner)
+                interceptors = (*written, *declaration.interceptors)
+        if declaration.binding == INSTANCE:
             function = proxy.bound_first(function)
-        interceptors = self._interceptors(cls)
-        if not policies:
+        if not declared:
             return Plan(name, function, interceptors=interceptors), []
-        effective, faults = settings.resolve(policies, name, snapshot)
-        plan = Plan(name, function, tuple(policies), tuple(effective), interceptors, self._homes(cls))
+        effective, faults = settings.resolve(declared, name, snapshot)
+        plan = Plan(name, function, tuple(declared), tuple(effective), interceptors, homes)
         if not faults:
             faults = self._faults(plan)
         return plan, faults
@@ -153,36 +167,27 @@ class Resolver:
 
     # What is declared
 
-    def _declared(self, cls: type | None) -> tuple[str, Callable[..., Any], list[Declared]]:
+    def _declared_on_function(self) -> list[Declared]:
         declaration = self.declaration
-        if cls is None:
-            module = module_name(getattr(declaration.template, "__module__", "") or "")
-            qualname = getattr(declaration.template, "__qualname__", declaration.name)
-            method_level = [Declared(policy, "method", module, qualname) for policy in declaration.policies.values()]
-            return declaration.where, declaration.template, in_order(method_level)
-        name = f"{class_name(cls)}.{declaration.name}"
-        function, policies, owner = self._followed(cls)
-        if not self._is_first(cls):
-            # Contract L3: reached through super(), or by the name of a base class, a method runs plainly.
-            return name, function, []
-        owners = tuple(dict.fromkeys(class_name(one) for one in (cls, owner)))
-        declared = [
-            Declared(policy, "method", class_name(owner), declaration.name, owners) for policy in policies.values()
-        ]
-        for kind, (policy, base) in covering(cls, declaration.name, function, owner).items():
+        module = module_name(getattr(declaration.template, "__module__", "") or "")
+        qualname = getattr(declaration.template, "__qualname__", declaration.name)
+        return in_order([Declared(policy, "method", module, qualname) for policy in declaration.policies.values()])
+
+    def _declared(
+        self,
+        cls: type,
+        owner: type,
+        policies: Mapping[type[Policy], Policy],
+        covered: Mapping[type[Policy], tuple[Policy, type]],
+    ) -> list[Declared]:
+        method, where = self.declaration.name, class_name(owner)
+        owners = (where,) if cls is owner else tuple(dict.fromkeys((class_name(cls), where)))
+        declared = [Declared(policy, "method", where, method, owners) for policy in policies.values()]
+        for kind, (policy, base) in covered.items():
             if kind not in policies:
                 at = tuple(dict.fromkeys((*owners, class_name(base))))
-                declared.append(Declared(policy, "class", class_name(base), declaration.name, at))
-        return name, function, in_order(declared)
-
-    def _interceptors(self, cls: type | None) -> tuple[Any, ...]:
-        if cls is None:
-            return self.declaration.interceptors
-        if not self._is_first(cls):
-            return ()
-        function, _, owner = self._followed(cls)
-        written = class_level_interceptors(cls, self.declaration.name, function, owner)
-        return (*written, *self.declaration.interceptors)
+                declared.append(Declared(policy, "class", class_name(base), method, at))
+        return in_order(declared)
 
     def _is_first(self, cls: type) -> bool:
         found = first_of_name(cls, self.declaration.name)
@@ -211,16 +216,8 @@ class Resolver:
         faults = []
         asynchronous = is_asynchronous(self.declaration, plan.policies)
         for kind, policy in plan.policies.items():
-            faults += misfits(policy, self.declaration, plan.name, asynchronous, plan.home(kind), final=True)
+            faults += misfits(policy, self.declaration, plan.name, asynchronous, plan.homes.get(kind), final=True)
         return faults
-
-    def _homes(self, cls: type | None) -> dict[type[Policy], ref[type]]:
-        if cls is None:
-            return {}
-        _, policies, owner = self._followed(cls)
-        if self.declaration.owner is None:
-            owner = home_of(self.declaration.template, cls)
-        return {kind: ref(base) for kind, (_, base) in class_level(cls).items()} | dict.fromkeys(policies, ref(owner))
 
 
 def _first_call(resolver: ref[Resolver], declaration: Declaration) -> blocking.GuardedCall:
