@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import cache
 from types import CodeType, FrameType
 
-__all__ = ["IS_EXACT", "add_uninterruptible_modules", "forget_added_modules", "objection", "place"]
+__all__ = ["IS_EXACT", "add_uninterruptible_modules", "forget_added_modules", "may_call", "objection", "place"]
 
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
@@ -134,7 +134,7 @@ def _objection_on_the_way(frame: FrameType) -> str | None:
             return "it was in a finalizer"
         if code.co_filename.startswith(_PACKAGE):
             guarded = True
-        elif not guarded and not _may_call(code, step.f_lasti):
+        elif not guarded and not may_call(code, step.f_lasti):
             return f"it was in something that the interpreter called amidst {_name_of(step)}"
         step = step.f_back
     # A greenlet has a stack of its own: the guard may stand on another one.
@@ -238,7 +238,7 @@ def _instructions(code: CodeType) -> _Instructions:
     return found
 
 
-def _may_call(code: CodeType, offset: int) -> bool:
+def may_call(code: CodeType, offset: int) -> bool:
     """Whether the instruction at *offset* may be meant to call Python code.
 
     Where it is not, what runs is a finalizer, a weak reference's callback, or a handler of a signal: an exception would

@@ -366,7 +366,7 @@ class Watchdog:
             gate()  # who sleeps here raises the interruption itself
             return now + 0.001
         by_signal = slot.is_main and self.owns_signal()
-        if slot.fired is not None and not by_signal:
+        if slot.fired is not None and (not by_signal or id(slot.fired) in slot.sent):
             return inf  # under way, or about to be withdrawn
         if not (by_signal or (HAS_GIL and _sender is not None)) or uses_greenlets():
             return inf
@@ -397,6 +397,8 @@ class Watchdog:
                 return inf
         elif pursuit.send_at <= now:
             if pursuit.why is None:
+                if self._misses_signals(pursuit, frame) and self._shoot(slot, entry, frame):
+                    return inf
                 self._signal(slot, entry, pursuit, None)
             elif (
                 activity is not None
@@ -433,6 +435,18 @@ class Watchdog:
         return done
 
     # The main thread
+
+    def _misses_signals(self, pursuit: Pursuit, frame: FrameType) -> bool:
+        """Whether the main thread is better sent an exception, which it notices where it stands.
+
+        A signal it notices at the next place where it looks. Where that is code that is left in peace, as in a loop
+        that does nothing but call such code, every signal would be in vain.
+        """
+        if not pursuit.signals or not safe_point.IS_EXACT or safe_point.may_call(frame.f_code, frame.f_lasti):
+            return False
+        if not _tried:
+            _find_sender()
+        return HAS_GIL and _sender is not None
 
     def owns_signal(self) -> bool:
         """Whether our handler stands; an application may have put its own in the place at any time."""
@@ -551,7 +565,7 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     slot = slots.slot
     entry, seen_blocked = slot.fired, slot.seen_blocked
     slot.seen_blocked = None  # it held for this moment
-    if entry is None or not is_open(slot, entry) or frame is None:
+    if entry is None or id(entry) in slot.sent or not is_open(slot, entry) or frame is None:
         return
     blocked = seen_blocked is not None and seen_blocked == safe_point.place(frame)
     asked = slot.asked.get(id(entry))

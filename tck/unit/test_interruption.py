@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -246,8 +247,6 @@ def test_blocking_call_in_code_that_is_left_in_peace_ends_too_on_the_main_thread
 @pytest.mark.parametrize("wait", ["event", "queue", "condition"])
 def test_waiting_for_an_event_ends_at_the_deadline_on_the_main_thread(wait: str) -> None:
     """R2a: asleep inside its ``try``, ``Condition.wait`` puts everything back in order."""
-    import queue
-
     waits: dict[str, Callable[[], object]] = {
         "event": lambda: threading.Event().wait(PATIENCE),
         "queue": lambda: queue.Queue[int]().get(timeout=PATIENCE),
@@ -264,6 +263,23 @@ def test_waiting_for_an_event_ends_at_the_deadline_on_the_main_thread(wait: str)
 def _wait_for(condition: threading.Condition) -> None:
     with condition:
         condition.wait(PATIENCE)
+
+
+@pytest.mark.skipif(not safe_point.IS_EXACT, reason="an exception is noticed no earlier than a signal")
+def test_loop_that_does_nothing_but_call_code_that_is_left_in_peace_is_interrupted(where: Where) -> None:
+    """R2a: between two such calls; on the main thread signals would always arrive in the next one."""
+    numbers: queue.Queue[int] = queue.Queue()
+
+    def run() -> None:
+        for number in range(3_000_000):
+            numbers.put(number)
+            numbers.get()
+
+    with pytest.raises(TimeoutException) as caught:
+        where(timeout(20)(run))
+
+    assert isinstance(caught.value.__cause__, Interrupted)
+    assert not numbers.mutex.locked()
 
 
 def test_blocking_call_of_another_thread_ends_late_and_says_why() -> None:
