@@ -14,9 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._guard.execution_context import ExecutionContext
-from ._guard.registry import circuit_breakers
 from ._policy import Bulkhead, ChronoUnit, CircuitBreaker, Fallback, RateLimit, RateLimitType, Retry, Timeout
-from ._runtime.interruption import Interrupted, remaining, sleep, uninterruptible
 from .decorators import (
     asynchronous,
     asynchronous_non_blocking,
@@ -47,7 +45,9 @@ if TYPE_CHECKING:
     from ._guard.control import configure, explain, guards, reload, unguarded, validate
     from ._guard.guard import Guard, apply_guard
     from ._guard.interceptor import around_invoke
+    from ._guard.registry import circuit_breakers
     from ._runtime.future import Future, completed_future
+    from ._runtime.interruption import Interrupted, remaining, sleep, uninterruptible
     from ._runtime.offload import shutdown
 
 __all__ = [
@@ -104,10 +104,12 @@ _LATER = {
     "._guard.control": ("configure", "explain", "guards", "reload", "unguarded", "validate"),
     "._guard.guard": ("Guard", "apply_guard"),
     "._guard.interceptor": ("around_invoke",),
+    "._guard.registry": ("circuit_breakers",),
     "._runtime.future": ("Future", "completed_future"),
+    "._runtime.interruption": ("Interrupted", "remaining", "sleep", "uninterruptible"),
     "._runtime.offload": ("shutdown",),
 }
-"""What is imported when first asked for: no decorated call needs it, and some of it brings in a lot."""
+"""What is imported when first asked for: declaring needs none of it, and some of it brings in a lot."""
 _HOMES = {name: home for home, names in _LATER.items() for name in names}
 
 

@@ -6,11 +6,10 @@ and classes, in any order: all policies of one function make one guard, nested a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from ._guard.attach import decorate, refuse_bare
 from ._policy import (
     Asynchronous,
     AsynchronousNonBlocking,
@@ -23,6 +22,7 @@ from ._policy import (
     ExponentialBackoff,
     Fallback,
     FibonacciBackoff,
+    Policy,
     RateLimit,
     RateLimitType,
     Retry,
@@ -53,6 +53,13 @@ if TYPE_CHECKING:
 else:
     F = TypeVar("F")  # at run time a static method takes no parameters
 Decorator = Callable[[F], F]
+
+
+def _decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) -> Any:
+    """See ``attach.decorate``. What guards are made of is loaded with the first of them, not by ``import``."""
+    from ._guard.attach import decorate
+
+    return decorate(kind, values, target)
 
 
 @overload
@@ -105,7 +112,7 @@ def retry(target: Any = None, /, **parameters: Any) -> Any:
     >>> read()
     'ready'
     """
-    return decorate(Retry, _checked(Retry, parameters), target)
+    return _decorate(Retry, _checked(Retry, parameters), target)
 
 
 @overload
@@ -133,7 +140,7 @@ def timeout(value: Any = 1000, unit: ChronoUnit = ChronoUnit.MILLIS, *, interrup
     'ready'
     """
     value, target = _told_apart(value, 1000)
-    return decorate(Timeout, {"value": value, "unit": unit, "interrupt": interrupt}, target)
+    return _decorate(Timeout, {"value": value, "unit": unit, "interrupt": interrupt}, target)
 
 
 @overload
@@ -160,7 +167,7 @@ def circuit_breaker(target: Any = None, /, **parameters: Any) -> Any:
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
     """
-    return decorate(CircuitBreaker, _checked(CircuitBreaker, parameters), target)
+    return _decorate(CircuitBreaker, _checked(CircuitBreaker, parameters), target)
 
 
 @overload
@@ -178,7 +185,7 @@ def bulkhead(value: Any = 10, waiting_task_queue: int = 10) -> Any:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
     """
     value, target = _told_apart(value, 10)
-    return decorate(Bulkhead, {"value": value, "waiting_task_queue": waiting_task_queue}, target)
+    return _decorate(Bulkhead, {"value": value, "waiting_task_queue": waiting_task_queue}, target)
 
 
 def fallback(
@@ -206,9 +213,11 @@ def fallback(
     >>> read()
     'cached'
     """
+    from ._guard.attach import refuse_bare
+
     refuse_bare(Fallback, value)
     given = {"value": value, "fallback_method": fallback_method, "apply_on": apply_on, "skip_on": skip_on}
-    return decorate(Fallback, given)  # type: ignore[no-any-return]
+    return _decorate(Fallback, given)  # type: ignore[no-any-return]
 
 
 @overload
@@ -225,7 +234,7 @@ def asynchronous(target: Any = None, /) -> Any:
     Raises:
         FaultToleranceDefinitionException: When decorating, if the return annotation is another type.
     """
-    return decorate(Asynchronous, {}, target)
+    return _decorate(Asynchronous, {}, target)
 
 
 @overload
@@ -234,7 +243,7 @@ def asynchronous_non_blocking(target: F, /) -> F: ...
 def asynchronous_non_blocking() -> Callable[[F], F]: ...
 def asynchronous_non_blocking(target: Any = None, /) -> Any:
     """Run a ``def`` that returns an awaitable on the caller's thread; its call is over when the awaitable is."""
-    return decorate(AsynchronousNonBlocking, {}, target)
+    return _decorate(AsynchronousNonBlocking, {}, target)
 
 
 @overload
@@ -272,7 +281,7 @@ def rate_limit(
         "min_spacing_unit": min_spacing_unit,
         "type": type,
     }
-    return decorate(RateLimit, given, target)
+    return _decorate(RateLimit, given, target)
 
 
 @overload
@@ -283,7 +292,7 @@ def exponential_backoff(
 ) -> Callable[[F], F]: ...
 def exponential_backoff(target: Any = None, /, **parameters: Any) -> Any:
     """Multiply the delay of ``@retry`` after each attempt: ``factor=2``, at most ``max_delay=60_000`` milliseconds."""
-    return decorate(ExponentialBackoff, _checked(ExponentialBackoff, parameters), target)
+    return _decorate(ExponentialBackoff, _checked(ExponentialBackoff, parameters), target)
 
 
 @overload
@@ -292,29 +301,29 @@ def fibonacci_backoff(target: F, /) -> F: ...
 def fibonacci_backoff(*, max_delay: Duration = ..., max_delay_unit: ChronoUnit = ...) -> Callable[[F], F]: ...
 def fibonacci_backoff(target: Any = None, /, **parameters: Any) -> Any:
     """Let the delay of ``@retry`` grow as 1, 2, 3, 5, 8 do, at most ``max_delay=60_000`` milliseconds."""
-    return decorate(FibonacciBackoff, _checked(FibonacciBackoff, parameters), target)
+    return _decorate(FibonacciBackoff, _checked(FibonacciBackoff, parameters), target)
 
 
 def custom_backoff(value: Callable[[], Callable[[BaseException | None], Duration]]) -> Callable[[F], F]:
     """Let a function decide each delay of ``@retry``, in seconds; see ``CustomBackoff``."""
-    return decorate(CustomBackoff, {"value": value})  # type: ignore[no-any-return]
+    return _decorate(CustomBackoff, {"value": value})  # type: ignore[no-any-return]
 
 
 def retry_when(
     *, exception: Callable[[BaseException], bool] | None = None, result: Callable[[Any], bool] | None = None
 ) -> Callable[[F], F]:
     """Let predicates decide what ``@retry`` retries; see ``RetryWhen``."""
-    return decorate(RetryWhen, {"exception": exception, "result": result})  # type: ignore[no-any-return]
+    return _decorate(RetryWhen, {"exception": exception, "result": result})  # type: ignore[no-any-return]
 
 
 def before_retry(value: Callable[[Any], Any] | None = None, *, method_name: str = "") -> Callable[[F], F]:
     """Run something before each retry; see ``BeforeRetry``."""
-    return decorate(BeforeRetry, {"value": value, "method_name": method_name})  # type: ignore[no-any-return]
+    return _decorate(BeforeRetry, {"value": value, "method_name": method_name})  # type: ignore[no-any-return]
 
 
 def circuit_breaker_name(value: str) -> Callable[[F], F]:
     """Give the breaker of a method a name for ``circuit_breakers``; one living breaker per name."""
-    return decorate(CircuitBreakerName, {"value": value})  # type: ignore[no-any-return]
+    return _decorate(CircuitBreakerName, {"value": value})  # type: ignore[no-any-return]
 
 
 def _told_apart(first: Any, default: Any) -> tuple[Any, Any]:

@@ -104,6 +104,7 @@ def test_importing_the_package_stays_cheap() -> None:
         "concurrent.futures",
         "dataclasses",
         "difflib",
+        "dis",
         "inspect",
         "linecache",
         "logging",
@@ -111,7 +112,9 @@ def test_importing_the_package_stays_cheap() -> None:
         "prometheus_client",
         "pydantic",
         "pydantic_settings",
+        "random",
         "rich",
+        "signal",
         "textwrap",
         "tokenize",
         "wrapt",
@@ -122,6 +125,24 @@ def test_importing_the_package_stays_cheap() -> None:
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
 
     assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_guarding_a_plain_function_reads_no_signature() -> None:
+    """``inspect`` and what it brings is for fallbacks and ``@asynchronous``: a decorator and a first call do without."""
+    program = """
+import sys
+from faulttolerance import retry
+
+@retry
+def function():
+    return "done"
+
+print(function(), *(name for name in ("dataclasses", "inspect", "tokenize") if name in sys.modules))
+"""
+
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+
+    assert (done.stdout.strip(), done.stderr) == ("done", "")
 
 
 def test_importing_the_package_compiles_no_annotation() -> None:
