@@ -128,7 +128,7 @@ def test_importing_the_package_stays_cheap() -> None:
 
 
 def test_guarding_a_plain_function_reads_no_signature() -> None:
-    """``inspect`` and what it brings is for fallbacks and ``@asynchronous``: a decorator and a first call do without."""
+    """``inspect`` and what it loads is for fallbacks and ``@asynchronous``; decorator and first call do without."""
     program = """
 import sys
 from faulttolerance import retry
