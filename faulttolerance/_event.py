@@ -204,8 +204,8 @@ class Account:
         self.levels: Measure | None = None
         """Series that go up and down."""
         self.smooth_calls: list[float] = []
-        self.counted: list[Sequence[Series]] = []
-        self.sampled: list[tuple[Sequence[Series], Mapping[str, float]]] = []
+        self.counted: list[Sequence[Series]] | None = None
+        self.sampled: list[tuple[Sequence[Series], Mapping[str, float]]] | None = None
         self._strokes: tuple[tuple[Sequence[Series], list[None]], ...] = ()
         # All guarded by the lock. What was folded until now; what is not there is 0.
         self._counts = _NO_COUNTS
@@ -233,6 +233,13 @@ class Account:
             for series, count in self.totals().items():
                 counts[series] = counts.get(series, 0) + count
 
+    def open_lists(self) -> None:
+        """Make the lists for what does not go smoothly; most methods seldom need them."""
+        with self.lock:
+            if self.counted is None:
+                self.counted = []
+                self.sampled = []
+
     def strokes(self, series: Sequence[Series]) -> list[None]:
         """A new list whose entries each advance all of *series* by one."""
         found: list[None] = []
@@ -246,8 +253,7 @@ class Account:
         self._counts = _NO_COUNTS
         self._durations = _NO_SAMPLES
         self.smooth_calls.clear()
-        self.counted.clear()
-        self.sampled.clear()
+        self.counted = self.sampled = None
         for _, strokes in self._strokes:
             strokes.clear()
 
@@ -267,8 +273,8 @@ class Account:
                     durations[name] = durations.get(name, NO_DURATIONS) + new
             for advanced, strokes in self._strokes:
                 counts.update(dict.fromkeys(advanced, len(_taken(strokes))))
-            counted = _taken(self.counted)
-            for advanced, sampled in _taken(self.sampled):
+            counted = _taken(self.counted or [])
+            for advanced, sampled in _taken(self.sampled or []):
                 counted.append(advanced)
                 for name, sample in sampled.items():
                     samples.setdefault(name, []).append(sample)
@@ -312,13 +318,11 @@ def _by_bucket(samples: list[float]) -> Durations:
 class Tally:
     """Where a guarded method counts. Everything that may still do so holds it: when it goes, the account is final."""
 
-    __slots__ = ("_counted", "_departed", "_sampled", "account")
+    __slots__ = ("_departed", "account")
 
     def __init__(self, account: Account, departed: deque[Account]) -> None:
         self.account = account
         self._departed = departed
-        self._counted = account.counted
-        self._sampled = account.sampled
 
     def __del__(self) -> None:
         # Runs wherever the collector runs, so it takes no lock.
@@ -339,9 +343,12 @@ class Tally:
 
     def add(self, series: Sequence[Series], samples: Mapping[str, float] | None = None) -> None:
         """Advance each of *series* by one, and add one sample to each histogram that is named."""
-        calls: list[Any] = self._counted
+        account = self.account
+        if account.sampled is None:
+            account.open_lists()
+        calls: Any = account.counted
         if samples:
-            calls = self._sampled
+            calls = account.sampled
             calls.append((series, samples))
         else:
             calls.append(series)

@@ -184,7 +184,7 @@ def course_for(
     values: dict[str, Any] = {}
     substitute = policies.get(Fallback)
     if isinstance(substitute, Fallback):
-        values["fallback_on"] = (substitute.apply_on, substitute.skip_on)
+        values["fallback_on"], values["no_fallback_on"] = substitute.apply_on, substitute.skip_on
     retry = policies.get(Retry)
     if isinstance(retry, Retry):
         values["retry"] = _retry(name, retry, policies)

@@ -273,7 +273,7 @@ def path(
                         if COUNTED:
                             smooth_calls.append(ended - began if TIMED else 0.0)
                             if len(smooth_calls) >= FOLD:
-                                tally.fold()
+                                course.tally.fold()  # type: ignore[union-attr]
                         if not ASYNC and unseen:
                             unseen = False
                             warn_of_coroutine(course.name, result)

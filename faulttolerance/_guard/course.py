@@ -54,8 +54,8 @@ class Course:
         "fallback_on",
         "interrupt",
         "is_counted_by_attempt",
-        "late",
         "name",
+        "no_fallback_on",
         "on_transition",
         "queues",
         "rate_limit",
@@ -70,7 +70,8 @@ class Course:
         self,
         name: str,
         *,
-        fallback_on: tuple[Exceptions, Exceptions] | None = None,
+        fallback_on: Exceptions | None = None,
+        no_fallback_on: Exceptions = (),
         retry: Retry | None = None,
         circuit_breaker: CircuitBreaker | None = None,
         fail_on: Exceptions = (Exception,),
@@ -78,7 +79,7 @@ class Course:
         rate_limit: RateLimit | None = None,
         seconds: float = 0.0,
         interrupt: bool = True,
-        conclude: Callable[[Ticket, BaseException | None, str], BaseException | None] | None = None,
+        conclude: Callable[[Ticket, BaseException | None, Callable[[], str]], BaseException | None] | None = None,
         bulkhead: Bulkhead | None = None,
         queues: bool = False,
         tally: Tally | None = None,
@@ -86,6 +87,7 @@ class Course:
     ) -> None:
         self.name = name
         self.fallback_on = fallback_on
+        self.no_fallback_on = no_fallback_on
         self.retry = retry
         self.circuit_breaker = circuit_breaker
         self.fail_on = fail_on
@@ -104,8 +106,11 @@ class Course:
         self.is_counted_by_attempt = (
             circuit_breaker is not None or rate_limit is not None or bulkhead is not None or seconds > 0
         )
-        self.late = f"{name}: timed out after {seconds:g} s"
         self.refuses = retry.result_predicate if retry is not None else None
+
+    def late(self) -> str:
+        """What a caller is told whose attempt did not end in time."""
+        return f"{self.name}: timed out after {self.seconds:g} s"
 
     # The end of an attempt
 
@@ -186,7 +191,7 @@ class Course:
 
     def applies_fallback(self, failure: BaseException) -> bool:
         """Whether the fallback replaces *failure*."""
-        if self.fallback_on is None or not matches(failure, *self.fallback_on):
+        if self.fallback_on is None or not matches(failure, self.fallback_on, self.no_fallback_on):
             return False
         if sinks.wanted[FallbackApplied]():
             sinks.tell(FallbackApplied(self.name, failure))

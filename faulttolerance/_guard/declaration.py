@@ -41,7 +41,7 @@ Its prefix is one that ``typing`` does not take for a member of a protocol, as P
 CLASS_INTERCEPTORS = "_abc_faulttolerance_interceptors"
 """Likewise for the interceptors."""
 
-_GUARD = "__faulttolerance_declaration__"
+_RESOLVER = "__faulttolerance_resolver__"
 _exempt: WeakSet[Any] = WeakSet()
 
 FUNCTION, INSTANCE, CLASS = "function", "instance", "class"
@@ -63,7 +63,6 @@ class Declaration:
         "__weakref__",
         "_guard",
         "_policies",
-        "_resolver",
         "binding",
         "fallback_fits",
         "function",
@@ -90,9 +89,8 @@ class Declaration:
         self.interceptors = interceptors
         """Those written on the function, the uppermost first."""
         self.binding = binding
-        # Weak, both: a guard that another decorator superseded goes at once, not when garbage is collected.
+        # Weak: a guard that another decorator superseded goes at once, not when garbage is collected.
         self._guard: ref[Any] | None = None
-        self._resolver: ref[Any] | None = None
         self.owner: type | None = None
         """The class in whose namespace the guard was found when the class was created."""
         self.name: str = own(self.template, "__name__", type(self.template).__name__)
@@ -120,14 +118,13 @@ class Declaration:
 
     @property
     def resolver(self) -> Any:
-        """What finds the call path."""
-        return self._resolver() if self._resolver is not None else None
+        """What finds the call path; the guard keeps it."""
+        return getattr(self.guard, _RESOLVER, None)
 
     def mark(self, guard: Callable[..., Any], resolver: object) -> None:
         """Let *guard*, which keeps *resolver*, be known as the guard of this declaration."""
         self._guard = ref(guard)
-        self._resolver = ref(resolver)
-        setattr(guard, _GUARD, self)
+        setattr(guard, _RESOLVER, resolver)
 
 
 def declaration_of(candidate: object) -> Declaration | None:
@@ -136,7 +133,8 @@ def declaration_of(candidate: object) -> Declaration | None:
     A guard knows itself by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards.
     """
     candidate = unbound(candidate)
-    found = candidate.__dict__.get(_GUARD) if isinstance(candidate, FunctionType) else None
+    resolver = getattr(candidate, _RESOLVER, None) if isinstance(candidate, FunctionType) else None
+    found = getattr(resolver, "declaration", None)
     return found if isinstance(found, Declaration) and found.guard is candidate else None
 
 

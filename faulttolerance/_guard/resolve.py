@@ -48,7 +48,7 @@ class Resolver:
         """Call paths by the id of the concrete class; the entry goes when the class does."""
         self._uses: tuple[_Use, ...] = ()
         if declaration.binding == FUNCTION:
-            self.call: blocking.GuardedCall = _first_call(ref(self), declaration)
+            self.call: blocking.GuardedCall = _first_call(declaration)
             """The call path of a guard that is its own key."""
         registry.add(self)
 
@@ -123,7 +123,7 @@ class Resolver:
             self.calls.clear()
             self._uses = ()
             if self.declaration.binding == FUNCTION:
-                self.call = _first_call(ref(self), self.declaration)
+                self.call = _first_call(self.declaration)
 
     def resolved(self) -> list[type | None]:
         """The classes for which a call path was found, ``None`` for the guard's own."""
@@ -220,10 +220,10 @@ class Resolver:
         return faults
 
 
-def _first_call(resolver: ref[Resolver], declaration: Declaration) -> blocking.GuardedCall:
-    # The guard keeps its resolver, so it is there; a strong reference would be a cycle.
+def _first_call(declaration: Declaration) -> blocking.GuardedCall:
+    # The resolver keeps this function: a strong reference would be a cycle.
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        found = resolver()
+        found = declaration.resolver
         if found is None:
             # Weak references are cleared before finalizers run: one of these calls a guard that goes with it.
             return declaration.template(*args, **kwargs)
@@ -238,19 +238,19 @@ class _Use(ref[type]):
     A function that belongs to no class is used by that of ``None``. Neither the class nor the resolver is kept.
     """
 
-    __slots__ = ("key", "resolver", "state")
+    __slots__ = ("declaration", "key", "state")
 
     def __new__(cls, user: type | None, resolver: Resolver) -> Self:
         return super().__new__(cls, NoneType if user is None else user, _departed)
 
     def __init__(self, user: type | None, resolver: Resolver) -> None:
         self.key = id(user)
-        self.resolver = ref(resolver)
+        self.declaration = resolver.declaration
         self.state: State | None = None
 
 
 def _departed(use: ref[type]) -> None:
     assert isinstance(use, _Use)
-    resolver = use.resolver()
+    resolver = use.declaration.resolver
     if resolver is not None:
         resolver.depart(use)

@@ -217,7 +217,7 @@ class Body(Suspension):
     def _late(self, cause: BaseException | None) -> TimeoutException:
         ticket = self._attempt.ticket
         ticket.timed_out = True
-        late = TimeoutException(self._attempt.late)
+        late = TimeoutException(self._attempt.late())
         late.__cause__ = cause
         return late
 

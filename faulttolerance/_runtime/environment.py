@@ -25,7 +25,7 @@ class Attempt:
         interrupt: Whether a body on a thread is interrupted at the deadline.
         awaits: Whether an awaitable that the body returns is part of the attempt: then its outcome is the attempt's.
             ``None``: it is unless it is a future of ``concurrent.futures``.
-        late: What the ``TimeoutException`` says.
+        late: Gives what the ``TimeoutException`` says.
         seconds: How long after its beginning the deadline is; attempts with the same length are watched together.
     """
 
@@ -52,7 +52,7 @@ class Attempt:
         deadline: float | None,
         interrupt: bool,
         awaits: bool | None,
-        late: str = "timed out",
+        late: Callable[[], str] = lambda: "timed out",
         seconds: float = 0.0,
     ) -> None:
         self.ticket = ticket

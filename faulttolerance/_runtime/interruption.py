@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -102,13 +103,13 @@ def settle(slot: Slot, entry: Entry) -> None:
         withdraw(slot)
 
 
-def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseException | None:
+def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
     """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
 
     Args:
         ticket: The attempt; ``timed_out`` is set where it ends by its own deadline.
         error: What the body raised, or an ``Interrupted`` that was raised after it; ``None``: it returned.
-        message: What a ``TimeoutException`` is to say.
+        message: Gives what a ``TimeoutException`` is to say.
     """
     slot, entry = ticket.slot, ticket.entry
     assert slot is not None
@@ -128,7 +129,7 @@ def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseE
     elif ended < entry[0] or not isinstance(error, Exception):
         return error
     ticket.timed_out = True
-    timeout = TimeoutException(message)
+    timeout = TimeoutException(message())
     timeout.__cause__ = error
     timeout.add_note(f"it ended {ended - entry[0]:.3f} s after its deadline{_why_so_late(slot, entry, error)}")
     return timeout

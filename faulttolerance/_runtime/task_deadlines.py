@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident
 
@@ -95,7 +96,7 @@ def turn_to(place: Place, seconds: float) -> None:
     place.seconds = seconds
 
 
-def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseException | None:
+def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
     """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
     deadline = ticket.deadline
     assert deadline is not None
@@ -107,6 +108,6 @@ def conclude(ticket: Ticket, error: BaseException | None, message: str) -> BaseE
     elif clock.monotonic() < deadline.when or (error is not None and not isinstance(error, Exception)):
         return error
     ticket.timed_out = True
-    late = TimeoutException(message)
+    late = TimeoutException(message())
     late.__cause__ = error
     return late

@@ -109,7 +109,7 @@ class TaskEnvironment:
                     deadline.task = None  # which refers to it by its context
                 if deadline.state or clock.monotonic() >= deadline.when:
                     attempt.ticket.timed_out = True
-                    late = TimeoutException(attempt.late)
+                    late = TimeoutException(attempt.late())
                     if task.done() and not task.cancelled():
                         late.__cause__ = task.exception()
                     else:
