@@ -45,7 +45,7 @@ ORDER: Sequence[type[Policy]] = (
 """How policies are listed, outermost first; ``compose`` is what nests them."""
 
 
-_RANK = {kind: rank for rank, kind in enumerate(ORDER)}
+_RANK: Mapping[type[Policy], int] = {kind: rank for rank, kind in enumerate(ORDER)}
 _NO_HOMES: Mapping[type[Policy], type] = {}
 
 
