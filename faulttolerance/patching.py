@@ -135,14 +135,16 @@ class Patch:
             wrapt.register_post_import_hook(self._apply, self._target)
 
     def _check_that_it_can_be_imported(self, module: str) -> None:
-        """Look for the first package on the way to *module* that is not imported; importing none."""
+        """Look for what comes first on the way to *module* and is not imported yet; for the rest once that is."""
         names = module.split(".")
-        for end in range(1, len(names) + 1):
-            name = ".".join(names[:end])
-            if name not in sys.modules:
-                if find_spec(name) is None:
-                    raise ModuleNotFoundError(f"no module named {name!r}, where {self._where} is to be", name=name)
-                return
+        packages = (".".join(names[:end]) for end in range(1, len(names) + 1))
+        name = next((one for one in packages if one not in sys.modules), None)
+        if name is None or self._is_undone:
+            return
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"no module named {name!r}, where {self._where} is to be", name=name)
+        if name != module:
+            wrapt.register_post_import_hook(lambda _: self._check_that_it_can_be_imported(module), name)
 
     def _apply(self, target: Any) -> None:
         if self._is_undone:

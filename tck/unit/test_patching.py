@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import subprocess
 import sys
@@ -440,6 +441,30 @@ def test_a_module_that_cannot_be_imported_is_refused_at_once(vendor: Callable[[]
 
     with pytest.raises(ModuleNotFoundError, match=module.partition(".")[0]):
         patch(module, "Client.send", again)
+
+
+def test_a_module_that_its_package_does_not_have_is_refused_when_that_is_imported(
+    vendor: Callable[[], Any], tmp_path: Path
+) -> None:
+    """Before, nobody can tell; one that is there is patched, whoever imports it."""
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "vendors" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "vendors" / "client.py").write_text(VENDOR, encoding="utf-8")
+    made = patch("vendors.client", "get", again)
+    try:
+        importlib.import_module("vendors.client")
+        before = made.is_applied
+        for name in ("vendors", "vendors.client"):
+            del sys.modules[name]
+        patch("vendors.clint", "get", again)
+
+        with pytest.raises(ModuleNotFoundError, match=r"vendors\.clint"):
+            importlib.import_module("vendors.client")
+    finally:
+        for name in ("vendors", "vendors.client"):
+            sys.modules.pop(name, None)
+
+    assert before
 
 
 # Taking it back
