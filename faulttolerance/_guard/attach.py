@@ -8,7 +8,7 @@ from functools import WRAPPER_ASSIGNMENTS, update_wrapper
 from types import CodeType, FunctionType
 from typing import Any
 
-from .._policy import Policy, check, parameters
+from .._policy import Policy, check, parameters, shared
 from .._runtime.kinds import is_generator_function, mark_coroutine_function, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import check as definition, proxy
@@ -134,7 +134,7 @@ def _attach_to_function(target: Any, kind: type[Policy], values: Mapping[str, An
         faults.append(Fault(f"{where} @{kind.annotation}", "is there twice", None, "one of each kind per function"))
     if faults:
         raise FaultToleranceDefinitionException(*faults)
-    return _guarded(target, {kind: kind(**values)}, (), binding)
+    return _guarded(target, {kind: shared(kind(**values))}, (), binding)
 
 
 def _guarded(
@@ -275,7 +275,7 @@ def _attach_to_class(cls: type, kind: type[Policy], values: Mapping[str, Any]) -
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     is_first = CLASS_LEVEL not in vars(cls)
-    declared[kind] = kind(**values)
+    declared[kind] = shared(kind(**values))
     try:
         setattr(cls, CLASS_LEVEL, declared)
     except TypeError as error:

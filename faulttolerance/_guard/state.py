@@ -67,7 +67,8 @@ class State:
     def bulkhead_for(self, policy: Bulkhead) -> bulkhead.Bulkhead:
         """The bulkhead, with the values of *policy*."""
         if self.bulkhead is None:
-            self.bulkhead = bulkhead.Bulkhead(policy.value, policy.waiting_task_queue, self.name)
+            lock = self.circuit_breaker.lock if self.circuit_breaker is not None else None
+            self.bulkhead = bulkhead.Bulkhead(policy.value, policy.waiting_task_queue, self.name, lock=lock)
         else:
             self.bulkhead.resize(policy.value, policy.waiting_task_queue)
         return self.bulkhead

@@ -4,7 +4,7 @@ from .asynchronous import Asynchronous, AsynchronousNonBlocking
 from .bulkhead import Bulkhead
 from .circuit_breaker import CircuitBreaker, CircuitBreakerName
 from .fallback import Fallback
-from .parameter import Parameter, Policy, check, parameters
+from .parameter import Parameter, Policy, check, parameters, shared
 from .rate_limit import RateLimit, RateLimitType
 from .retry import BeforeRetry, CustomBackoff, ExponentialBackoff, FibonacciBackoff, Retry, RetryWhen
 from .timeout import Timeout
@@ -32,4 +32,5 @@ __all__ = [
     "check",
     "parameters",
     "seconds",
+    "shared",
 ]

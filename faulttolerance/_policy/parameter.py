@@ -7,12 +7,25 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
 
 from .._record import Record
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .unit import ChronoUnit
 
-__all__ = ["Kind", "Parameter", "Policy", "duration", "exceptions", "flag", "integer", "ratio", "reference", "unit"]
+__all__ = [
+    "Kind",
+    "Parameter",
+    "Policy",
+    "duration",
+    "exceptions",
+    "flag",
+    "integer",
+    "ratio",
+    "reference",
+    "shared",
+    "unit",
+]
 
 
 class _Missing(Enum):
@@ -171,6 +184,20 @@ class Policy(Record):
 def parameters(policy: type[Policy]) -> Mapping[str, Parameter]:
     """The parameters of *policy* by name, in the order in which they are declared."""
     return policy._parameters
+
+
+_alike: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()
+
+
+def shared(policy: Policy) -> Policy:
+    """The one that stands for all policies with the values of *policy*: most methods are guarded as others are.
+
+    Those that name something of the application are left alone, since each method mostly has its own.
+    """
+    if any(one.kind.name == "reference" for one in policy._parameters.values()):
+        return policy
+    values = policy._values()
+    return _alike.setdefault((type(policy), *values, *map(type, values)), policy)  # 1 and 1.0 are shown as written
 
 
 def check(

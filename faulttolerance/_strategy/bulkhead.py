@@ -35,6 +35,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 
 from ..exceptions import BulkheadException
 
@@ -82,11 +83,20 @@ class Bulkhead:
         queue: Calls that may wait, of those that ask by ``enqueue``.
         name: Whose bulkhead it is, for the message of a refusal.
         lock_free: Whether drivers may rely on the interpreter's single steps; by default, whether there is a GIL.
+        lock: A reentrant one, which others may use too: it is held for a few steps, while a call asks or hands over.
     """
 
-    __slots__ = ("__weakref__", "_ahead", "_ceiling", "_lock", "_name", "held", "limit", "queue", "waiting")
+    __slots__ = ("_ahead", "_ceiling", "_lock", "_name", "held", "limit", "queue", "waiting")
 
-    def __init__(self, limit: int, queue: int, name: str = "", *, lock_free: bool | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        queue: int,
+        name: str = "",
+        *,
+        lock_free: bool | None = None,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
         self.limit = limit
         self.queue = queue
         self.held: dict[Hashable, int] = {}
@@ -97,7 +107,7 @@ class Bulkhead:
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
         self._name = name
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
-        self._lock = threading.RLock()
+        self._lock: AbstractContextManager[object] = threading.RLock() if lock is None else lock
 
     @property
     def running(self) -> int:

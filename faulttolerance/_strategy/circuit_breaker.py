@@ -24,6 +24,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..exceptions import CircuitBreakerOpenException
@@ -162,7 +163,6 @@ class CircuitBreaker:
     """
 
     __slots__ = (
-        "__weakref__",
         "_entered",
         "_failures_to_open",
         "_lock",
@@ -206,6 +206,11 @@ class CircuitBreaker:
         self._entered = now  # guarded by _lock
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while the circuit is changed; reentrant, and free for others of the same method to use."""
+        return self._lock
 
     def admit(self, me: Hashable, ident: int, now: float) -> Era:
         """Let the attempt *me* of thread *ident* through while the circuit is not closed; return the era that did.
