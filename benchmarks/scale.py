@@ -11,12 +11,11 @@ from itertools import repeat
 from time import perf_counter
 from typing import Any
 
-import faulttolerance as ft
 from faulttolerance._runtime import task_deadlines
 from faulttolerance._runtime.clock import clock
 from faulttolerance._runtime.task_deadline import Place, TaskDeadline
 
-from . import ours
+from . import memory, ours
 from .table import Limit, Row, under
 
 __all__ = ["rows"]
@@ -109,68 +108,15 @@ async def _many(call: Callable[[], Awaitable[object]], count: int) -> float:
 
 
 def _memory(count: int) -> Row:
-    _built(_bare_class, 10)
-    _built(_guarded_class, 10)
-    bare = _built(_bare_class, count)
-    guarded = _built(_guarded_class, count)
-    retry_only = _built(_retried_class, count)
-    each = (guarded - bare) / count / 1024
+    taken = memory.each(count)
+    all_kib, retry_kib = taken["all"] / 1024, taken["retry"] / 1024
     return Row(
         "memory per guarded method",
-        f"{each:.2f} KiB with five policies, {(retry_only - bare) / count / 1024:.2f} KiB with one",
-        [under(each, 4, "KiB")],
-        [under(each, 2.5, "KiB")],
-        {"all": each * 1024, "retry": (retry_only - bare) / count},
+        f"{all_kib:.2f} KiB with five policies, {retry_kib:.2f} KiB with one",
+        [under(all_kib, 4, "KiB")],
+        [under(all_kib, 2.5, "KiB")],
+        dict(taken),
     )
-
-
-def _built(make: Callable[[], type], count: int) -> int:
-    """Bytes that *count* classes with one method take, each called once."""
-    gc.collect()
-    tracemalloc.start()
-    kept = []
-    for _ in range(count):
-        cls = make()
-        cls().method(1)
-        kept.append(cls)
-    gc.collect()
-    taken = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    return taken
-
-
-def _bare_class() -> type:
-    class Bare:
-        def method(self, x: int) -> int:
-            return x
-
-    return Bare
-
-
-def _guarded_class() -> type:
-    class Guarded:
-        @ft.fallback(_zero)
-        @ft.retry(jitter=0)
-        @ft.circuit_breaker
-        @ft.timeout(60_000)
-        @ft.bulkhead(64)
-        def method(self, x: int) -> int:
-            return x
-
-    return Guarded
-
-
-def _retried_class() -> type:
-    class Retried:
-        @ft.retry
-        def method(self, x: int) -> int:
-            return x
-
-    return Retried
-
-
-def _zero(context: object) -> int:
-    return 0
 
 
 async def _deadlines(count: int) -> Row:

@@ -12,7 +12,7 @@ from time import perf_counter
 
 import faulttolerance
 
-from .scale import _guarded_class
+from .memory import guarded
 from .table import Limit, Row, under
 
 __all__ = ["rows"]
@@ -74,8 +74,8 @@ def _imports(rounds: int) -> Row:
 
 def _first_calls() -> Row:
     """Guards of a shape that was cut before: what each method pays at its first call."""
-    _guarded_class()().method(1)
-    objects = [_guarded_class()() for _ in range(1_000)]
+    guarded()().method(1)
+    objects = [guarded()() for _ in range(1_000)]
     spent = []
     for one in objects:
         began = perf_counter()

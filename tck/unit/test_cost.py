@@ -1,4 +1,4 @@
-"""What a guarded call costs, counted in instructions of the interpreter: no machine and no load changes that."""
+"""What guarding costs, counted in instructions of the interpreter and in bytes: no machine and no load changes that."""
 
 from __future__ import annotations
 
@@ -13,25 +13,41 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def count() -> dict[str, int]:
-    """Instructions by what is called, counted by an interpreter in which no other test has changed who listens."""
+def count(what: str = "instructions") -> dict[str, int]:
+    """Instructions, or bytes, by what is called; by an interpreter in which no other test has changed who listens."""
     # As a script: the root of the project is not on its path, so that an installed wheel is what is counted.
-    done = subprocess.run([sys.executable, BENCHMARKS / "instructions.py"], check=True, stdout=subprocess.PIPE)
+    done = subprocess.run([sys.executable, BENCHMARKS / f"{what}.py"], check=True, stdout=subprocess.PIPE)
     found: dict[str, int] = json.loads(done.stdout)
     return found
 
 
+def recorded(what: str) -> dict[str, int]:
+    """What was written down for this version of Python."""
+    found: dict[str, int] | None = json.loads((BENCHMARKS / f"{what}.json").read_text(encoding="utf-8")).get(VERSION)
+    if found is None:
+        pytest.skip(f"nothing is recorded for Python {VERSION}")
+    return found
+
+
+def dearer(what: str) -> dict[str, tuple[int, int]]:
+    """What is more than a tenth beyond what was recorded: now, and then."""
+    before, now = recorded(what), count(what)
+    assert now.keys() == before.keys()
+    return {name: (now[name], before[name]) for name in now if now[name] > before[name] * 1.1}
+
+
 def test_no_guarded_call_takes_a_tenth_more_instructions_than_was_recorded() -> None:
     """Cost drifts by small steps that no timing on a busy machine shows: beyond 10 % is a decision to be taken."""
-    recorded = json.loads((BENCHMARKS / "instructions.json").read_text(encoding="utf-8")).get(VERSION)
-    if recorded is None:
-        pytest.skip(f"nothing is recorded for Python {VERSION}")
+    found = dearer("instructions")
 
-    counted = count()
+    assert not found, f"(now, recorded): {found}; if it has to be, python -m benchmarks.instructions --record"
 
-    assert counted.keys() == recorded.keys()
-    dearer = {name: (counted[name], recorded[name]) for name in counted if counted[name] > recorded[name] * 1.1}
-    assert not dearer, f"(now, recorded): {dearer}; if it has to be, python -m benchmarks.instructions --record"
+
+def test_no_guarded_method_takes_a_tenth_more_memory_than_was_recorded() -> None:
+    """What each of thousands of guarded methods keeps grows as silently."""
+    found = dearer("memory")
+
+    assert not found, f"(now, recorded): {found}; if it has to be, python -m benchmarks.memory --record"
 
 
 def test_counting_twice_gives_the_same_figures() -> None:
