@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from threading import RLock
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 __all__ = [
     "BOUNDARIES",
@@ -170,7 +170,18 @@ class Shape(NamedTuple):
     """The histograms that such a call adds its duration to, or 0 for ``ft.bulkhead.waitingDuration``."""
 
 
-Measure: TypeAlias = Callable[[], Mapping[Series, int]]
+class Measures(Protocol):
+    """Series that are kept elsewhere: they are looked at when somebody reads."""
+
+    def totals(self) -> Mapping[Series, int]:
+        """Those that only grow."""
+        ...
+
+    def levels(self) -> Mapping[Series, int]:
+        """Those that go up and down."""
+        ...
+
+
 _NO_COUNTS: Mapping[Series, int] = {}
 _NO_SAMPLES: Mapping[str, Durations] = {}
 
@@ -184,12 +195,11 @@ class Account:
         "_folding",
         "_strokes",
         "counted",
-        "levels",
+        "meter",
         "name",
         "sampled",
         "shape",
         "smooth_calls",
-        "totals",
     )
 
     # Folding is short and seldom: one lock for all, renewed in the child of a fork. Reentrant, and each account that is
@@ -199,10 +209,7 @@ class Account:
     def __init__(self, name: str, shape: Shape) -> None:
         self.name = name
         self.shape = shape
-        self.totals: Measure | None = None
-        """Series that only grow and are kept elsewhere: they are looked at when somebody reads."""
-        self.levels: Measure | None = None
-        """Series that go up and down."""
+        self.meter: Measures | None = None
         self.smooth_calls: list[float] = []
         self.counted: list[Sequence[Series]] | None = None
         self.sampled: list[tuple[Sequence[Series], Mapping[str, float]]] | None = None
@@ -229,8 +236,8 @@ class Account:
             counts[series] = counts.get(series, 0) + counted.get(series, 0)
         for name in self.shape.durations:
             durations[name] = durations.get(name, NO_DURATIONS) + sampled.get(name, NO_DURATIONS)
-        if self.totals is not None:
-            for series, count in self.totals().items():
+        if self.meter is not None:
+            for series, count in self.meter.totals().items():
                 counts[series] = counts.get(series, 0) + count
 
     def open_lists(self) -> None:
@@ -396,9 +403,9 @@ class Ledger:
                 account.read(
                     reading.counts.setdefault(account.name, {}), reading.durations.setdefault(account.name, {})
                 )
-                if account.levels is not None:
+                if account.meter is not None and (measured := account.meter.levels()):
                     levels = reading.levels.setdefault(account.name, {})
-                    for series, level in account.levels().items():
+                    for series, level in measured.items():
                         levels[series] = levels.get(series, 0) + level
             return reading
 

@@ -21,8 +21,7 @@ __all__ = [
     "RETRY",
     "TIMED_OUT",
     "TOO_MANY",
-    "Levels",
-    "Totals",
+    "Meter",
     "invocation",
     "retry_call",
     "shape_of",
@@ -106,17 +105,22 @@ def shape_of(
     return Shape(tuple(series), tuple(smooth), tuple(durations))
 
 
-class Totals:
-    """Reads what a breaker keeps itself, so that it grows also while nobody calls."""
+class Meter:
+    """Reads what a breaker and a bulkhead keep themselves, so that it is right also while nobody calls."""
 
-    __slots__ = ("_breaker",)
+    __slots__ = ("breaker", "bulkhead", "queues")
 
-    def __init__(self, breaker: CircuitBreaker) -> None:
-        self._breaker = breaker
+    def __init__(self) -> None:
+        self.breaker: CircuitBreaker | None = None
+        self.bulkhead: Bulkhead | None = None
+        self.queues = False
+        """Whether calls may wait for a permit, or ever might."""
 
-    def __call__(self) -> dict[Series, int]:
-        """The series and what they come to now."""
-        breaker, now = self._breaker, clock.monotonic()
+    def totals(self) -> dict[Series, int]:
+        """What only grows."""
+        if self.breaker is None:
+            return {}
+        breaker, now = self.breaker, clock.monotonic()
         return {
             IN_CLOSED: _nanoseconds(breaker.time_in(CLOSED, now)),
             IN_OPEN: _nanoseconds(breaker.time_in(OPEN, now)),
@@ -124,20 +128,12 @@ class Totals:
             OPENED: breaker.opened_total,
         }
 
-
-class Levels:
-    """Reads how many calls run and, where calls may wait, how many do."""
-
-    __slots__ = ("_bulkhead", "_queues")
-
-    def __init__(self, bulkhead: Bulkhead, queues: bool) -> None:
-        self._bulkhead = bulkhead
-        self._queues = queues
-
-    def __call__(self) -> dict[Series, int]:
-        """The series and what they come to now."""
-        running = {RUNNING: self._bulkhead.running}
-        return {**running, WAITING: self._bulkhead.waiting_count} if self._queues else running
+    def levels(self) -> dict[Series, int]:
+        """How many calls run and, where calls may wait, how many do."""
+        if self.bulkhead is None:
+            return {}
+        running = {RUNNING: self.bulkhead.running}
+        return {**running, WAITING: self.bulkhead.waiting_count} if self.queues else running
 
 
 def _nanoseconds(seconds: float) -> int:

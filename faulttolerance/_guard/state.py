@@ -8,7 +8,7 @@ from .._event import Series, Tally, ledger
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout, seconds
 from .._runtime.clock import clock
 from .._strategy import bulkhead, circuit_breaker, rate_limit
-from .series import Levels, Totals, shape_of
+from .series import Meter, shape_of
 
 __all__ = ["State"]
 
@@ -22,7 +22,7 @@ class State:
     """
 
     __slots__ = (
-        "_queues",
+        "_meter",
         "_tallies",
         "alias",
         "bulkhead",
@@ -41,7 +41,7 @@ class State:
         # One per set of policies: calls in flight while the configuration changes end under what they began with.
         # What they counted stays in the ledger when the state goes.
         self._tallies: tuple[Tally, ...] = ()
-        self._queues = False
+        self._meter: Meter | None = None
 
     @property
     def breaker_names(self) -> tuple[str, ...]:
@@ -102,13 +102,12 @@ class State:
         if tally is None:
             tally = ledger.open(self.name, shape)
             self._tallies = (*self._tallies, tally)
-        first = self._tallies[0].account
-        # Neither may refer to the state, or it would be there for as long as its counts.
-        if CircuitBreaker in policies and self.circuit_breaker is not None:
-            first.totals = Totals(self.circuit_breaker)
-        if Bulkhead in policies and self.bulkhead is not None:
-            self._queues = self._queues or queue
-            first.levels = Levels(self.bulkhead, self._queues)
+        if CircuitBreaker in policies or Bulkhead in policies:
+            # It may not refer to the state, or that would be there for as long as its counts.
+            meter = self._meter = self._tallies[0].account.meter = self._meter or Meter()
+            meter.breaker = self.circuit_breaker
+            meter.bulkhead = self.bulkhead
+            meter.queues = meter.queues or (Bulkhead in policies and queue)
         return tally
 
     def counts(self) -> dict[Series, int]:
@@ -116,8 +115,8 @@ class State:
         total: dict[Series, int] = {}
         for tally in self._tallies:
             tally.account.read(total, {})
-            if tally.account.levels is not None:
-                total.update(tally.account.levels())
+        if self._meter is not None:
+            total.update(self._meter.levels())
         return total
 
     def keep_only(self, ident: int) -> None:
