@@ -95,7 +95,6 @@ class Closed(Era):
 
     def __init__(self, size: int) -> None:
         self.is_closed = True
-        self.is_clean = False
         self.name = CLOSED
         self.until = _NEVER
         self.unrecorded: list[None] = []
