@@ -145,7 +145,7 @@ async def _deadlines(count: int) -> Row:
 def _outstanding(count: int) -> list[TaskDeadline]:
     due = clock.monotonic() + 600
     ring = task_deadlines.ring_of(asyncio.get_running_loop(), 600.0)
-    place = Place(None)
+    place = Place()
     kept = []
     for _ in range(count):
         deadline = TaskDeadline()

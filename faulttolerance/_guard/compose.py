@@ -178,8 +178,8 @@ def path(
                     if ASYNC:
                         place: Any = current_place.get()
                         if place is None or place.ident != get_ident() or current_task(place.loop) is not place.task:
-                            place = own_place(place)
-                        if place.seconds != seconds:
+                            place = own_place(place, seconds)
+                        elif place.seconds != seconds:
                             turn_to(place, seconds)
                         deadline = TaskDeadline()
                         deadline.when = due

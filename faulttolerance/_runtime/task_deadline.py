@@ -73,16 +73,16 @@ class Place:
 
     __slots__ = ("ident", "loop", "ring", "seconds", "task", "top")
 
-    def __init__(self, top: TaskDeadline | None, task: Any = None, loop: Any = None) -> None:
-        self.top = top
-        self.task = task
-        self.loop = loop
-        self.ident = 0
-        """The thread of the loop; 0 where the place belongs to no task."""
-        self.seconds = 0.0
-        """The length of the deadline that began last."""
-        self.ring: Any = None
-        """The ring for deadlines of that length."""
+    top: TaskDeadline | None
+    task: Any
+    """``None`` where the place belongs to no task."""
+    loop: Any
+    ident: int
+    """The thread of the loop; 0 where the place belongs to no task."""
+    seconds: float
+    """The length of the deadline that began last."""
+    ring: Any
+    """The ring for deadlines of that length."""
 
 
 current: ContextVar[Place | None] = ContextVar("faulttolerance_deadlines", default=None)
@@ -97,4 +97,8 @@ def innermost() -> TaskDeadline | None:
 
 def work_under(deadline: TaskDeadline | None) -> None:
     """Let *deadline* be the innermost one of the running context."""
-    current.set(Place(deadline))
+    place = Place()
+    place.top = deadline
+    place.task = None
+    place.ident = 0
+    current.set(place)

@@ -72,20 +72,24 @@ def rings_of(loop: asyncio.AbstractEventLoop) -> dict[float, Ring]:
 
 def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
     """The ring of *loop* for deadlines of this length."""
-    rings = rings_of(loop)
-    ring = rings.get(seconds)
-    if ring is None:
-        ring = rings[seconds] = Ring(loop)
-    return ring
+    try:
+        return getattr(loop, _RINGS)[seconds]  # type: ignore[no-any-return]
+    except (AttributeError, KeyError):
+        ring = rings_of(loop)[seconds] = Ring(loop)
+        return ring
 
 
-def own_place(inherited: Place | None) -> Place:
-    """The place of the running task, below what its context inherited."""
+def own_place(inherited: Place | None, seconds: float) -> Place:
+    """The place of the running task, below what its context inherited, for a first deadline of this length."""
     loop = asyncio.get_running_loop()
     task = current_task(loop)
-    place = Place(inherited.top if inherited is not None else None, task, loop)
-    if task is not None:
-        place.ident = get_ident()
+    place = Place()
+    place.top = inherited.top if inherited is not None else None
+    place.task = task
+    place.loop = loop
+    place.ident = get_ident() if task is not None else 0
+    place.seconds = seconds
+    place.ring = ring_of(loop, seconds)
     current.set(place)
     return place
 

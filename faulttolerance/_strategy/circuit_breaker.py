@@ -299,7 +299,7 @@ class CircuitBreaker:
                 era.take_in_locked()
                 if era.window.size != request_volume_threshold:
                     era.window.resize(request_volume_threshold)
-                era.assess_locked()
+                self._review_locked(era)
             elif isinstance(era, Open):
                 if not era.is_forced:
                     era.until = era.since + delay
@@ -316,7 +316,7 @@ class CircuitBreaker:
         if isinstance(era, Closed):
             era.take_in_locked()
             era.window.recount()
-            era.assess_locked()
+            self._review_locked(era)
         elif isinstance(era, HalfOpen):
             for me, (holder, _) in list(era.probes.items()):
                 if holder != ident:
@@ -383,11 +383,19 @@ class CircuitBreaker:
         return 0 < self.delay < now - probe[1]
 
     def _assess_locked(self, era: Closed, now: float) -> None:
-        # Specification: the state is only assessed when the rolling window is full.
-        if era.window.is_full and era.window.failures >= self._failures_to_open:
+        if self._has_failed_locked(era):
             self._move_locked(Open(now, now + self.delay), now)
         else:
             era.assess_locked()
+
+    def _review_locked(self, era: Closed) -> None:
+        era.assess_locked()
+        if self._has_failed_locked(era):
+            era.lot = 0  # under other values than those it was assessed with: the next result opens it, whatever it is
+
+    def _has_failed_locked(self, era: Closed) -> bool:
+        # Specification: the state is only assessed when the rolling window is full.
+        return era.window.is_full and era.window.failures >= self._failures_to_open
 
     def _close_when_proven_locked(self, era: HalfOpen, now: float) -> None:
         if era.successes >= self.success_threshold:

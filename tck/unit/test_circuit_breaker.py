@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker, Era
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
@@ -153,6 +153,7 @@ class Exacting(CircuitBreaker):
         self.settle(era, me, SUCCESS, now)
 
 
+@example(3, 0.0, ["s", "f", 2, "s"])
 @given(
     st.integers(1, 9),
     st.sampled_from([0.0, 0.3, 0.5, 1.0]),
