@@ -14,6 +14,8 @@ from functools import reduce
 from threading import RLock
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from .exceptions import CircuitBreakerOpenException
+
 __all__ = [
     "BOUNDARIES",
     "FOLD",
@@ -494,6 +496,15 @@ class GaveUp(NamedTuple):
     """Seconds since the call began."""
     reason: str
     failure: BaseException
+
+    @property
+    def is_news(self) -> bool:
+        """Whether somebody should hear of it.
+
+        A failure that is not to be retried is the application's answer and no sign of trouble; that a circuit is open
+        was said when it opened, and need not be said again for every call.
+        """
+        return self.reason != "not retryable" and not isinstance(self.failure, CircuitBreakerOpenException)
 
 
 class Recovered(NamedTuple):

@@ -75,6 +75,9 @@ class Guarded(Protocol):
 Listener: TypeAlias = Callable[[str, str, str], object]
 
 
+_PATIENCE_SECONDS = 5.0
+
+
 class _Resolving:
     """A reentrant lock. When the last of its holders on a thread lets it go, exporters are connected if that is due."""
 
@@ -85,6 +88,21 @@ class _Resolving:
         """Be free, in the child of a fork: a thread that held it does not exist there."""
         self._lock = threading.RLock()
         self._depth = 0  # guarded by _lock
+        self._forking: set[int] = set()
+
+    def hold_for_fork(self) -> None:
+        """Wait for first calls of other threads: what one of them imports would stay locked in the child for ever.
+
+        Not for ever: such a thread may wait for a module that the forking thread imports.
+        """
+        if self._lock.acquire(timeout=_PATIENCE_SECONDS):
+            self._forking.add(threading.get_ident())
+
+    def let_go_after_fork(self) -> None:
+        """Let first calls go on, in the parent."""
+        if threading.get_ident() in self._forking:
+            self._forking.discard(threading.get_ident())
+            self._lock.release()
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -103,7 +121,7 @@ class _Resolving:
 resolving = _Resolving()
 """Held while call paths are found or exchanged: at first calls, and when the configuration changes."""
 
-at_fork(child=resolving.begin_anew)
+at_fork(resolving.hold_for_fork, resolving.let_go_after_fork, resolving.begin_anew)
 
 _resolvers: dict[ref[Guarded], None] = {}
 _forget: Callable[[ref[Guarded]], None] = _resolvers.pop

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
-from ..exceptions import CircuitBreakerOpenException
 
 __all__ = ["log"]
 
@@ -55,11 +54,8 @@ def log(event: Event) -> None:
             level = logging.WARNING if new == "open" else logging.INFO
             _log(level, "%s: circuit breaker %s, was %s", method, new, old, ft_old_state=old, ft_new_state=new)
         case GaveUp(method, attempts, elapsed, reason, failure):
-            # A failure that is not to be retried is the application's answer and no sign of trouble; that a circuit is
-            # open was said when it opened, and need not be said again for every call.
-            is_known = reason == "not retryable" or isinstance(failure, CircuitBreakerOpenException)
             _log(
-                logging.DEBUG if is_known else logging.WARNING,
+                logging.WARNING if event.is_news else logging.DEBUG,
                 "%s: gave up after %d attempts in %.3f s, because of %s: %s",
                 method,
                 attempts,

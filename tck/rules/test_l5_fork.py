@@ -260,6 +260,36 @@ def test_locks_that_another_thread_held_are_new_in_the_child() -> None:
     """)
 
 
+def test_fork_amidst_the_first_call_of_another_thread_locks_no_module_in_the_child() -> None:
+    """L5: what a first call imports is imported when the fork happens, or nobody has begun to."""
+    run("""
+        entered = threading.Event()
+
+        class Slow:
+            def find_spec(self, name, path, target=None):
+                if name == "faulttolerance._guard.cutter":
+                    entered.set()
+                    time.sleep(0.3)
+
+        sys.meta_path.insert(0, Slow())
+
+        @retry
+        def one():
+            pass
+
+        @timeout(1000)
+        def another():
+            pass
+
+        first = threading.Thread(target=one)
+        first.start()
+        entered.wait()
+        outcome = child(another)
+        first.join()
+        assert outcome == 0, outcome
+    """)
+
+
 def test_hung_call_never_holds_the_exit() -> None:
     """R7c: neither of an offloaded call, nor of an awaitable on the library's loop, nor the watchdog."""
     run("""
