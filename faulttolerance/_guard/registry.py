@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from sys import modules
 from threading import get_ident
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
@@ -13,7 +11,7 @@ from weakref import ref
 from .._event import Series, StateChanged, ledger, sinks
 from .._policy import CircuitBreakerName, Policy
 from .._runtime.clock import clock
-from .._runtime.fork import at_fork
+from .._runtime.fork import Section, at_fork
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .state import State
 from .telemetry import telemetry
@@ -75,53 +73,32 @@ class Guarded(Protocol):
 Listener: TypeAlias = Callable[[str, str, str], object]
 
 
-_PATIENCE_SECONDS = 5.0
-
-
-class _Resolving:
-    """A reentrant lock. When the last of its holders on a thread lets it go, exporters are connected if that is due."""
+class _Resolving(Section):
+    """When the last of its holders on a thread lets it go, exporters are connected if that is due."""
 
     def __init__(self) -> None:
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Be free, in the child of a fork: a thread that held it does not exist there."""
-        self._lock = threading.RLock()
-        self._depth = 0  # guarded by _lock
-        self._forking: set[int] = set()
-
-    def hold_for_fork(self) -> None:
-        """Wait for first calls of other threads: what one of them imports would stay locked in the child for ever.
-
-        Not for ever: such a thread may wait for a module that the forking thread imports.
-        """
-        if self._lock.acquire(timeout=_PATIENCE_SECONDS):
-            self._forking.add(threading.get_ident())
-
-    def let_go_after_fork(self) -> None:
-        """Let first calls go on, in the parent."""
-        if threading.get_ident() in self._forking:
-            self._forking.discard(threading.get_ident())
-            self._lock.release()
+        super().__init__()
+        self._depth = 0  # guarded by the lock
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        super().__enter__()
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        if self._depth == 0:
-            return  # it was forked away meanwhile
         self._depth -= 1
         is_free = self._depth == 0
-        self._lock.release()
+        super().__exit__()
         if is_free:
             telemetry.connect_if_due()
+
+    def _begin_anew(self) -> None:
+        if get_ident() not in self._forking:
+            self._depth = 0
+        super()._begin_anew()
 
 
 resolving = _Resolving()
 """Held while call paths are found or exchanged: at first calls, and when the configuration changes."""
-
-at_fork(resolving.hold_for_fork, resolving.let_go_after_fork, resolving.begin_anew)
 
 _resolvers: dict[ref[Guarded], None] = {}
 _forget: Callable[[ref[Guarded]], None] = _resolvers.pop
@@ -287,22 +264,10 @@ def _resolve_breakers() -> None:
         resolver.resolve_breaker()
 
 
-_LOG = "faulttolerance._telemetry.log"
-
-
-def _before_fork() -> None:
-    """Find the sinks now if somebody does: what another thread imports at the fork stays locked in the child for ever.
-
-    Not otherwise: ``logging`` that is imported here has part of its own hooks run, and complains.
-    """
-    if ("logging" in modules or _LOG in modules) and next(every_state(), None) is not None:
-        sinks.get()
-
-
 def _in_child() -> None:
     for state in every_state():
         state.keep_only(get_ident())
     ledger.begin_anew()
 
 
-at_fork(before=_before_fork, child=_in_child)
+at_fork(child=_in_child)

@@ -8,7 +8,9 @@ from weakref import WeakKeyDictionary
 
 from .._config.tracing import is_tracing_enabled
 from .._event import Sink, ledger, sinks
-from .._runtime.fork import at_fork
+from .._runtime.fork import at_fork, importing
+from .._telemetry.log import log
+from .._telemetry.trace import trace
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
 if TYPE_CHECKING:
@@ -119,7 +121,8 @@ class Telemetry:
             self._folder.begin_anew()
 
     def _connect(self, arrived: str = "") -> None:
-        from .._telemetry.arrival import Arrival, is_here
+        with importing:
+            from .._telemetry.arrival import Arrival, is_here
 
         missing = []
         try:
@@ -144,8 +147,9 @@ class Telemetry:
             self._arrival = Arrival(missing, self._connect) if missing else None
 
     def _connect_prometheus(self) -> None:
-        from .._telemetry.prometheus import Collector, is_exposed_by_opentelemetry
-        from .._telemetry.workers import Folder, is_multiprocess
+        with importing:
+            from .._telemetry.prometheus import Collector, is_exposed_by_opentelemetry
+            from .._telemetry.workers import Folder, is_multiprocess
 
         if is_multiprocess():
             from .._runtime.background import Ticker
@@ -189,7 +193,8 @@ class Telemetry:
             return
 
         def make() -> None:
-            from .._telemetry.opentelemetry import Exporter
+            with importing:
+                from .._telemetry.opentelemetry import Exporter
 
             # Under a lock of its own: this may have to wait until a collection is over.
             with self._making:
@@ -223,13 +228,8 @@ class Telemetry:
 
     def default_sinks(self) -> tuple[Sink, ...]:
         """Logging, and tracing unless it was switched off."""
-        from .._telemetry.log import log
-
-        if not (is_tracing_enabled() if self._tracing is None else self._tracing):
-            return (log,)
-        from .._telemetry.trace import trace
-
-        return log, trace
+        is_tracing = is_tracing_enabled() if self._tracing is None else self._tracing
+        return (log, trace) if is_tracing else (log,)
 
 
 def _is(value: object, *words: str) -> bool:

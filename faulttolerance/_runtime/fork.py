@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from threading import RLock, get_ident
 
-__all__ = ["at_fork"]
+__all__ = ["Section", "at_fork", "importing"]
+
+_PATIENCE_SECONDS = 5.0
 
 _before: list[Callable[[], object]] = []
 _parent: list[Callable[[], object]] = []
@@ -30,6 +33,46 @@ def at_fork(
         _parent.append(parent)
     if child is not None:
         _child.append(child)
+
+
+class Section:
+    """A reentrant lock around what no fork may interrupt, such as an import.
+
+    A module that another thread is importing at the fork stays locked in the child for ever. So a fork waits until no
+    other thread is in here; not for ever, as that thread may wait for a module that the forking one imports.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._forking: set[int] = set()
+        at_fork(self._hold, self._let_go, self._begin_anew)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def _hold(self) -> None:
+        if self._lock.acquire(timeout=_PATIENCE_SECONDS):
+            self._forking.add(get_ident())
+
+    def _let_go(self) -> None:
+        if get_ident() in self._forking:
+            self._forking.discard(get_ident())
+            self._lock.release()
+
+    def _begin_anew(self) -> None:
+        if get_ident() in self._forking:
+            self._forking = {get_ident()}
+            self._let_go()
+        else:
+            self._lock = RLock()
+            self._forking = set()
+
+
+importing = Section()
+"""Held while modules are imported that only a call turned out to need."""
 
 
 def _call_before() -> None:
