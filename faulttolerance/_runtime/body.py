@@ -19,7 +19,7 @@ from .interruption import NOT_WANTED, Interrupted, end, settle, slots, watchdog
 from .loop_thread import loop_thread
 from .offloaded import NO_THREAD, Suspension, log_dropped
 from .pool import pool
-from .slot import Entry, Slot
+from .slot import HAS_GIL, Entry, Slot
 from .task_deadline import TaskDeadline, innermost, work_under
 
 if TYPE_CHECKING:
@@ -158,14 +158,10 @@ class Body(Suspension):
         try:
             try:
                 # No need to wake the watchdog, as ``begin`` does: there is a timer for the same moment.
-                if slot.lock is None:
-                    slot.top = entry
-                else:
-                    with slot.lock:
-                        slot.top = entry
+                slot.top = entry
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:
-                if slot.lock is None:
+                if HAS_GIL:
                     slot.top = previous
                 else:
                     end(slot, previous)

@@ -61,8 +61,8 @@ _GREENLET = "it ran in a greenlet"
 
 def begin(slot: Slot, entry: Entry) -> None:
     """Make *entry* the innermost deadline of the running thread where a plain store does not do: without the GIL."""
-    with slot.lock:  # type: ignore[union-attr]
-        slot.top = entry
+    slot.top = entry
+    slot.order.clear()
 
 
 def be_watched(slot: Slot, when: float) -> None:
@@ -78,8 +78,8 @@ def be_watched(slot: Slot, when: float) -> None:
 
 def end(slot: Slot, outer: Entry) -> None:
     """Take a deadline back where a plain store does not do: without the GIL."""
-    with slot.lock:  # type: ignore[union-attr]
-        slot.top = outer
+    slot.top = outer
+    slot.order.clear()
 
 
 _nowhere = Slot()
@@ -150,6 +150,8 @@ def _why_so_late(slot: Slot, entry: Entry, error: BaseException | None) -> str:
         why = _GREENLET
     elif slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
         why = slot.pursuit.why
+    elif not HAS_GIL and not (slot.is_main and watchdog.owns_signal()):
+        why = "without the GIL only the main thread is interrupted, by a signal"
     else:
         return ""
     return f"; it was not interrupted: {why}"

@@ -7,7 +7,6 @@ innermost of them. Taking a deadline back is one store, and that store also drop
 
 from __future__ import annotations
 
-import _thread
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -49,8 +48,8 @@ class Slot:
         "ident",
         "is_main",
         "is_ready",
-        "lock",
         "native_id",
+        "order",
         "pursuit",
         "seen_blocked",
         "sent",
@@ -80,8 +79,11 @@ class Slot:
         self.is_main = self.ident == threading.main_thread().ident
         self.is_ready = not self.is_main
         """Whether nothing is to be done before the thread can be interrupted; the main thread installs the handler."""
-        self.lock = None if HAS_GIL else _thread.allocate_lock()
-        """Without the GIL: orders the stores of this thread and the looks of the watchdog."""
+        self.order: list[object] = []
+        """Without the GIL: whoever stores something here and then looks for what another thread stored empties this in
+        between. It is always empty; but emptying it is a single step that two threads take one after the other, so that
+        the later one sees what the earlier one stored. A lock could be held where a signal handler or an exception
+        comes in, and then be waited for by its own holder, or for ever."""
         known: ref[Slot] = ref(self, _forget)
         _known[known] = None
 
@@ -120,8 +122,7 @@ def forget_other_slots() -> None:
     mine.native_id = threading.get_native_id()
     mine.is_main = True
     mine.is_ready = False
-    if mine.lock is not None:
-        mine.lock = _thread.allocate_lock()
+    mine.order = []
     for one in list(_known):
         if one() is not mine:
             _known.pop(one, None)

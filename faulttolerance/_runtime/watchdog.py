@@ -321,9 +321,8 @@ class Watchdog:
         soonest = inf
         needs_sender = False
         for slot in all_slots():
-            if slot.lock is not None:
-                slot.lock.acquire()
-                slot.lock.release()
+            if not HAS_GIL:
+                slot.order.clear()
             if slot.top is not None:
                 needs_sender = needs_sender or not (_tried or (slot.is_main and self.owns_signal()))
                 soonest = min(soonest, self._see_to(slot))
@@ -375,6 +374,12 @@ class Watchdog:
             pursuit = slot.pursuit = Pursuit(entry)
         asked = slot.asked.get(id(entry))
         late_by = now - (entry[0] if asked is None else asked[1])
+        if not HAS_GIL:
+            # The frames of a thread that runs at this moment must not be looked at; the handler looks at its own.
+            pursuit.look((0, 0), 0.0, now)
+            if pursuit.send_at <= now:
+                self._signal(slot, entry, pursuit, None)
+            return pursuit.again(late_by)
         frame = sys._current_frames().get(slot.ident)
         if frame is None:
             return pursuit.again(late_by)
@@ -473,6 +478,8 @@ class Watchdog:
         self.busy = slot
         slot.fired = entry
         sent = False
+        if not HAS_GIL:
+            slot.order.clear()
         if is_open(slot, entry):
             if activity is None:
                 sent = next(kill, 0) is None
@@ -570,10 +577,12 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     blocked = seen_blocked is not None and seen_blocked == safe_point.place(frame)
     asked = slot.asked.get(id(entry))
     late_by = _monotonic() - (entry[0] if asked is None else asked[1])
-    if safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked) is None:
+    why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked)
+    if why is None:
         raise interruption_for(slot, entry)
     pursuit = slot.pursuit
     if pursuit is not None:
+        pursuit.why = why
         pursuit.send_at = -inf  # this one was not lost, and need not be waited for
 
 

@@ -51,8 +51,8 @@ def held() -> Callable[[], list[str]]:
         for state in registry.every_state():
             if state.bulkhead is not None and state.bulkhead.held:
                 found.append(f"{len(state.bulkhead.held)} permits of {state.name}")
-            if state.bulkhead is not None and state.bulkhead.waiting:
-                found.append(f"{len(state.bulkhead.waiting)} places in the queue of {state.name}")
+            if state.bulkhead is not None and state.bulkhead.waiting_count:
+                found.append(f"{state.bulkhead.waiting_count} places in the queue of {state.name}")
             era = state.circuit_breaker.state if state.circuit_breaker is not None else None
             if isinstance(era, HalfOpen) and era.probes:
                 found.append(f"{len(era.probes)} probes of {state.name}")

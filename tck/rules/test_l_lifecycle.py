@@ -30,6 +30,7 @@ from faulttolerance import (
 from faulttolerance._guard import registry
 from kit import Invoke, Service, stacked
 from kit.definition import refused
+from kit.interpreter import drops_classes
 
 T = TypeVar("T")
 Wrong: TypeAlias = FaultToleranceDefinitionException
@@ -676,6 +677,7 @@ def test_metaclass_with_keywords_goes_on() -> None:
 # L4: what lives, and for how long
 
 
+@drops_classes
 @pytest.mark.parametrize("level", ["method", "class"])
 def test_dropped_class_is_gone_and_leaves_its_counts(invoke: Invoke, level: str) -> None:
     """L4: neither the class nor its guards are kept, and what it has counted stays under its name."""

@@ -25,6 +25,7 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance._runtime.slot import slots
+from kit.interpreter import needs_gil
 
 Held: TypeAlias = Callable[[], list[str]]
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
@@ -33,7 +34,20 @@ Run: TypeAlias = Callable[[Callable[[], Any]], Any]
 @pytest.fixture(params=["main thread", "another thread"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     """Runs a function where the test is about."""
-    if request.param == "main thread":
+    with runner(request.param) as found:
+        yield found
+
+
+@pytest.fixture(params=["main thread", pytest.param("another thread", marks=needs_gil)])
+def run_interruptibly(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """The same, wherever Python code is interrupted."""
+    with runner(request.param) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def runner(where: str) -> Iterator[Run]:
+    if where == "main thread":
         yield lambda function: function()
         return
     with ThreadPoolExecutor(1) as pool:
@@ -47,7 +61,7 @@ def busy(seconds: float) -> None:
         pass
 
 
-def test_body_is_interrupted_and_the_caller_gets_a_time_out(run: Run) -> None:
+def test_body_is_interrupted_and_the_caller_gets_a_time_out(run_interruptibly: Run) -> None:
     """R2: ``Interrupted`` is no ``Exception``; the time-out is raised from it, soon after the deadline."""
     heard = []
 
@@ -67,7 +81,7 @@ def test_body_is_interrupted_and_the_caller_gets_a_time_out(run: Run) -> None:
             service()
         return time.monotonic() - began, raised.value
 
-    took, error = run(call)
+    took, error = run_interruptibly(call)
 
     assert heard == ["Interrupted"]
     assert isinstance(error.__cause__, Interrupted)
@@ -98,7 +112,7 @@ def test_interruption_never_arrives_after_its_call(run: Run) -> None:
 
 
 @pytest.mark.parametrize("what", ["logging", "queue", "lock"])
-def test_locks_of_the_standard_library_are_not_left_held(run: Run, what: str) -> None:
+def test_locks_of_the_standard_library_are_not_left_held(run_interruptibly: Run, what: str) -> None:
     """R2a: an interruption waits until the body is out of code that holds one."""
     items: queue.Queue[int] = queue.Queue()
     lock = threading.Lock()
@@ -129,7 +143,7 @@ def test_locks_of_the_standard_library_are_not_left_held(run: Run, what: str) ->
             with contextlib.suppress(TimeoutException):
                 service()
 
-    run(calls)
+    run_interruptibly(calls)
     after = threading.Thread(target=use, daemon=True)
     after.start()
     after.join(10)
@@ -137,7 +151,7 @@ def test_locks_of_the_standard_library_are_not_left_held(run: Run, what: str) ->
     assert not after.is_alive()
 
 
-def test_uninterruptible_block_is_finished_and_the_deadline_raised_at_its_end(run: Run) -> None:
+def test_uninterruptible_block_is_finished_and_the_deadline_raised_at_its_end(run_interruptibly: Run) -> None:
     """R2b: no statement of the block is left out; the one after it is not reached."""
     steps = []
 
@@ -153,7 +167,7 @@ def test_uninterruptible_block_is_finished_and_the_deadline_raised_at_its_end(ru
         with pytest.raises(TimeoutException):
             service()
 
-    run(call)
+    run_interruptibly(call)
 
     assert steps == ["finished"]
 
@@ -210,7 +224,7 @@ def test_outer_deadline_ends_inner_retries_and_everything_is_given_back(run: Run
     assert held() == []
 
 
-def test_tiny_outer_deadlines_lose_no_permit(run: Run, held: Held) -> None:
+def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held) -> None:
     """R11: some hundreds here; the stress test makes thousands."""
 
     class Client:
@@ -237,7 +251,7 @@ def test_tiny_outer_deadlines_lose_no_permit(run: Run, held: Held) -> None:
             found += [left] if (left := held()) else []
         return found
 
-    assert run(calls) == []
+    assert run_interruptibly(calls) == []
 
 
 @pytest.mark.parametrize("whose", ["inner", "outer"])

@@ -21,6 +21,7 @@ from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declara
 from faulttolerance._guard.execution_context import ExecutionContext
 from faulttolerance._policy import BeforeRetry, Fallback
 from faulttolerance.typing import FallbackHandler
+from kit.interpreter import drops_classes
 
 if TYPE_CHECKING:
     from elsewhere import Refusal
@@ -970,6 +971,7 @@ def test_a_failure_is_not_kept_by_the_guard() -> None:
         gc.enable()
 
 
+@drops_classes
 def test_a_class_that_is_dropped_is_not_kept() -> None:
     """Contract L4: neither as the home of a fallback, nor through an override that refers to it by `super()`."""
 

@@ -33,8 +33,10 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._runtime import safe_point
+from faulttolerance._guard import compose
+from faulttolerance._runtime import body, interruption, safe_point, watchdog as watchdog_module
 from faulttolerance._runtime.interruption import set_interrupt_signal, slots, watchdog
+from kit.interpreter import needs_gil
 
 Where = Callable[[Callable[[], Any]], Any]
 
@@ -72,6 +74,20 @@ def where(request: pytest.FixtureRequest) -> Where:
     return function
 
 
+@pytest.fixture(params=[on_main_thread, pytest.param(on_other_thread, marks=needs_gil)])
+def interruptible(request: pytest.FixtureRequest) -> Where:
+    """Where Python code is interrupted."""
+    function: Where = request.param
+    return function
+
+
+@pytest.fixture
+def without_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done where there is no GIL, on this interpreter."""
+    for module in (body, compose, interruption, watchdog_module):
+        monkeypatch.setattr(module, "HAS_GIL", False)
+
+
 def compute() -> str:
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
@@ -98,19 +114,19 @@ def run_program(program: str, *options: str, seconds: float = 30.0) -> tuple[str
 # A deadline that passes
 
 
-def test_code_is_interrupted_at_its_deadline(where: Where) -> None:
+def test_code_is_interrupted_at_its_deadline(interruptible: Where) -> None:
     """R2: the body is interrupted on its own thread; the time-out is raised from the interruption and says how late."""
     began = time.monotonic()
 
     with pytest.raises(TimeoutException, match=r"compute: timed out after 0\.02 s") as caught:
-        where(timeout(20)(compute))
+        interruptible(timeout(20)(compute))
 
     assert 0.02 <= time.monotonic() - began < PATIENCE
     assert isinstance(caught.value.__cause__, Interrupted)
     assert note_of(caught.value).startswith("it ended 0.")
 
 
-def test_deadline_interrupts_a_body_once(where: Where) -> None:
+def test_deadline_interrupts_a_body_once(interruptible: Where) -> None:
     """Review 9: a body that swallows the interruption goes on undisturbed, and still ends in a time-out."""
     seen = []
 
@@ -125,14 +141,14 @@ def test_deadline_interrupts_a_body_once(where: Where) -> None:
             pass
 
     with pytest.raises(TimeoutException) as caught:
-        where(swallow)
+        interruptible(swallow)
 
     assert len(seen) == 1
     assert caught.value.__cause__ is None
     assert note_of(caught.value).endswith("it was interrupted and went on")
 
 
-def test_failure_after_the_interruption_is_the_cause(where: Where) -> None:
+def test_failure_after_the_interruption_is_the_cause(interruptible: Where) -> None:
     """A body that fails because it was interrupted has timed out; its own failure is not lost."""
 
     @timeout(20)
@@ -143,12 +159,12 @@ def test_failure_after_the_interruption_is_the_cause(where: Where) -> None:
             raise ValueError("half done") from error
 
     with pytest.raises(TimeoutException) as caught:
-        where(fail)
+        interruptible(fail)
 
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_exit_that_comes_late_stays_an_exit(where: Where) -> None:
+def test_exit_that_comes_late_stays_an_exit(interruptible: Where) -> None:
     """R0: what is no ``Exception`` is control flow, late or not."""
 
     @timeout(20)
@@ -159,7 +175,7 @@ def test_exit_that_comes_late_stays_an_exit(where: Where) -> None:
             raise SystemExit(3) from None
 
     with pytest.raises(SystemExit):
-        where(leave)
+        interruptible(leave)
 
 
 def test_interruption_is_no_error_to_handlers_of_errors(where: Where) -> None:
@@ -230,6 +246,7 @@ def test_blocking_function_that_is_guarded_itself_ends_at_the_deadline_on_the_ma
     assert isinstance(caught.value.__cause__, Interrupted)
 
 
+@needs_gil
 def test_blocking_call_in_code_that_is_left_in_peace_ends_too_on_the_main_thread() -> None:
     """Who waits for a thread, inside ``threading``, is interrupted: it waits in a call that has taken nothing."""
     release = threading.Event()
@@ -340,7 +357,7 @@ def test_inner_deadline_ends_the_inner_call_only(where: Where) -> None:
     assert where(outer) == "went on"
 
 
-def test_both_deadlines_interrupt_where_both_pass(where: Where) -> None:
+def test_both_deadlines_interrupt_where_both_pass(interruptible: Where) -> None:
     """A body that goes on after the outer interruption meets the inner one."""
     owners = []
 
@@ -356,7 +373,7 @@ def test_both_deadlines_interrupt_where_both_pass(where: Where) -> None:
         inner()
 
     with pytest.raises(TimeoutException, match="outer: timed out"):
-        where(timeout(100)(outer))
+        interruptible(timeout(100)(outer))
 
     assert len(owners) == 2
     assert owners[0] is not owners[1]
@@ -413,7 +430,7 @@ def test_guard_inside_an_uninterruptible_block_has_its_own_deadline(where: Where
         where(body)
 
 
-def test_exception_that_leaves_an_uninterruptible_block_goes_first(where: Where) -> None:
+def test_exception_that_leaves_an_uninterruptible_block_goes_first(interruptible: Where) -> None:
     """Review 16: the deadline interrupts what comes after."""
     seen = []
 
@@ -430,7 +447,7 @@ def test_exception_that_leaves_an_uninterruptible_block_goes_first(where: Where)
         compute()
 
     with pytest.raises(TimeoutException) as caught:
-        where(body)
+        interruptible(body)
 
     assert len(seen) == 1
     assert isinstance(caught.value.__cause__, Interrupted)
@@ -688,7 +705,9 @@ def test_sleep_of_no_time_still_ends_at_the_deadline(where: Where) -> None:
     assert isinstance(caught.value.__cause__, Interrupted)
 
 
-@pytest.mark.parametrize("body", [compute, lambda: sleep(PATIENCE)], ids=["computing", "sleeping"])
+@pytest.mark.parametrize(
+    "body", [pytest.param(compute, marks=needs_gil), lambda: sleep(PATIENCE)], ids=["computing", "sleeping"]
+)
 def test_cancelling_interrupts_a_body_on_a_thread(body: Callable[[], Any]) -> None:
     """R7b: ``Future.cancel`` interrupts, deadline or not."""
     began, ended = threading.Event(), threading.Event()
@@ -852,6 +871,88 @@ def test_code_about_to_take_or_give_back_is_left_in_peace(
     assert safe_point.objection(frame, 4.0, exact=False) is None
 
 
+# Without the GIL
+
+
+@pytest.mark.parametrize("body", [compute, lambda: time.sleep(PATIENCE)], ids=["computing", "sleeping"])
+def test_main_thread_is_interrupted_without_a_look_at_its_frames(
+    body: Callable[[], Any], without_gil: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R2, L6: frames of a thread that runs at the same time may be gone while one looks; it looks at its own."""
+    looked: list[int] = []
+
+    def look_at_frames() -> dict[int, FrameType]:
+        looked.append(threading.get_ident())
+        return {}
+
+    monkeypatch.setattr(sys, "_current_frames", look_at_frames)
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException) as caught:
+        timeout(20)(body)()
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert isinstance(caught.value.__cause__, Interrupted)
+    assert looked == []
+
+
+def test_code_that_is_left_in_peace_is_not_interrupted_without_the_gil(without_gil: None) -> None:
+    """R2a: the thread itself sees that this is no place for it; the note says what the place was."""
+    lock = threading.RLock()
+    variables: dict[str, Any] = {"__name__": "queue.inner", "monotonic": time.monotonic, "lock": lock}
+    exec("def function():\n    until = monotonic() + 0.1\n    while monotonic() < until: pass\n", variables)
+
+    with pytest.raises(TimeoutException) as caught:
+        timeout(20)(variables["function"])()
+
+    assert caught.value.__cause__ is None
+    assert "it was not interrupted: it was in queue.inner" in note_of(caught.value)
+
+
+def test_other_threads_end_late_without_the_gil_and_say_why(without_gil: None) -> None:
+    """R2: what cannot be interrupted ends late."""
+    with pytest.raises(TimeoutException) as caught:
+        on_other_thread(timeout(20)(lambda: spin_for(0.1)))
+
+    assert caught.value.__cause__ is None
+    assert "without the GIL only the main thread is interrupted, by a signal" in note_of(caught.value)
+
+
+def spin_for(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def test_call_may_begin_anywhere_inside_the_steps_of_another_without_the_gil(without_gil: None) -> None:
+    """L6: as a handler of a signal and a finalizer may call what is guarded; nothing is held that it would wait for."""
+    inner = timeout(60_000)(lambda: None)
+    inner()
+    steps: list[str] = []
+
+    def at_each_instruction(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code not in (interruption.begin.__code__, interruption.end.__code__):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            steps.append(frame.f_code.co_name)
+            inner()
+        return at_each_instruction
+
+    def calls() -> None:
+        outer = timeout(60_000)(lambda: None)
+        outer()
+        sys.settrace(at_each_instruction)
+        try:
+            outer()
+        finally:
+            sys.settrace(None)
+
+    on_other_thread(calls)
+
+    assert {"begin", "end"} <= set(steps)
+
+
 # The signal
 
 
@@ -864,6 +965,7 @@ def own_handler() -> Iterator[list[int]]:
     signal.signal(signal.SIGURG, before)
 
 
+@needs_gil
 def test_handler_of_the_application_is_neither_replaced_nor_called(own_handler: list[int]) -> None:
     """R2: code is interrupted all the same, blocking calls end late."""
     handler = signal.getsignal(signal.SIGURG)
@@ -894,6 +996,7 @@ def test_another_signal_may_be_chosen() -> None:
     assert signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL
 
 
+@needs_gil
 def test_signal_may_be_done_without() -> None:
     """Blocking calls then end late; other code is interrupted."""
     set_interrupt_signal(None)

@@ -1,0 +1,23 @@
+"""What the interpreter allows."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+
+import pytest
+
+__all__ = ["HAS_GIL", "drops_classes", "needs_gil"]
+
+HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+needs_gil = pytest.mark.skipif(
+    not HAS_GIL, reason="without the GIL only the main thread is interrupted, where it can take a signal"
+)
+"""For what asks for an interruption of another thread, or of a call that the signal alone does not end."""
+
+drops_classes = pytest.mark.skipif(
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")) and sys.version_info < (3, 14),
+    reason="CPython 3.13, built without the GIL, keeps for ever what classes and functions are made beside threads",
+)
+"""For what asks whether a class or a function is gone."""
