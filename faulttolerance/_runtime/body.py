@@ -157,7 +157,7 @@ class Body(Suspension):
         context = call.context.copy()
         try:
             try:
-                # No need to wake the watchdog, as ``begin`` does: there is a timer for the same moment.
+                # No need to wake the watchdog, as ``be_watched`` does: there is a timer for the same moment.
                 slot.top = entry
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ..exceptions import TimeoutException
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
-from .slot import Entry, Slot, all_slots, forget_slot, slots
+from .slot import HAS_GIL, Entry, Slot, all_slots, forget_slot, slots
 from .task_deadline import EXPIRED, OWED, TaskDeadline, current, innermost
 from .watchdog import Interrupted, uses_greenlets, watchdog, withdraw
 

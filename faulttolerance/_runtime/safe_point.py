@@ -16,10 +16,13 @@ from collections.abc import Iterable
 from functools import cache
 from types import CodeType, FrameType
 
-__all__ = ["IS_EXACT", "add_uninterruptible_modules", "forget_added_modules", "may_call", "objection", "place"]
+__all__ = ["IS_EXACT", "OURS", "add_uninterruptible_modules", "forget_added_modules", "may_call", "objection", "place"]
 
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
+
+OURS = "it was in code of this library"
+"""An objection that says nothing of the body: the call was about to begin, or to end."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DRIVERS = (os.path.join(_PACKAGE, "_guard", "compose.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
@@ -98,7 +101,7 @@ def objection(
     if frame.f_code.co_filename.startswith(_PACKAGE):
         # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
         if not (blocked and frame.f_lasti in _calls_of_guarded_functions(frame.f_code)):
-            return "it was in code of this library"
+            return OURS
     elif frame.f_code is _CONDITION_WAIT:
         # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
         if not ((asleep or blocked) and frame.f_lasti in _sleeps_of_condition_wait()):

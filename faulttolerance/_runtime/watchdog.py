@@ -578,11 +578,16 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     asked = slot.asked.get(id(entry))
     late_by = _monotonic() - (entry[0] if asked is None else asked[1])
     why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked)
+    if why == safe_point.OURS and not HAS_GIL:
+        # Nobody has seen whether the thread is blocked in the call of a guarded function, or has just come out of it.
+        # What that returned comes too late in either case.
+        why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=True)
     if why is None:
         raise interruption_for(slot, entry)
     pursuit = slot.pursuit
     if pursuit is not None:
-        pursuit.why = why
+        if why != safe_point.OURS or pursuit.why is None:
+            pursuit.why = why
         pursuit.send_at = -inf  # this one was not lost, and need not be waited for
 
 
