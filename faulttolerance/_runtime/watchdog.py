@@ -132,12 +132,14 @@ class Timer:
 class Pursuit:
     """How it goes with one deadline that has passed."""
 
-    __slots__ = ("_wait", "at", "cpu", "entry", "looks", "send_at", "signals", "since", "why")
+    __slots__ = ("_wait", "at", "cpu", "entry", "looks", "refused_at", "send_at", "signals", "since", "why")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self.at: tuple[int, int] | None = None
         """Where the thread was seen last."""
+        self.refused_at = (0, 0)
+        """Where the handler of the signal saw that it was no place for an interruption."""
         self.looks = 0
         """How often in a row it was seen there without having done anything."""
         self.signals = 0
@@ -376,7 +378,7 @@ class Watchdog:
         late_by = now - (entry[0] if asked is None else asked[1])
         if not HAS_GIL:
             # The frames of a thread that runs at this moment must not be looked at; the handler looks at its own.
-            pursuit.look((0, 0), 0.0, now)
+            pursuit.look(pursuit.refused_at, 0.0, now)
             if pursuit.send_at <= now:
                 self._signal(slot, entry, pursuit, None)
             return pursuit.again(late_by)
@@ -588,6 +590,7 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     if pursuit is not None:
         if why != safe_point.OURS or pursuit.why is None:
             pursuit.why = why
+        pursuit.refused_at = safe_point.place(frame)
         pursuit.send_at = -inf  # this one was not lost, and need not be waited for
 
 
