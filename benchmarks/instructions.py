@@ -19,7 +19,7 @@ import faulttolerance as ft
 __all__ = ["count", "recorded"]
 
 RECORDED = Path(__file__).with_name("instructions.json")
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"  # 3.13t is another one
 
 _WARM_UP = 100  # the window of a breaker fills, the adaptive interpreter settles
 _CALLS = 5

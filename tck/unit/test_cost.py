@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"  # 3.13t is another one
 
 
 def count(what: str = "instructions") -> dict[str, int]:
