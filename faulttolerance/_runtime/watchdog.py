@@ -138,7 +138,7 @@ class Pursuit:
         self.entry = entry
         self.at: tuple[int, int] | None = None
         """Where the thread was seen last."""
-        self.refused_at = (0, 0)
+        self.refused_at: tuple[int, int] = (0, 0)
         """Where the handler of the signal saw that it was no place for an interruption."""
         self.looks = 0
         """How often in a row it was seen there without having done anything."""
