@@ -115,7 +115,8 @@ def path(
     if DEADLINE:
         seconds = course.seconds
         if ASYNC:
-            from .._runtime.task_deadlines import current_task, own_place, turn_to
+            from .._runtime import task_deadlines
+            from .._runtime.task_deadlines import current_task
     if BULKHEAD:
         bulkhead: Any = course.bulkhead
         held = bulkhead.held
@@ -124,12 +125,8 @@ def path(
     if COUNTED:
         tally: Any = course.tally
         smooth_calls = tally.smooth_calls
-    if not ASYNC:
-        unseen = True
 
     async def call(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-        if not ASYNC:
-            nonlocal unseen
         progress: Progress | None = None
         while True:
             # What an attempt holds is noted under these names, which are there before anything is taken.
@@ -178,9 +175,9 @@ def path(
                     if ASYNC:
                         place: Any = current_place.get()
                         if place is None or place.ident != get_ident() or current_task(place.loop) is not place.task:
-                            place = own_place(place, seconds)
+                            place = task_deadlines.own_place(place, seconds)
                         elif place.seconds != seconds:
-                            turn_to(place, seconds)
+                            task_deadlines.turn_to(place, seconds)
                         deadline = TaskDeadline()
                         deadline.when = due
                         deadline.previous = place.top
@@ -274,8 +271,8 @@ def path(
                             smooth_calls.append(ended - began if TIMED else 0.0)
                             if len(smooth_calls) >= FOLD:
                                 course.tally.fold()  # type: ignore[union-attr]
-                        if not ASYNC and unseen:
-                            unseen = False
+                        if not ASYNC and course.unseen:
+                            course.unseen = False
                             warn_of_coroutine(course.name, result)
                         return result
                 failure = None

@@ -64,6 +64,7 @@ class Course:
         "seconds",
         "skip_on",
         "tally",
+        "unseen",
     )
 
     def __init__(
@@ -101,6 +102,8 @@ class Course:
         self.queues = queues
         """Whether calls may wait for a permit."""
         self.tally = tally
+        self.unseen = True
+        """Whether no synchronous call has returned yet: a first result is looked at (contract R7)."""
         self._refusals: list[None] | None = None
         self.on_transition = on_transition
         self.is_counted_by_attempt = (

@@ -5,6 +5,9 @@ from __future__ import annotations
 __all__ = ["RollingWindow"]
 
 
+_NO_RESULTS = bytearray()
+
+
 class RollingWindow:
     """Remembers which of the last *size* results were failures; every step costs the same, whatever the size.
 
@@ -20,7 +23,8 @@ class RollingWindow:
         """Whether *size* results were recorded; before that the circuit's state is not assessed."""
         self.quiet = 0
         """How many results were recorded since the newest failure; at least *size* where none is left."""
-        self._results = bytearray()  # 1 is a failure; grows up to the size, then a ring
+        # 1 is a failure; grows up to the size, then a ring. Nothing before the first result.
+        self._results: bytearray = _NO_RESULTS
         self._next = 0  # where the next result goes once the ring is full: on the oldest one
 
     def record(self, failed: bool) -> None:
@@ -33,6 +37,8 @@ class RollingWindow:
             results[at] = failed
             self._next = at + 1 if at + 1 < self.size else 0
         else:
+            if results is _NO_RESULTS:
+                results = self._results = bytearray()
             results.append(failed)
             self.failures += failed
             self.is_full = len(results) == self.size
