@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import get_ident
@@ -173,8 +174,6 @@ def _tell(breaker: Breaker, old: str, new: str) -> None:
             try:
                 listener(name, old, new)
             except Exception:
-                import logging
-
                 logging.getLogger("faulttolerance").exception("a listener of the circuit breaker %s failed", name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -138,8 +139,6 @@ class Telemetry:
                     self._connect_opentelemetry(is_proxy=arrived == _OPENTELEMETRY)
         except Exception:
             # Metrics are an aside: whatever is wrong with them is no reason for a guarded call to fail.
-            import logging
-
             logging.getLogger("faulttolerance").exception("metrics are not exported")
         with self._lock:
             if self._arrival is not None:
