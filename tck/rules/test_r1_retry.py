@@ -291,6 +291,28 @@ def test_loop_goes_on_during_a_delay(clock: Clock) -> None:
     assert len(beats) >= 10
 
 
+def test_other_tasks_get_their_turn_between_retries_without_a_delay() -> None:
+    """A body that fails without waiting for anything starves nobody; the first retry follows at once."""
+    order = []
+
+    @retry(max_retries=3, delay=0, jitter=0)
+    async def service() -> None:
+        order.append("attempt")
+        raise OSError
+
+    async def other() -> None:
+        for _ in range(3):
+            order.append("other")
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(service(), other(), return_exceptions=True)
+
+    asyncio.run(both())
+
+    assert order == ["attempt", "attempt", "other", "attempt", "other", "attempt", "other"]
+
+
 def test_synchronous_delay_on_a_loop_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """R12: at WARNING, per guard; it blocks everything else on that loop."""
 

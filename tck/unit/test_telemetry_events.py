@@ -281,6 +281,25 @@ def test_failure_that_is_not_retried_is_no_warning(caplog: pytest.LogCaptureFixt
     assert caplog.records == []
 
 
+def test_that_a_circuit_is_open_is_not_logged_again_for_every_call(caplog: pytest.LogCaptureFixture) -> None:
+    """It was said when it opened; what gives up on it is as frequent as the calls."""
+
+    @retry(max_retries=1, jitter=0)
+    @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0)
+    def charge() -> None:
+        raise OSError
+
+    with pytest.raises(OSError):
+        charge()
+    caplog.clear()
+
+    for _ in range(3):
+        with pytest.raises(CircuitBreakerOpenException):
+            charge()
+
+    assert caplog.records == []
+
+
 # Tracing
 
 
