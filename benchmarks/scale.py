@@ -24,8 +24,8 @@ __all__ = ["rows"]
 def rows(rounds: int, *, quick: bool) -> list[Row]:
     """Measure, and compare."""
     return [
-        _threads(max(3, rounds // 8), 0.05 if quick else 0.2),
-        asyncio.run(_tasks(max(3, rounds // 6), 1_000 if quick else 10_000)),
+        _threads(max(3, rounds // 3), 0.05 if quick else 0.2),
+        asyncio.run(_tasks(max(3, rounds // 2), 1_000 if quick else 10_000)),
         _memory(200 if quick else 1_000),
         asyncio.run(_deadlines(10_000 if quick else 100_000)),
     ]

@@ -153,11 +153,12 @@ def path(
                     running_since = 0.0
             if BREAKER:
                 state = breaker.state
-                if not CLOCKED and not state.is_closed:
-                    began = clock.monotonic()
-                # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
-                if not (APART or RETRY or FALLBACK) and not state.is_closed and began < state.until:
-                    raise course.refused(breaker, state.until - began)
+                if not (CLOCKED and (APART or RETRY or FALLBACK)) and not state.is_closed:
+                    if not CLOCKED:
+                        began = clock.monotonic()
+                    # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
+                    if not (APART or RETRY or FALLBACK) and began < state.until:
+                        raise course.refused(breaker, state.until - began)
             try:
                 # The way in, outermost first.
                 if BREAKER:

@@ -154,10 +154,11 @@ class Course:
         if breaker.transitions and self.on_transition is not None:
             self.on_transition(breaker)
         if self.tally is not None:
-            if self._refusals is None:
-                self._refusals = self.tally.strokes(_REFUSED)
-            self._refusals.append(None)
-            if len(self._refusals) >= FOLD:
+            strokes = self._refusals
+            if strokes is None:
+                strokes = self._refusals = self.tally.strokes(_REFUSED)
+            strokes.append(None)
+            if len(strokes) >= FOLD:
                 self.tally.fold()
         error = CircuitBreakerOpenException(breaker.message, wait)
         if sinks.wanted[Rejected]():
