@@ -27,7 +27,7 @@ from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, slot_here, watchdog
 from .._runtime.slot import HAS_GIL, slots
-from .._runtime.task_deadline import TaskDeadline, current as current_place
+from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_place
 from .._runtime.ticket import Ticket
 from .course import Course, Progress
 from .weave import Shape, weavable, woven
@@ -183,8 +183,8 @@ def path(
                         deadline.when = due
                         deadline.previous = place.top
                         deadline.task = place.task
-                        deadline.cancelling = place.task.cancelling() if place.task is not None else 0
-                        deadline.state = deadline.held = 0
+                        deadline.cancelling = place.task.cancelling()
+                        deadline.state = RUNS
                         deadline.pending = pending = place.ring.pending
                         deadline.place = place
                         pending[deadline] = None

@@ -19,7 +19,7 @@ from ..exceptions import TimeoutException
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
 from .slot import HAS_GIL, Entry, Slot, all_slots, forget_slot, slots
-from .task_deadline import EXPIRED, OWED, TaskDeadline, current, innermost
+from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, innermost
 from .watchdog import Interrupted, uses_greenlets, watchdog, withdraw
 
 if TYPE_CHECKING:
@@ -191,14 +191,14 @@ class uninterruptible:  # noqa: N801
                 withdraw(slot)
             deadline = innermost()
             while deadline is not None:
-                deadline.held += 1
+                deadline.hold()
                 held.append(deadline)
                 deadline = deadline.previous
             self._blocks.append((slot, mask, held))
         except BaseException:
             slot.top = outer
             for deadline in held:
-                deadline.held -= 1
+                deadline.let_go()
             raise
 
     def __exit__(
@@ -208,8 +208,8 @@ class uninterruptible:  # noqa: N801
         _take_off(slot, mask)
         owed = False
         for deadline in held:
-            deadline.held -= 1
-            if deadline.state == OWED and not deadline.held:
+            deadline.let_go()
+            if deadline.state == OWED and not deadline.is_held:
                 owed = _deliver(deadline, now=error is None) or owed
         if error is None:
             raise_if_expired(clock.monotonic())
@@ -244,20 +244,20 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
     """Let a deadline interrupt that was held back; whether the running task has to raise *now* for it."""
     asyncio, task = _modules["asyncio"], deadline.task
     try:
-        is_mine = task is None or asyncio.current_task() is task
+        is_mine = task is NO_TASK or asyncio.current_task() is task
     except RuntimeError:  # no loop runs on this thread
         is_mine = False
     if is_mine and now:
         deadline.state = EXPIRED
         return True
-    if task is not None:
+    if task is not NO_TASK:
         # For another task, or at the next time that this one waits; by then the call may be over.
         task.get_loop().call_soon_threadsafe(_expire_if_owed, deadline)
     return False
 
 
 def _expire_if_owed(deadline: TaskDeadline) -> None:
-    if deadline.state == OWED and not deadline.held and _is_in_force(deadline):
+    if deadline.state == OWED and not deadline.is_held and _is_in_force(deadline):
         deadline.expire()
 
 

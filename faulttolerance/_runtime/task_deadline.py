@@ -5,8 +5,18 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Final
 
-__all__ = ["CANCELLED", "EXPIRED", "OWED", "RUNS", "Place", "TaskDeadline", "current", "innermost", "work_under"]
-
+__all__ = [
+    "CANCELLED",
+    "EXPIRED",
+    "NO_TASK",
+    "OWED",
+    "RUNS",
+    "Place",
+    "TaskDeadline",
+    "current",
+    "innermost",
+    "work_under",
+]
 
 RUNS: Final = 0
 """It has not passed, or nobody has looked yet."""
@@ -18,17 +28,29 @@ CANCELLED: Final = 3
 """It passed, and the task was asked to cancel."""
 
 
+class _NoTask:
+    def cancelling(self) -> int:
+        return 0
+
+    def cancel(self) -> bool:
+        return False
+
+
+NO_TASK: Any = _NoTask()
+"""Stands for the task where none runs the coroutine, or none is to be cancelled."""
+
+
 class TaskDeadline:
     """One deadline of a guarded coroutine; links to the one that encloses it."""
 
-    __slots__ = ("cancelling", "held", "pending", "place", "previous", "state", "task", "when")
+    __slots__ = ("_blocks", "cancelling", "pending", "place", "previous", "state", "task", "when")
 
     when: float
     """When it passes, on the shared clock."""
     previous: TaskDeadline | None
     """The deadline that encloses it."""
     task: Any
-    """The task to cancel; ``None`` where nothing can be cancelled."""
+    """The task to cancel, or ``NO_TASK``."""
     cancelling: int
     """How many cancellations the task had been asked for when the deadline began."""
     pending: dict[TaskDeadline, None]
@@ -37,15 +59,15 @@ class TaskDeadline:
     """Where it is the innermost one."""
     state: int
     """``RUNS``, or what became of it."""
-    held: int
-    """How many ``uninterruptible`` blocks hold it back."""
+    _blocks: int
+    """How many ``uninterruptible`` blocks hold it back; not there before one does."""
 
-    def start(self, when: float, previous: TaskDeadline | None, task: Any = None) -> None:
+    def start(self, when: float, previous: TaskDeadline | None, task: Any = NO_TASK) -> None:
         """Take values; not an ``__init__``, which the one that is made for each attempt does without."""
         self.when = when
         self.previous = previous
         self.task = task
-        self.cancelling = self.held = 0
+        self.cancelling = 0
         self.state = RUNS
 
     def end(self) -> None:
@@ -55,13 +77,23 @@ class TaskDeadline:
 
     def expire(self) -> None:
         """Interrupt the task, now that the deadline has passed; later where that is held back."""
-        if self.held:
+        if self.is_held:
             self.state = OWED
-        elif self.task is None:
-            self.state = EXPIRED
         else:
-            self.state = CANCELLED
-            self.task.cancel()
+            self.state = CANCELLED if self.task.cancel() else EXPIRED
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an ``uninterruptible`` block holds it back."""
+        return getattr(self, "_blocks", 0) > 0
+
+    def hold(self) -> None:
+        """Hold it back, until ``let_go`` was called as often."""
+        self._blocks = getattr(self, "_blocks", 0) + 1
+
+    def let_go(self) -> None:
+        """Undo one ``hold``."""
+        self._blocks -= 1
 
 
 class Place:
@@ -75,7 +107,7 @@ class Place:
 
     top: TaskDeadline | None
     task: Any
-    """``None`` where the place belongs to no task."""
+    """``NO_TASK`` where the place belongs to none."""
     loop: Any
     ident: int
     """The thread of the loop; 0 where the place belongs to no task."""
@@ -99,6 +131,6 @@ def work_under(deadline: TaskDeadline | None) -> None:
     """Let *deadline* be the innermost one of the running context."""
     place = Place()
     place.top = deadline
-    place.task = None
+    place.task = NO_TASK
     place.ident = 0
     current.set(place)

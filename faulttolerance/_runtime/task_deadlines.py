@@ -14,7 +14,7 @@ from threading import get_ident
 
 from ..exceptions import TimeoutException
 from .clock import clock
-from .task_deadline import CANCELLED, EXPIRED, Place, TaskDeadline, current
+from .task_deadline import CANCELLED, EXPIRED, NO_TASK, Place, TaskDeadline, current
 from .ticket import Ticket
 
 __all__ = ["Ring", "conclude", "current_task", "own_place", "ring_of", "rings_of", "turn_to"]
@@ -85,7 +85,7 @@ def own_place(inherited: Place | None, seconds: float) -> Place:
     task = current_task(loop)
     place = Place()
     place.top = inherited.top if inherited is not None else None
-    place.task = task
+    place.task = task if task is not None else NO_TASK
     place.loop = loop
     place.ident = get_ident() if task is not None else 0
     place.seconds = seconds

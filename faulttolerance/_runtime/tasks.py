@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from ..exceptions import TimeoutException
 from .clock import clock
 from .environment import Attempt
-from .task_deadline import TaskDeadline, innermost, work_under
+from .task_deadline import NO_TASK, TaskDeadline, innermost, work_under
 from .task_deadlines import ring_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class TaskEnvironment:
         try:
             if deadline is not None:
                 if task.done():
-                    deadline.task = None  # which refers to it by its context
+                    deadline.task = NO_TASK  # which refers to it by its context
                 if deadline.state or clock.monotonic() >= deadline.when:
                     attempt.ticket.timed_out = True
                     late = TimeoutException(attempt.late())
