@@ -172,7 +172,8 @@ def make_guard(declaration: Declaration) -> Callable[..., Any]:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
-                call = calls[id(type(args[0]))]
+                # By far most objects are of the class that defines the method, and this is the quickest way to know.
+                call = resolver.call if type(args[0]) is resolver.home else calls[id(type(args[0]))]
             except (KeyError, IndexError):
                 call = resolver.for_call(args, kwargs)
             return call(args, kwargs)
@@ -182,7 +183,7 @@ def make_guard(declaration: Declaration) -> Callable[..., Any]:
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
-                call = calls[id(args[0])]
+                call = resolver.call if args[0] is resolver.home else calls[id(args[0])]
             except (KeyError, IndexError):
                 call = resolver.for_call(args, kwargs)
             return call(args, kwargs)

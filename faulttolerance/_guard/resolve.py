@@ -40,16 +40,18 @@ class Resolver:
     What led to a path is not kept: who wants to know finds it again.
     """
 
-    __slots__ = ("__weakref__", "_uses", "call", "calls", "declaration")
+    __slots__ = ("__weakref__", "_uses", "call", "calls", "declaration", "home")
 
     def __init__(self, declaration: Declaration) -> None:
         self.declaration = declaration
-        self.calls: dict[int, blocking.GuardedCall] = {}
-        """Call paths by the id of the concrete class; the entry goes when the class does."""
-        self._uses: tuple[_Use, ...] = ()
+        self.home: type | None = _Nobody
+        """The class that defines the method, once it has a call path; ``None`` for a function."""
         if declaration.binding == FUNCTION:
             self.call: blocking.GuardedCall = _first_call(declaration)
-            """The call path of a guard that is its own key."""
+            """The call path of ``home``."""
+        self.calls: dict[int, blocking.GuardedCall] = {}
+        """Those of other concrete classes by their id; the entry goes when the class does."""
+        self._uses: tuple[_Use, ...] = ()
         registry.add(self)
 
     # Calls that come for the first time
@@ -63,7 +65,7 @@ class Resolver:
     def for_class(self, cls: type | None) -> blocking.GuardedCall:
         """The call path for the concrete class *cls*; resolved at the first call for it."""
         with registry.resolving:
-            found = self.calls.get(id(cls))
+            found = self._path_of(cls)
             if found is None:
                 plan, faults = self.plan(cls)
                 if faults:
@@ -120,6 +122,7 @@ class Resolver:
     def forget(self) -> None:
         """Go back to how it was before the first call."""
         with registry.resolving:
+            self.home = _Nobody
             self.calls.clear()
             self._uses = ()
             if self.declaration.binding == FUNCTION:
@@ -135,7 +138,7 @@ class Resolver:
         declaration = self.declaration
         owner = declaration.owner
         inherited = covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
-        if CircuitBreaker in {**declaration.policies, **inherited} and id(owner) not in self.calls:
+        if CircuitBreaker in {**declaration.policies, **inherited} and self._path_of(owner) is None:
             self.for_class(owner)
 
     def state(self, cls: type | None) -> State | None:
@@ -154,10 +157,15 @@ class Resolver:
         call = call_path(self.declaration, plan, use.state)
         if known is None:
             self._uses = (*self._uses, use)
-        self.calls[use.key] = call
-        if self.declaration.binding == FUNCTION:
+        if cls is self.declaration.owner or self.declaration.binding == FUNCTION:
             self.call = call
+            self.home = cls
+        else:
+            self.calls[use.key] = call
         return call
+
+    def _path_of(self, cls: type | None) -> blocking.GuardedCall | None:
+        return self.call if cls is self.home else self.calls.get(id(cls))
 
     def depart(self, use: _Use) -> None:
         """Let go of a class that no longer exists; its counts stay in the ledger, under its name."""
@@ -218,6 +226,10 @@ class Resolver:
         for kind, policy in plan.policies.items():
             faults += misfits(policy, self.declaration, plan.name, asynchronous, plan.homes.get(kind), final=True)
         return faults
+
+
+class _Nobody:
+    """The home of guards that were never called."""
 
 
 def _first_call(declaration: Declaration) -> blocking.GuardedCall:
