@@ -92,7 +92,7 @@ async def _smooth_async(rounds: int) -> list[Row]:
         **peers.async_singles(),
         **peers.async_stacks(),
     }
-    cost = await overheads_async(_contenders(peers.bare_async, calls), rounds * 3)
+    cost = await overheads_async(_contenders(peers.bare_async, calls), rounds * 10)
     return [
         Row(
             "async, five policies, metrics on",
