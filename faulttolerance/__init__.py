@@ -124,4 +124,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return sorted({*globals(), *_HOMES})

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import update_wrapper
 from importlib.util import find_spec
-from types import ModuleType
+from types import MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple, Self
 
 try:
@@ -159,9 +159,7 @@ class Patch:
             else:
                 self._changes = [self._on_callable(holder, attribute, value)]
         except FaultToleranceDefinitionException as error:
-            raise FaultToleranceDefinitionException(
-                *(one._replace(source=", ".join(filter(None, (one.source, self._source)))) for one in error.faults)
-            ) from error
+            raise FaultToleranceDefinitionException(*map(self._with_source, error.faults)) from error
 
     def _on_callable(self, holder: Any, attribute: str, value: Any) -> _Change:
         if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
@@ -181,7 +179,13 @@ class Patch:
             wrapt.apply_patch(holder, attribute, decorated)
         except (AttributeError, TypeError) as error:
             raise self._refusal("cannot be changed", holder, "what is written in Python") from error
-        return _Change(holder, attribute, before, decorated)
+        change = _Change(holder, attribute, before, decorated)
+        try:
+            control.follow_declarations()
+        except BaseException:
+            change.take_back()
+            raise
+        return change
 
     def _on_class(self, holder: Any, attribute: str, cls: type) -> list[_Change]:
         before = {one: dict(vars(one)) for one in (cls, *_heirs(cls))}
@@ -206,6 +210,7 @@ class Patch:
             return changes()
         replaced = _Change(holder, attribute, _held(holder, attribute), decorated)
         wrapt.apply_patch(holder, attribute, decorated)
+        control.follow_declarations()
         return [*changes(), replaced]
 
     def _decorated(self, value: Any) -> Any:
@@ -218,6 +223,9 @@ class Patch:
                 raise self._refusal(f"is to be decorated by {name}", decorator, f"{name}(...) with what it needs")
         return value
 
+    def _with_source(self, fault: Fault) -> Fault:
+        return fault._replace(source=", ".join(dict.fromkeys(filter(None, (fault.source, self._source)))))
+
     def _refusal(self, problem: str, got: object, allowed: str) -> FaultToleranceDefinitionException:
         return FaultToleranceDefinitionException(Fault(self._where, problem, got, allowed, self._source))
 
@@ -229,6 +237,8 @@ def _take_back(changes: list[_Change]) -> None:
 
 
 def _held(holder: Any, attribute: str) -> Any:
+    if isinstance(getattr(type(holder), attribute, None), MemberDescriptorType):
+        return getattr(holder, attribute, _ABSENT)  # in one of its slots
     return getattr(holder, "__dict__", {}).get(attribute, _ABSENT)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._config import settings
+from .._event import Ledger
 from .._policy import (
     Asynchronous,
     AsynchronousNonBlocking,
@@ -135,12 +136,20 @@ def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any],
     return start
 
 
+class _Sketch(State):
+    """The state of a call that nobody makes: what it would count is nobody's business."""
+
+    __slots__ = ()
+
+    _ledger = Ledger()
+
+
 def code_of(declaration: Declaration, plan: Plan) -> str:
     """The code that a call of *plan* runs through, for people."""
     policies = plan.policies
     asynchronous = is_asynchronous(declaration, policies)
     apart = Asynchronous in policies or AsynchronousNonBlocking in policies
-    course = course_for(plan.name, policies, State(plan.name), asynchronous=asynchronous, apart=apart)
+    course = course_for(plan.name, policies, _Sketch(plan.name), asynchronous=asynchronous, apart=apart)
     shape = shape_of(
         course,
         fallback=Fallback in policies,

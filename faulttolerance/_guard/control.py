@@ -307,7 +307,7 @@ def _classes_of(resolver: Any) -> list[type | None]:
 def _subclasses(cls: Any) -> Iterator[type]:
     """The living classes that inherit from *cls*: each has a state of its own."""
     if cls is not None:
-        for one in cls.__subclasses__():
+        for one in type.__subclasses__(cls):
             yield one
             yield from _subclasses(one)
 

@@ -11,7 +11,19 @@ from .._policy import Fallback
 from .._runtime.blocking import Aside
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import FallbackHandler
-from .annotations import ANYTHING, Scope, Type, ancestry, displayed, members, resolved, says_nothing, signature, takes
+from .annotations import (
+    ANYTHING,
+    Scope,
+    Type,
+    ancestry,
+    displayed,
+    is_known,
+    members,
+    resolved,
+    says_nothing,
+    signature,
+    takes,
+)
 from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
 from .fit import Guarded, Problem, can_bind, fitted, is_asynchronous, shape_of
@@ -139,6 +151,7 @@ def _problems_of_handling(
         return
     scope = Scope.of(function, value if handle else None, handle.home if handle else None)
     gives, text = resolved(found.return_annotation, scope), displayed(found.return_annotation)
+    guarded.is_certain = guarded.is_certain and is_known(gives)
     if handle is not None and says_nothing(gives):
         gives = (ancestry(Type(value)).get(FallbackHandler) or (ANYTHING,))[0]
         text = str(gives)

@@ -137,6 +137,8 @@ class Resolver:
         """Make the breaker of the declaring class known, if there is one and its method was not called yet."""
         declaration = self.declaration
         owner = declaration.owner
+        if owner is None and declaration.binding != FUNCTION:
+            return  # put into a class late, it is known by the class that uses it
         inherited = covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
         if CircuitBreaker in {**declaration.policies, **inherited} and self._path_of(owner) is None:
             self.for_class(owner)

@@ -31,6 +31,8 @@ class State:
         "rate_limit",
     )
 
+    _ledger = ledger
+
     def __init__(self, name: str, alias: str = "") -> None:
         self.name = name
         self.alias = alias
@@ -100,7 +102,7 @@ class State:
         )
         tally = next((one for one in self._tallies if one.account.shape is shape), None)
         if tally is None:
-            tally = ledger.open(self.name, shape)
+            tally = self._ledger.open(self.name, shape)
             self._tallies = (*self._tallies, tally)
         if CircuitBreaker in policies or Bulkhead in policies:
             # It may not refer to the state, or that would be there for as long as its counts.

@@ -192,11 +192,14 @@ _alike: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()
 def shared(policy: Policy) -> Policy:
     """The one that stands for all policies with the values of *policy*: most methods are guarded as others are.
 
-    Those that name something of the application are left alone, since each method mostly has its own.
+    Those that name something of the application are left alone: each method mostly has its own, and it would be kept.
     """
     if any(one.kind.name == "reference" for one in policy._parameters.values()):
         return policy
     values = policy._values()
+    sets = (value for value in values if isinstance(value, tuple))
+    if any(getattr(one, "__module__", "") != "builtins" for value in sets for one in value):
+        return policy
     return _alike.setdefault((type(policy), *values, *map(type, values)), policy)  # 1 and 1.0 are shown as written
 
 

@@ -674,3 +674,47 @@ def test_a_patch_says_what_it_is(vendor: Callable[[], Any]) -> None:
 
     assert isinstance(made, Patch)
     assert repr(made) == "<patch of vendor.Client.send: in place>"
+
+
+def test_classes_that_were_called_before_follow_a_patch_of_what_they_inherit() -> None:
+    """Whether somebody happened to call first makes no difference."""
+    attempts = []
+
+    class Base:
+        @retry(max_retries=4, jitter=0)
+        def ask(self) -> None:
+            attempts.append(None)
+            raise OSError
+
+    class Client(Base):
+        pass
+
+    with pytest.raises(OSError):
+        Client().ask()
+    attempts.clear()
+
+    with patch(Client, "ask", retry(max_retries=1, jitter=0)), pytest.raises(OSError):
+        Client().ask()
+    patched = len(attempts)
+    attempts.clear()
+    with pytest.raises(OSError):
+        Client().ask()
+
+    assert (patched, len(attempts)) == (2, 5)
+
+
+def test_what_stands_in_a_slot_can_be_patched_and_taken_back() -> None:
+    """An object without a dictionary has its attributes elsewhere."""
+
+    class Client:
+        __slots__ = ("ask",)
+        ask: Callable[[], int]
+
+    client = Client()
+    client.ask = ask = lambda: 1
+
+    with patch(client, "ask", retry(max_retries=1)):
+        assert client.ask is not ask
+        assert client.ask() == 1
+
+    assert client.ask is ask

@@ -1,0 +1,129 @@
+"""What an application may do with classes and names while it declares, and still gets what it wrote."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+import faulttolerance
+from faulttolerance import (
+    FaultToleranceDefinitionException,
+    circuit_breaker,
+    circuit_breakers,
+    explain,
+    fallback,
+    guards,
+    retry,
+)
+from faulttolerance._event import ledger
+from kit.interpreter import drops_classes
+
+
+@drops_classes
+def test_a_class_goes_though_its_policy_names_an_exception_that_leads_back_to_it() -> None:
+    """L4: policies that are alike are shared, but none is kept that names something of the application."""
+
+    def made() -> weakref.ref[type]:
+        class Refused(Exception):
+            client: Any = None
+
+        class Client:
+            @retry(retry_on=Refused, max_retries=1, jitter=0)
+            def ask(self) -> int:
+                return 1
+
+        Refused.client = Client
+        Client().ask()
+        return weakref.ref(Client)
+
+    left = made()
+    gc.collect()
+
+    assert left() is None
+
+
+def test_exception_whose_class_cannot_be_hashed_may_be_named() -> None:
+    """Whatever metaclass the application's exceptions have."""
+
+    class Unhashable(type):
+        def __eq__(cls, other: object) -> bool:
+            return cls is other
+
+    class Refused(Exception, metaclass=Unhashable):
+        pass
+
+    @retry(retry_on=Refused, max_retries=1, jitter=0)
+    def ask() -> int:
+        return 1
+
+    assert ask() == 1
+
+
+def test_handler_whose_type_is_defined_late_is_compared_when_it_is_known() -> None:
+    """R6: a return type that cannot be looked up yet is no sign that it fits."""
+
+    class Handler:
+        def handle(self, context: object) -> Late:
+            return Late()
+
+    @fallback(Handler)
+    def ask() -> int:
+        raise OSError
+
+    globals()["Late"] = Late = type("Late", (), {})
+    try:
+        with pytest.raises(FaultToleranceDefinitionException, match="returns Late"):
+            ask()
+    finally:
+        del globals()["Late"]
+
+
+def test_methods_of_metaclasses_are_listed_with_the_others() -> None:
+    """A metaclass has no ``__subclasses__`` that can be asked without an argument."""
+
+    class Meta(type):
+        @retry(max_retries=1)
+        def registered(cls) -> str:
+            return cls.__name__
+
+    assert any(one.name.endswith("Meta.registered") for one in guards())
+
+
+def test_a_method_that_was_put_into_its_class_late_has_one_breaker() -> None:
+    """Looking at the breakers makes none for a class that is not known yet."""
+
+    class Client:
+        def ask(self) -> None:
+            raise OSError
+
+    Client.ask = circuit_breaker(request_volume_threshold=1, failure_ratio=1.0)(Client.ask)  # type: ignore[method-assign]
+    with pytest.raises(OSError):
+        Client().ask()
+    (name,) = [one for one in circuit_breakers.names() if one.endswith("Client.ask") and "one_breaker" in one]
+
+    assert circuit_breakers.state(name) == "open"
+
+
+def test_showing_the_code_of_a_call_counts_nothing() -> None:
+    """``explain`` is for people, and leaves no series behind."""
+
+    @retry(max_retries=1)
+    def never_called() -> None: ...
+
+    explain(never_called, source=True)
+
+    assert not any("never_called" in name for name in ledger.read().counts)
+
+
+def test_names_that_are_loaded_later_are_listed_once() -> None:
+    """``dir`` is what completion shows."""
+    for name in faulttolerance.__all__:
+        getattr(faulttolerance, name)
+
+    names = faulttolerance.__dir__()
+
+    assert len(names) == len(set(names))
+    assert set(faulttolerance.__all__) <= set(names)
