@@ -250,11 +250,13 @@ class Account:
                 self.sampled = []
 
     def strokes(self, series: Sequence[Series]) -> list[None]:
-        """A new list whose entries each advance all of *series* by one."""
-        found: list[None] = []
+        """The list whose entries each advance all of *series* by one."""
         with self.lock:
-            self._strokes = (*self._strokes, (series, found))
-        return found
+            found = next((strokes for advanced, strokes in self._strokes if advanced == series), None)
+            if found is None:
+                found = []
+                self._strokes = (*self._strokes, (series, found))
+            return found
 
     def begin_anew(self) -> None:
         """Start again at 0 in the child of a fork."""

@@ -179,11 +179,13 @@ def path(
                             place = task_deadlines.own_place(place, seconds)
                         elif place.seconds != seconds:
                             task_deadlines.turn_to(place, seconds)
+                        # The one call into other code comes before there is anything to take back.
+                        cancelling = place.task.cancelling()
                         deadline = TaskDeadline()
                         deadline.when = due
                         deadline.previous = place.top
                         deadline.task = place.task
-                        deadline.cancelling = place.task.cancelling()
+                        deadline.cancelling = cancelling
                         deadline.state = RUNS
                         deadline.pending = pending = place.ring.pending
                         deadline.place = place
@@ -208,7 +210,7 @@ def path(
                     else:
                         if permit is None:
                             permit = deadline
-                        held[permit] = place.ident
+                        held[permit] = place.ident or get_ident()
                     if len(held) > bulkhead.limit or bulkhead.waiting:
                         if ASYNC:
                             turn = queue(bulkhead, permit)

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from .._config.tracing import is_tracing_enabled
 from .._event import Sink, ledger, sinks
-from .._runtime.fork import at_fork, importing
+from .._runtime.fork import at_fork
 from .._telemetry.log import log
 from .._telemetry.trace import trace
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -122,8 +122,7 @@ class Telemetry:
             self._folder.begin_anew()
 
     def _connect(self, arrived: str = "") -> None:
-        with importing:
-            from .._telemetry.arrival import Arrival, is_here
+        from .._telemetry.arrival import Arrival, is_here
 
         missing = []
         try:
@@ -146,9 +145,8 @@ class Telemetry:
             self._arrival = Arrival(missing, self._connect) if missing else None
 
     def _connect_prometheus(self) -> None:
-        with importing:
-            from .._telemetry.prometheus import Collector, is_exposed_by_opentelemetry
-            from .._telemetry.workers import Folder, is_multiprocess
+        from .._telemetry.prometheus import Collector, is_exposed_by_opentelemetry
+        from .._telemetry.workers import Folder, is_multiprocess
 
         if is_multiprocess():
             from .._runtime.background import Ticker
@@ -192,8 +190,7 @@ class Telemetry:
             return
 
         def make() -> None:
-            with importing:
-                from .._telemetry.opentelemetry import Exporter
+            from .._telemetry.opentelemetry import Exporter
 
             # Under a lock of its own: this may have to wait until a collection is over.
             with self._making:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from threading import RLock, get_ident
 
-__all__ = ["Section", "at_fork", "importing"]
+__all__ = ["Section", "at_fork"]
 
 _PATIENCE_SECONDS = 5.0
 
@@ -69,10 +69,6 @@ class Section:
         else:
             self._lock = RLock()
             self._forking = set()
-
-
-importing = Section()
-"""Held while modules are imported that only a call turned out to need."""
 
 
 def _call_before() -> None:

@@ -102,11 +102,12 @@ class Closed(Era):
         self.assess_locked()
 
     def take_in_locked(self) -> None:
-        """Record the successes that wait."""
-        count = len(self.unrecorded)
-        if count:
-            del self.unrecorded[:count]  # others may append meanwhile
-            self.window.record_successes(count)
+        """Record the successes that wait, but none beyond the one that fills the window: that one is assessed first."""
+        count = len(self.unrecorded)  # others may append meanwhile
+        if not self.window.is_full:
+            count = min(count, self.window.successes_to_change())
+        del self.unrecorded[:count]
+        self.window.record_successes(count)
 
     def assess_locked(self) -> None:
         """Find out anew whether the window is full of successes, and how many it needs for that."""
@@ -230,7 +231,7 @@ class CircuitBreaker:
             if isinstance(era, HalfOpen) and self._has_place_locked(era, now):
                 era.probes[me] = (ident, now)
                 return era
-        raise CircuitBreakerOpenException(self.message, era.until - now)
+        raise CircuitBreakerOpenException(self.message, max(0.0, era.until - now))
 
     def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float) -> None:
         """Take the verdict on the attempt *me* that *era* admitted; without effect where that era is over."""
@@ -240,9 +241,9 @@ class CircuitBreaker:
             if isinstance(era, Closed):
                 if verdict is NEUTRAL:
                     return
-                era.take_in_locked()
-                era.window.record(verdict is FAILURE)
-                self._assess_locked(era, now)
+                if self._take_in_locked(era, now):
+                    era.window.record(verdict is FAILURE)
+                    self._assess_locked(era, now)
             elif isinstance(era, HalfOpen):
                 probe = era.probes.pop(me, None)
                 if probe is None or verdict is NEUTRAL or self._is_overdue(probe, now):
@@ -262,9 +263,8 @@ class CircuitBreaker:
         closed.unrecorded.append(None)
         if len(closed.unrecorded) >= closed.lot:
             with self._lock:
-                if closed is self.state:
-                    closed.take_in_locked()
-                    self._assess_locked(closed, now)
+                if closed is self.state and self._take_in_locked(closed, now):
+                    closed.assess_locked()
 
     def reset(self, now: float) -> None:
         """Close the circuit and forget every result; also ends ``force_open``."""
@@ -289,6 +289,8 @@ class CircuitBreaker:
         """Take new values and keep the state: the newest results stay, ``delay`` counts from the opening."""
         with self._lock:
             self._catch_up_locked(now)
+            if isinstance(self.state, Closed):
+                self._take_in_locked(self.state, now)  # what happened under the old values
             self.delay = delay
             self.request_volume_threshold = request_volume_threshold
             self.failure_ratio = failure_ratio
@@ -296,13 +298,12 @@ class CircuitBreaker:
             self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
             era = self.state
             if isinstance(era, Closed):
-                era.take_in_locked()
                 if era.window.size != request_volume_threshold:
                     era.window.resize(request_volume_threshold)
                 self._review_locked(era)
             elif isinstance(era, Open):
                 if not era.is_forced:
-                    era.until = era.since + delay
+                    era.until = max(era.since + delay, now)  # what was spent open until now stays spent
             elif isinstance(era, HalfOpen):
                 # Else a threshold that was lowered to what is reached already would admit no probe that could close it.
                 self._close_when_proven_locked(era, now)
@@ -314,7 +315,8 @@ class CircuitBreaker:
         self.transitions = _NONE_YET
         era = self.state
         if isinstance(era, Closed):
-            era.take_in_locked()
+            while era.unrecorded:
+                era.take_in_locked()
             era.window.recount()
             self._review_locked(era)
         elif isinstance(era, HalfOpen):
@@ -382,6 +384,15 @@ class CircuitBreaker:
     def _is_overdue(self, probe: tuple[int, float], now: float) -> bool:
         return 0 < self.delay < now - probe[1]
 
+    def _take_in_locked(self, era: Closed, now: float) -> bool:
+        """Record the successes that wait; false where the one that filled the window opened the circuit."""
+        while era.unrecorded:
+            era.take_in_locked()
+            if self._has_failed_locked(era):
+                self._assess_locked(era, now)
+                return False
+        return True
+
     def _assess_locked(self, era: Closed, now: float) -> None:
         if self._has_failed_locked(era):
             self._move_locked(Open(now, now + self.delay), now)
@@ -411,9 +422,9 @@ class CircuitBreaker:
         # Threads read the clock before they get here, so moments may arrive in the wrong order.
         self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
         self._entered = max(at, self._entered)
-        self.state = era
         if isinstance(era, Open):
-            self.message = f"{self.name}: circuit breaker is open"
+            self.message = f"{self.name}: circuit breaker is open"  # whoever sees the new era needs it
+        self.state = era
         if old != era.name:
             self.opened_total += old == CLOSED and era.name == OPEN
             if self.transitions is _NONE_YET:

@@ -175,6 +175,23 @@ def test_successes_that_wait_to_be_recorded_change_nothing(volume: int, ratio: f
     assert outcomes[0] == outcomes[1]
 
 
+def test_the_success_that_fills_the_window_is_assessed_before_those_that_came_with_it() -> None:
+    """Several threads may have a success that fills the window at once: in each order the full window opens it."""
+    circuit = make(volume=4, ratio=0.5)
+    run(circuit, "ff")
+    era: Any = circuit.state
+    successes = [threading.Thread(target=circuit.succeed, args=(era, object(), 0.0)) for _ in range(4)]
+    with circuit.lock:
+        for one in successes:
+            one.start()
+        while len(era.unrecorded) < 4:
+            pass
+    for one in successes:
+        one.join()
+
+    assert circuit.state_name(0.0) == OPEN
+
+
 # open
 
 
@@ -684,6 +701,16 @@ operations = st.one_of(
 
 
 @settings(max_examples=400)
+@example(
+    (0, 1, 0.0, 1),
+    [
+        ("begin",),
+        ("reconfigure", (2, 1, 0.0, 1)),
+        ("end", 0, FAILURE),
+        ("wait", 1),
+        ("reconfigure", (0, 1, 0.0, 1)),
+    ],
+)
 @given(values, st.lists(operations, max_size=80))
 def test_it_agrees_with_the_naive_circuit(first: tuple[int, int, float, int], steps: list[Any]) -> None:
     """Whatever happens in whatever order: same state, same admissions, and never too many probes."""
