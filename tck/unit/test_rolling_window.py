@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from faulttolerance._strategy.rolling_window import RollingWindow
 
@@ -42,6 +42,7 @@ class Successes(int):
 steps = st.lists(st.one_of(st.booleans(), st.integers(1, 12), st.integers(0, 20).map(Successes)), max_size=60)
 
 
+@example(3, [True, False, True, Successes(1), Successes(1), Successes(1)])
 @given(st.integers(1, 12), steps)
 def test_it_agrees_with_the_naive_window(size: int, steps: list[bool | int]) -> None:
     """Whatever is recorded and however often the length changes, failures and fullness are those of the last N."""
