@@ -14,6 +14,7 @@ between any two steps of a caller.
 from __future__ import annotations
 
 import _thread
+import gc
 import heapq
 import os
 import signal
@@ -37,6 +38,7 @@ __all__ = [
     "Interrupted",
     "Pursuit",
     "Watchdog",
+    "frames_of_threads",
     "interruption_for",
     "on_signal",
     "uses_greenlets",
@@ -166,6 +168,27 @@ class Pursuit:
     def again(self, late_by: float) -> float:
         """When to look again."""
         return _monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
+
+
+def _looking() -> tuple[Iterator[tuple[bool, object, dict[int, FrameType]]], Iterator[object]]:
+    """In one step: whether garbage is collected, an end to that, the frames of all threads; then what undoes the end.
+
+    While the interpreter gathers the frames it may begin to collect, and what that calls lets other threads go on: it
+    follows frames then that are gone, and crashes (CPython issue 106883). Each part is an iteration over something
+    written in C, between which threads are never switched: nobody else sees the collector off, or switches it on again.
+    """
+    steps = zip(iter(gc.isenabled, None), iter(gc.disable, 0), iter(sys._current_frames, None), strict=True)
+    return steps, iter(gc.enable, 0)
+
+
+def frames_of_threads() -> dict[int, FrameType]:
+    """Where each thread stands, by its identifier."""
+    look, collect_again = _looking()
+    for was_collecting, _, frames in look:
+        for _ in collect_again if was_collecting else ():
+            break
+        return frames
+    return {}
 
 
 class Watchdog:
@@ -382,7 +405,7 @@ class Watchdog:
             if pursuit.send_at <= now:
                 self._signal(slot, entry, pursuit, None)
             return pursuit.again(late_by)
-        frame = sys._current_frames().get(slot.ident)
+        frame = frames_of_threads().get(slot.ident)
         if frame is None:
             return pursuit.again(late_by)
         activity = self._activity_of_main(slot) if by_signal and pursuit.why is not None else None
@@ -421,14 +444,16 @@ class Watchdog:
         prune(slot)
         # Made beforehand: below, every step up to the shot is one of those between which the interpreter never switches
         # threads, which excludes calls as such. An iteration over something written in C is none.
-        look = iter(sys._current_frames, None)
+        look, collect_again = _looking()
         shot = iter(_shot_at(ident))
         done = False
         self.busy = slot
         slot.fired = entry
         if is_open(slot, entry):
             slot.sent[id(entry)] = entry
-            for frames in look:
+            for was_collecting, _, frames in look:
+                for _ in collect_again if was_collecting else ():
+                    break
                 if ident in frames and frames[ident] is frame and frame.f_lasti == instruction:
                     for count in shot:
                         done = count > 0

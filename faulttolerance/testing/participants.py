@@ -15,6 +15,8 @@ from concurrent.futures import Future
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from .._runtime.watchdog import frames_of_threads
+
 __all__ = ["STARTING", "Look", "Onlooker", "place_of"]
 
 STARTING = 0
@@ -83,7 +85,7 @@ class Onlooker:
         threads = {thread.ident: thread for thread in threading.enumerate()}
         if None in threads:
             look.running.add(STARTING)
-        frames = sys._current_frames()
+        frames = frames_of_threads()
         del frames[threading.get_ident()]  # else this frame would refer to itself, and to all the others
         for ident, frame in frames.items():
             if ident in asleep or ident in parked:

@@ -308,7 +308,7 @@ def work_at_once(interval: float) -> Counter[str]:
             time.sleep(0.01)
     finally:
         sys.setswitchinterval(before)
-    frames = sys._current_frames()
+    frames = watchdog.frames_of_threads()
     hanging = ["".join(traceback.format_stack(frames[one.ident])) for one in threads if one.ident in frames]
     seen = sum((load.seen for load in loads), Counter[str]())
     print(dict(seen), *hanging, sep="\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import queue
 import signal
@@ -899,6 +900,42 @@ def test_main_thread_is_interrupted_without_a_look_at_its_frames(
     assert time.monotonic() - began < PATIENCE / 2
     assert isinstance(caught.value.__cause__, Interrupted)
     assert looked == []
+
+
+@pytest.mark.parametrize("collects", [True, False])
+@pytest.mark.parametrize("on_main", [True, False])
+def test_no_garbage_is_collected_while_threads_are_looked_at(
+    on_main: bool, collects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a collection calls would let other threads go on amidst the look; it is on again, or off, as before."""
+    seen: list[bool] = []
+    look = sys._current_frames
+
+    def look_at_frames() -> dict[int, FrameType]:
+        seen.append(gc.isenabled())
+        return look()
+
+    def call() -> None:
+        with pytest.raises(TimeoutException):
+            timeout(20)(compute)()
+
+    monkeypatch.setattr(sys, "_current_frames", look_at_frames)
+    if not collects:
+        gc.disable()
+    try:
+        if on_main:
+            call()
+        else:
+            thread = threading.Thread(target=call)
+            thread.start()
+            thread.join()
+        still = gc.isenabled()
+    finally:
+        gc.enable()
+
+    assert seen
+    assert not any(seen)
+    assert still is collects
 
 
 def test_code_that_is_left_in_peace_is_not_interrupted_without_the_gil(without_gil: None) -> None:
