@@ -1,6 +1,6 @@
 """How many instructions of the interpreter a guarded call takes: a cost that no machine and no load changes.
 
-``tck/unit/test_cost.py`` compares with what is recorded here; ``python -m benchmarks.instructions --record`` records.
+``tck/unit/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
 """
 
 from __future__ import annotations
@@ -9,17 +9,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
 
 import faulttolerance as ft
 
-__all__ = ["count", "recorded"]
+__all__ = ["count"]
 
-RECORDED = Path(__file__).with_name("instructions.json")
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"  # 3.13t is another one
 
 _WARM_UP = 100  # the window of a breaker fills, the adaptive interpreter settles
 _CALLS = 5
@@ -190,15 +187,5 @@ async def _count_async(subject: _Subject) -> dict[str, int]:
     return found
 
 
-def recorded() -> dict[str, dict[str, int]]:
-    """What was recorded, by version of Python."""
-    return json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
-
-
 if __name__ == "__main__":
-    counted = count()
-    print(json.dumps(counted, indent=2))
-    if "--record" in sys.argv:
-        RECORDED.write_text(
-            json.dumps({**recorded(), VERSION: counted}, indent=2, sort_keys=True) + "\n", encoding="utf-8"
-        )
+    print(json.dumps(count(), indent=2))

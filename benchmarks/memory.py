@@ -1,23 +1,18 @@
 """How many bytes a guarded method takes after its first call, exporters aside: the same on every machine.
 
-``tck/unit/test_cost.py`` compares with what is recorded here; ``python -m benchmarks.memory --record`` records.
+``tck/unit/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import sys
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 
 import faulttolerance as ft
 
-__all__ = ["each", "guarded", "recorded"]
-
-RECORDED = Path(__file__).with_name("memory.json")
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+__all__ = ["each", "guarded"]
 
 
 def each(count: int = 1_000) -> dict[str, int]:
@@ -77,15 +72,5 @@ def _zero(context: object) -> int:
     return 0
 
 
-def recorded() -> dict[str, dict[str, int]]:
-    """What was recorded, by version of Python."""
-    return json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
-
-
 if __name__ == "__main__":
-    taken = each()
-    print(json.dumps(taken, indent=2))
-    if "--record" in sys.argv:
-        RECORDED.write_text(
-            json.dumps({**recorded(), VERSION: taken}, indent=2, sort_keys=True) + "\n", encoding="utf-8"
-        )
+    print(json.dumps(each(), indent=2))

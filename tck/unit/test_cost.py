@@ -40,14 +40,14 @@ def test_no_guarded_call_takes_a_tenth_more_instructions_than_was_recorded() -> 
     """Cost drifts by small steps that no timing on a busy machine shows: beyond 10 % is a decision to be taken."""
     found = dearer("instructions")
 
-    assert not found, f"(now, recorded): {found}; if it has to be, python -m benchmarks.instructions --record"
+    assert not found, f"(now, recorded): {found}; if it has to be, python -m benchmarks.record"
 
 
 def test_no_guarded_method_takes_a_tenth_more_memory_than_was_recorded() -> None:
     """What each of thousands of guarded methods keeps grows as silently."""
     found = dearer("memory")
 
-    assert not found, f"(now, recorded): {found}; if it has to be, python -m benchmarks.memory --record"
+    assert not found, f"(now, recorded): {found}; if it has to be, python -m benchmarks.record"
 
 
 def test_counting_twice_gives_the_same_figures() -> None:
