@@ -1,4 +1,4 @@
-"""Keys that nothing uses, variables that are ambiguous, values that changed."""
+"""Keys that nothing uses, variables that are ambiguous, values that changed (rule C4)."""
 
 from __future__ import annotations
 

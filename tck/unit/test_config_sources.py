@@ -1,4 +1,4 @@
-"""Where keys are read from, in which order, and what is said when a source cannot be read."""
+"""Where keys are read from, in which order, and what is said when a source cannot be read (rule C1)."""
 
 from __future__ import annotations
 

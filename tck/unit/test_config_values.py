@@ -1,4 +1,4 @@
-"""Every parameter of every annotation, from every kind of source."""
+"""Every parameter of every annotation, from every kind of source (rule C2)."""
 
 from __future__ import annotations
 

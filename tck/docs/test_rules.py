@@ -1,0 +1,44 @@
+"""Every rule that is cited is defined, and every rule that is defined is kept by a test that cites it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "explanation" / "rules.md"
+
+_DEFINED = re.compile(r"^### ([A-Z]\d+[a-z]?)$", re.MULTILINE)
+_CITED = re.compile(r"(?<![\w./#-])[PLRC]\d{1,2}[a-z]?(?![\w.(=-])")
+
+RULES = _DEFINED.findall(PAGE.read_text(encoding="utf-8"))
+
+
+def cited(*folders: str) -> dict[str, list[str]]:
+    """Which files cite each rule."""
+    found: dict[str, list[str]] = {}
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".md") and path != PAGE and path != Path(__file__):
+                for rule in set(_CITED.findall(path.read_text(encoding="utf-8"))):
+                    found.setdefault(rule, []).append(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def test_no_rule_is_defined_twice() -> None:
+    assert sorted(set(RULES)) == sorted(RULES)
+
+
+def test_every_rule_that_is_cited_is_defined() -> None:
+    unknown = {
+        rule: files for rule, files in cited("faulttolerance", "tck", "docs", "benchmarks").items() if rule not in RULES
+    }
+
+    assert not unknown
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_test_cites_each_rule(rule: str) -> None:
+    assert rule in cited("tck")
