@@ -1,0 +1,123 @@
+"""Programs of their own, for what has to happen before anything else does, or may hang: other people's surroundings.
+
+``run`` is for a program that ends by itself, ``gunicorn`` for a service. A program that hangs says where all its
+threads stand, and fails the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+__all__ = ["Service", "gunicorn", "needs", "run", "until"]
+
+SECONDS = 40.0
+"""How long a program may take; it takes one or two where the machine has nothing else to do."""
+
+_WATCHED = "import faulthandler; faulthandler.dump_traceback_later({seconds}, exit=True); del faulthandler\n"
+
+
+def needs(*modules: str) -> None:
+    """Skip the test where a package is not installed, but never in CI: there all of them are."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    assert not missing, f"not installed: {', '.join(missing)}"
+
+
+def run(program: str, *options: str, status: int = 0, seconds: float = SECONDS, **environment: str) -> list[str]:
+    """Run *program* with warnings as errors, and give the lines that it prints.
+
+    Args:
+        program: Its text; indented alike.
+        options: For the interpreter; a further ``-W`` after ``-W error`` lets a warning of somebody else's pass.
+        status: The exit status that it has to have.
+        seconds: How long it may take.
+        environment: Variables beside those of this process.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        # A file and not ``-c``: the library looks at sources, and so does who reads a traceback.
+        file = Path(folder) / "program.py"
+        file.write_text(_WATCHED.format(seconds=seconds) + textwrap.dedent(program))
+        done = subprocess.run(
+            [sys.executable, "-W", "error", *options, str(file)],
+            capture_output=True,
+            text=True,
+            timeout=seconds + 15,
+            check=False,
+            env={**os.environ, **environment},
+        )
+    assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.splitlines()
+
+
+class Service:
+    """A service that runs in processes of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.process = process
+        self._address = f"http://127.0.0.1:{port}"
+        self._log = log
+
+    def get(self, path: str, seconds: float = SECONDS) -> str:
+        """What it answers; for any status but 200, the status before it."""
+        request = urllib.request.Request(self._address + path)
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return f"{error.code} {error.read().decode()}"
+
+    @property
+    def log(self) -> str:
+        """What the processes wrote to their standard error."""
+        return self._log.read_text()
+
+
+@contextlib.contextmanager
+def gunicorn(application: str, folder: Path, *options: str, **environment: str) -> Iterator[Service]:
+    """Serve ``application``, the text of a module with a WSGI application of that name, until the block ends."""
+    (folder / "application.py").write_text(textwrap.dedent(application))
+    (folder / "gunicorn.conf.py").write_text("control_socket_disable = True  # of releases that have one\n")
+    log = folder / "log"
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listening, log.open("wb") as stderr:
+        number = listening.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", f"--bind=fd://{number}", *options, "application"],
+            cwd=folder,
+            env={**os.environ, **environment},
+            pass_fds=[number],
+            stderr=stderr,
+        )
+        with process:
+            try:
+                yield Service(process, listening.getsockname()[1], log)
+            finally:
+                process.terminate()
+                try:
+                    process.wait(SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    raise
+
+
+def until(fulfilled: Callable[[], object]) -> None:
+    """Wait until something holds; fail where that takes too long."""
+    deadline = time.monotonic() + SECONDS
+    while not fulfilled():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.02)
