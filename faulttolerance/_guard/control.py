@@ -18,6 +18,7 @@ from .call_path import code_of
 from .declaration import class_name, declaration_of, exempt, unbound
 from .guard import Guard
 from .plan import ORDER, Plan
+from .shared import Shared
 from .telemetry import ChosenProvider, ChosenRegistry, telemetry
 
 __all__ = [
@@ -54,8 +55,8 @@ class GuardedMethod:
     @property
     def method(self) -> Callable[..., Any]:
         """The guarded function, as the application sees it; the ``Guard`` itself where there is none."""
-        if isinstance(self._resolver, Guard):
-            return self._resolver
+        if isinstance(self._resolver, Shared):
+            return self._resolver.guard  # type: ignore[return-value]  # it lives while somebody can call it
         return self._resolver.declaration.guard  # type: ignore[no-any-return]
 
     @property
@@ -212,7 +213,7 @@ def explain(target: Any, name: str = "", *, source: bool = False) -> str:
         owner = target.__self__
         cls = owner if isinstance(owner, type) else type(owner)
     if isinstance(target, Guard):
-        return _explained(target.plan()[0])
+        return _explained(target._shared.plan()[0])
     declaration = declaration_of(unbound(target))
     if declaration is None:
         raise ValueError(f"{target!r} is not guarded")
@@ -298,7 +299,7 @@ def follow_declarations() -> None:
 
 def _classes_of(resolver: Any) -> list[type | None]:
     resolved = resolver.resolved()
-    if isinstance(resolver, Guard):
+    if isinstance(resolver, Shared):
         return [None]
     owner = resolver.declaration.owner
     return [*dict.fromkeys([owner, *_subclasses(owner), *resolved])]

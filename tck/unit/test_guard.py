@@ -225,3 +225,11 @@ def test_guards_that_one_line_makes_count_as_one() -> None:
 
     assert len(names) == 1
     assert __name__ in names.pop()
+
+
+def test_a_guard_shows_nothing_but_what_it_is_for() -> None:
+    """What `dir` and an editor's completion offer is what may be relied upon."""
+    guard = Guard(retry=Retry(), name="bare")
+    guard.close()
+
+    assert [name for name in dir(guard) if not name.startswith("_")] == ["call", "call_async", "close", "name"]
