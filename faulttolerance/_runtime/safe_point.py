@@ -27,7 +27,7 @@ OURS = "it was in code of this library"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DRIVERS = (os.path.join(_PACKAGE, "_guard", "compose.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
 """Code of ours that expects interruptions wherever one may land in it."""
-_CALLING = tuple(os.path.join(_PACKAGE, "_guard", name) for name in ("call_path.py", "compose.py", "guard.py"))
+_CALLING = tuple(os.path.join(_PACKAGE, "_guard", name) for name in ("call_path.py", "compose.py", "shared.py"))
 """Code of ours that calls what is guarded, as ``function(*args, **kwargs)``."""
 _MODULES = frozenset(
     {
