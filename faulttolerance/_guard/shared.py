@@ -122,7 +122,7 @@ class Shared:
             return paths, _path(function, course, _aside(policies, function, asynchronous), asynchronous)
 
 
-def _invoke(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+def _invoke(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     return function(*args, **kwargs)
 
 
