@@ -6,13 +6,14 @@ too. What is left keeps its file and its line numbers: a traceback or a debugger
 run. Nothing is added, so whoever reads ``compose.path`` has read every guard there is.
 
 One function is compiled per combination of capitals, however many guards have it. Where the text of the program is not
-there, as in a deployment of compiled files only, the function runs uncut: slower, to the same results.
+there, as in a deployment of compiled files only, where it is not the text of the code that runs, or where cutting fails
+for whatever reason, the function runs uncut: slower, to the same results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,24 +27,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 Shape = Mapping[str, bool]
 """The capitals of the function, and whether each holds."""
 
+_ShapeKey = tuple[tuple[str, bool], ...]
 
 _texts: dict[CodeType, str] = {}
+"""The text of the file of each function; empty where it is not there."""
 
 
 def weavable(function: F) -> F:
     """Remember the text of *function* as it is now: the file may be exchanged under a running program."""
-    code = function.__code__
     try:
-        text = function.__globals__["__loader__"].get_data(code.co_filename).decode()
-    except (AttributeError, KeyError, OSError):
+        text = function.__globals__["__loader__"].get_data(function.__code__.co_filename).decode()
+    except Exception:  # noqa: BLE001  # whatever lies there, and whatever loads it: the library is to be imported
         text = ""
-    _texts[code] = "".join(text.splitlines(keepends=True)[code.co_firstlineno - 1 :])
+    _texts[function.__code__] = text
     return function
 
 
 def woven(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
-    """*function* without what *shape* rules out."""
-    return _woven(function, tuple(sorted(shape.items())))
+    """*function* without what *shape* rules out, or as it stands where it cannot be cut now.
+
+    Cutting may fail for a reason that passes, such as recursion too deep or memory too short: the next guard tries it
+    again.
+    """
+    key = tuple(sorted(shape.items()))
+    try:
+        return _woven(function, key)
+    except Exception:  # noqa: BLE001  # nothing about the text of the library is a reason for a call to fail
+        return _whole(function, key)
 
 
 def source_of(function: Callable[..., Any], shape: Shape) -> str:
@@ -54,15 +64,19 @@ def source_of(function: Callable[..., Any], shape: Shape) -> str:
 
 
 @cache
-def _woven(function: Callable[..., Any], shape: tuple[tuple[str, bool], ...]) -> Callable[..., Any]:
-    try:
-        cut = _cut(function, dict(shape))
-    except OSError:
-        return uncut(function, dict(shape))
+def _woven(function: Callable[..., Any], shape: _ShapeKey) -> Callable[..., Any]:
+    from .cutter import uncollected
+
+    cut = _cut(function, dict(shape))
     names: dict[str, Any] = {}
-    code = compile(cut, function.__code__.co_filename, "exec", dont_inherit=True)
+    code = uncollected(partial(compile, cut, function.__code__.co_filename, "exec", dont_inherit=True))
     exec(code, function.__globals__, names)  # our own source
     return names[function.__name__]  # type: ignore[no-any-return]
+
+
+@cache
+def _whole(function: Callable[..., Any], shape: _ShapeKey) -> Callable[..., Any]:
+    return uncut(function, dict(shape))
 
 
 def uncut(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
@@ -94,7 +108,18 @@ def _cut(function: Callable[..., Any], shape: Shape) -> ast.Module:
 
 def _source(function: Callable[..., Any]) -> str:
     """The text from *function* to the end of its file."""
-    text = _texts.get(function.__code__)
-    if not text:
-        raise OSError("the text of the program is not there")
-    return text
+    code = function.__code__
+    text = _texts.get(code, "")
+    if not _is_text_of(code, text):
+        raise OSError("the text of the program is not there, or is another one than runs")
+    return "".join(text.splitlines(keepends=True)[code.co_firstlineno - 1 :])
+
+
+@cache
+def _is_text_of(code: CodeType, text: str) -> bool:
+    """Whether *text* is what *code* was compiled from: a compiled file may be older than what lies beside it."""
+    try:
+        compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return any(one == code for one in compiled.co_consts)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import compileall
+import gc
+import py_compile
 import shutil
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faulttolerance import asynchronous, bulkhead, circuit_breaker, explain, fallback, rate_limit, retry, timeout
-from faulttolerance._guard import compose, weave
+from faulttolerance._guard import compose, cutter, weave
 from faulttolerance.testing import reset, virtual_time
 
 Decorate = Callable[[Any], Any]
@@ -94,6 +98,123 @@ def test_without_the_text_of_the_program_calls_take_the_whole_path(monkeypatch: 
         weave._woven.cache_clear()
 
     assert found[:2] == ["0/0", "1/1"]
+
+
+def run_from(program: Path, lines: list[str]) -> str:
+    """What *lines* print where the package is the one in *program*; from a file, so that tracebacks show the text."""
+    script = program / "script.py"
+    script.write_text("\n".join(lines), encoding="utf-8")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def copied(program: Path) -> Path:
+    """A copy of the package in *program*; where its ``compose.py`` lies."""
+    shutil.copytree(
+        Path(compose.__file__).parents[1], program / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    return program / "faulttolerance" / "_guard" / "compose.py"
+
+
+CALLS = [
+    "from faulttolerance import bulkhead, retry, timeout",
+    "from faulttolerance._guard import compose",
+    "outcomes = iter([OSError(), 'called'])",
+    "@retry(max_retries=1, jitter=0)",
+    "@timeout(9000)",
+    "@bulkhead(2)",
+    "def function():",
+    "    outcome = next(outcomes)",
+    "    if isinstance(outcome, OSError): raise outcome",
+    "    return outcome",
+    "print(function(), compose.__file__)",
+]
+
+
+@pytest.mark.parametrize(
+    "other", ["    nothing fits\n" * 400, "def path(*_): return lambda *_: 'another version'\n" * 400, "\xff\0"]
+)
+def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(tmp_path: Path, other: str) -> None:
+    """What lies where the files were compiled is no concern of theirs, even where it could be compiled, too."""
+    source = copied(tmp_path / "build")
+    compileall.compile_dir(tmp_path / "build", quiet=1, legacy=True)
+    compiled = tmp_path / "deployed"
+    shutil.copytree(tmp_path / "build", compiled, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    source.write_text(other, encoding="latin-1")
+
+    assert run_from(compiled, CALLS) == f"called {compiled / 'faulttolerance' / '_guard' / 'compose.pyc'}"
+
+
+def test_compiled_files_that_nobody_compares_with_their_text_run_as_they_are(tmp_path: Path) -> None:
+    """With unchecked hashes an interpreter takes the compiled file, whatever stands in the text beside it."""
+    source = copied(tmp_path)
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(tmp_path, quiet=1, invalidation_mode=mode)
+    text = source.read_text(encoding="utf-8")
+    source.write_text(
+        text.replace("    if DEADLINE:\n", "    if DEADLINE:\n        raise SystemError\n", 1), encoding="utf-8"
+    )
+
+    assert run_from(tmp_path, CALLS) == f"called {source}"
+
+
+def test_garbage_is_collected_in_no_first_call_at_the_wrong_moment(tmp_path: Path) -> None:
+    """A finalizer that formats a traceback parses a line: before Python 3.12 it must not meet a guard that is cut."""
+    lines = [
+        "import gc, traceback",
+        "from faulttolerance import bulkhead, circuit_breaker, rate_limit, retry, timeout",
+        "class Noisy:",
+        "    def __init__(self): self.me = self",
+        "    def __del__(self):",
+        "        try: raise ValueError(str(1) + str(2))",
+        "        except ValueError: traceback.format_exc()",
+        "        if is_running: Noisy()",
+        "is_running = True",
+        "gc.set_threshold(50)",
+        "Noisy()",
+        "for policy in (retry, timeout(9000), bulkhead(2), rate_limit(9), circuit_breaker):",
+        "    print(policy(lambda: policy is not None)(), gc.isenabled())",
+        "is_running = False",
+    ]
+
+    assert run_from(tmp_path, lines).split() == ["True"] * 10
+
+
+def test_a_collector_that_is_off_stays_off_and_one_that_is_on_stays_on() -> None:
+    """How the application collects its garbage is its own business, also where cutting fails."""
+    was_collecting = gc.isenabled()
+    try:
+        for wanted in (gc.enable, gc.disable):
+            wanted()
+            expected = gc.isenabled()
+
+            assert cutter.uncollected(lambda: gc.isenabled()) in (expected, False)
+            assert gc.isenabled() is expected
+            with pytest.raises(SyntaxError):
+                cutter.uncollected(partial(compile, "no program", "text", "exec"))
+            assert gc.isenabled() is expected
+    finally:
+        (gc.enable if was_collecting else gc.disable)()
+
+
+@pytest.mark.parametrize("error", [SystemError, MemoryError, RecursionError])
+def test_a_guard_that_cannot_be_cut_now_works_and_the_next_one_is_cut(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first call at the end of the stack, or of the memory, has the outcome that it has anywhere else."""
+
+    def fail(*_: object) -> ast.Module:
+        raise error
+
+    weave._woven.cache_clear()
+    with monkeypatch.context() as trouble:
+        trouble.setattr(cutter, "cut", fail)
+        in_trouble = outcomes(("retry", "time-out", "bulkhead"), asynchronous=False)
+    kept = weave._woven.cache_info().currsize
+
+    assert in_trouble == outcomes(("retry", "time-out", "bulkhead"), asynchronous=False)
+    assert (kept, weave._woven.cache_info().currsize) == (0, 1)
 
 
 def test_what_a_guard_has_not_is_not_in_its_path() -> None:
