@@ -11,6 +11,7 @@ from threading import get_ident
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from .._strategy import deadline as lateness
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .clock import clock
@@ -202,25 +203,34 @@ class Body(Suspension):
             if not self.claim():
                 _drop(result, error)
                 return False
-            deadline = self._attempt.deadline
-            if deadline is not None and clock.monotonic() >= deadline:
-                error = self._late(error)
+            error = self._in_time(error)
             self.value, self.error = result, None if error is None else StoppedIteration.of(error)
             return True
         finally:
             del error
 
-    def _late(self, cause: BaseException | None) -> TimeoutException:
-        ticket = self._attempt.ticket
-        ticket.timed_out = True
-        late = TimeoutException(self._attempt.late())
-        late.__cause__ = cause
-        return late
+    def _in_time(self, error: BaseException | None) -> BaseException | None:
+        """What the attempt comes to that ended before its timer rang, the deadline considered."""
+        attempt, slot, entry = self._attempt, self._slot, self._entry
+        if attempt.deadline is None:
+            return error
+        outcome = lateness.conclude(
+            error,
+            clock.monotonic(),
+            attempt.deadline,
+            attempt.late,
+            str,
+            is_own=isinstance(error, Interrupted) and error.owner is entry,
+            was_interrupted=slot is not None and id(entry) in slot.sent,
+        )
+        attempt.ticket.timed_out = outcome is not error
+        return outcome
 
     def expire(self) -> None:
         """Go on without the body: its deadline has passed."""
         if self.claim():
-            self.error = self._late(None)
+            self._attempt.ticket.timed_out = True
+            self.error = TimeoutException(self._attempt.late())
             self._withdraw(may_interrupt=False, may_cancel=True)
             self.submit(self.resume, urgent=True)
 

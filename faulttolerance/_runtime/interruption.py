@@ -11,11 +11,12 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..exceptions import TimeoutException
+from .._strategy import deadline as lateness
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
 from .slot import HAS_GIL, Entry, Slot, all_slots, forget_slot, slots
@@ -120,41 +121,33 @@ def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], 
     except Interrupted as late:
         error = late
         ended = clock.monotonic()
-    if error is None:
-        if ended < entry[0]:
-            return None
-    elif isinstance(error, Interrupted):
-        if error.owner is not entry or ended < entry[0]:
-            return error
-    elif ended < entry[0] or not isinstance(error, Exception):
-        return error
-    ticket.timed_out = True
-    timeout = TimeoutException(message())
-    timeout.__cause__ = error
-    timeout.add_note(f"it ended {ended - entry[0]:.3f} s after its deadline{_why_so_late(slot, entry, error)}")
-    return timeout
+    outcome = lateness.conclude(
+        error,
+        ended,
+        entry[0],
+        message,
+        partial(_why_not_interrupted, slot, entry),
+        is_own=isinstance(error, Interrupted) and error.owner is entry,
+        was_interrupted=id(entry) in slot.sent,
+    )
+    ticket.timed_out = outcome is not error
+    return outcome
 
 
-def _why_so_late(slot: Slot, entry: Entry, error: BaseException | None) -> str:
-    if isinstance(error, Interrupted):
-        return ""
-    if id(entry) in slot.sent:
-        return "; it was interrupted and went on"
+def _why_not_interrupted(slot: Slot, entry: Entry) -> str:
     if len(entry) == 3:
-        why = entry[2]
-    elif clock.is_virtual:
-        why = "under virtual time only the library's own sleeps are interrupted"
-    elif slot.withdrawn is entry:
-        why = "it was in a call that is no Python code; only one that waits can be interrupted, on the main thread"
-    elif slot is _nowhere or uses_greenlets():
-        why = _GREENLET
-    elif slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
-        why = slot.pursuit.why
-    elif not HAS_GIL and not (slot.is_main and watchdog.owns_signal()):
-        why = "without the GIL only the main thread is interrupted, by a signal"
-    else:
-        return ""
-    return f"; it was not interrupted: {why}"
+        return str(entry[2])
+    if clock.is_virtual:
+        return "under virtual time only the library's own sleeps are interrupted"
+    if slot.withdrawn is entry:
+        return "it was in a call that is no Python code; only one that waits can be interrupted, on the main thread"
+    if slot is _nowhere or uses_greenlets():
+        return _GREENLET
+    if slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
+        return slot.pursuit.why
+    if not HAS_GIL and not (slot.is_main and watchdog.owns_signal()):
+        return "without the GIL only the main thread is interrupted, by a signal"
+    return ""
 
 
 def interrupt(slot: Slot, entry: Entry) -> None:

@@ -10,14 +10,15 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import get_ident
 
-from ..exceptions import TimeoutException
+from .._strategy import deadline as lateness
 from .clock import clock
-from .task_deadline import CANCELLED, EXPIRED, NO_TASK, Place, TaskDeadline, current
+from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline, current
 from .ticket import Ticket
 
-__all__ = ["Ring", "conclude", "current_task", "own_place", "ring_of", "rings_of", "turn_to"]
+__all__ = ["Ring", "conclude", "current_task", "own_place", "ring_of", "rings_of", "turn_to", "why_not_interrupted"]
 
 _RINGS = "__faulttolerance_rings__"
 
@@ -104,14 +105,28 @@ def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], 
     """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
     deadline = ticket.deadline
     assert deadline is not None
-    if deadline.state >= EXPIRED:
+    was_interrupted, is_own = deadline.state >= EXPIRED, False
+    if was_interrupted:
         if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
             return error  # cancelled from outside as well: that one must not be lost
-        if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
-            return error
-    elif clock.monotonic() < deadline.when or (error is not None and not isinstance(error, Exception)):
-        return error
-    ticket.timed_out = True
-    late = TimeoutException(message())
-    late.__cause__ = error
-    return late
+        is_own = isinstance(error, asyncio.CancelledError)
+    outcome = lateness.conclude(
+        error,
+        clock.monotonic(),
+        deadline.when,
+        message,
+        partial(why_not_interrupted, deadline),
+        is_own=is_own,
+        was_interrupted=was_interrupted,
+    )
+    ticket.timed_out = outcome is not error
+    return outcome
+
+
+def why_not_interrupted(deadline: TaskDeadline) -> str:
+    """Why a coroutine went on beyond *deadline*."""
+    return _HELD_BACK if deadline.state == OWED else _BUSY
+
+
+_BUSY = "the event loop was kept busy"
+_HELD_BACK = "it was in an uninterruptible() block"

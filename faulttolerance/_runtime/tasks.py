@@ -6,14 +6,16 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from .._strategy import deadline as lateness
 from ..exceptions import TimeoutException
 from .clock import clock
 from .environment import Attempt
-from .task_deadline import NO_TASK, TaskDeadline, innermost, work_under
-from .task_deadlines import ring_of
+from .task_deadline import EXPIRED, NO_TASK, TaskDeadline, innermost, work_under
+from .task_deadlines import ring_of, why_not_interrupted
 
 if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead, Waiter
@@ -66,6 +68,8 @@ class _Apart(TaskDeadline):
         self._given_up = given_up
 
     def expire(self) -> None:
+        if self.task.done():
+            return  # when it ended, and not when the loop comes to look, tells whether it was in time
         super().expire()
         _complete(self._given_up)
 
@@ -102,22 +106,19 @@ class TaskEnvironment:
         finally:
             if deadline is not None:
                 deadline.pending.pop(deadline, None)
-        late = None
+        failure = None
         try:
+            if not task.done():
+                attempt.ticket.timed_out = True
+                task.add_done_callback(_drop)
+                raise TimeoutException(attempt.late())
             if deadline is not None:
-                if task.done():
-                    deadline.task = NO_TASK  # which refers to it by its context
-                if deadline.state or clock.monotonic() >= deadline.when:
-                    attempt.ticket.timed_out = True
-                    late = TimeoutException(attempt.late())
-                    if task.done() and not task.cancelled():
-                        late.__cause__ = task.exception()
-                    else:
-                        task.add_done_callback(_drop)
-                    raise late
+                failure = _conclude(attempt, deadline, task)
+                if failure is not None:
+                    raise failure
             return task.result()
         finally:
-            del task, late  # the traceback of a failure keeps this frame
+            del task, failure  # the traceback of a failure keeps this frame
 
     async def _body(self, attempt: Attempt) -> Any:
         ticket, bulkhead = attempt.ticket, attempt.bulkhead
@@ -137,12 +138,31 @@ class TaskEnvironment:
             awaits = attempt.awaits if attempt.awaits is not None else not _is_concurrent_future(result)
             return await _outcome(result) if awaits and _can_be_awaited(result) else result
         finally:
+            ticket.ended = clock.monotonic()
             if bulkhead is not None:
                 if ticket.waiter is not None:
                     bulkhead.withdraw(ticket.waiter)
                 bulkhead.held.pop(ticket, None)
                 if bulkhead.waiting:
                     bulkhead.hand_over()
+
+
+def _conclude(attempt: Attempt, deadline: TaskDeadline, task: asyncio.Task[Any]) -> BaseException | None:
+    """The failure of an attempt that has ended, its deadline considered; ``None``: it succeeded in time."""
+    was_interrupted = deadline.state >= EXPIRED
+    deadline.task = NO_TASK  # which refers to it by its context
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    outcome = lateness.conclude(
+        error,
+        attempt.ticket.ended or clock.monotonic(),
+        deadline.when,
+        attempt.late,
+        partial(why_not_interrupted, deadline),
+        is_own=was_interrupted and isinstance(error, asyncio.CancelledError),
+        was_interrupted=was_interrupted,
+    )
+    attempt.ticket.timed_out = outcome is not error
+    return outcome
 
 
 _RUNNING: set[asyncio.Task[Any]] = set()

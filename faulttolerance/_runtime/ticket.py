@@ -40,5 +40,7 @@ class Ticket:
     """Whether the bulkhead let it in."""
     running_since: float = 0.0
     """When it left that queue; 0.0 where it never stood in it."""
+    ended: float = 0.0
+    """When its body ended, where that is not when the call hears of it; 0.0: as it did."""
     timed_out = False
     """Whether its own deadline ended it."""

@@ -1,0 +1,304 @@
+"""Every way to call a guarded function, and what a caller, a scrape and the log see of one scenario.
+
+A body is written once, as a coroutine function that waits by ``await run.sleep(...)`` only, and so is the scenario that
+calls it. ``Way.declare`` guards the body by the same policies, given as the keywords of ``Guard``, as decorators or
+as a ``Guard``; ``Run`` drives the scenario, on a loop where the way needs one, and keeps what was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import re
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any, NamedTuple, TypeAlias
+
+import faulttolerance
+from faulttolerance import Guard, Interrupted, Timeout, circuit_breakers, guards
+
+from .clock import Clock
+from .convention import Invoke
+from .stacked import stacked
+
+__all__ = ["WAYS", "Body", "Policies", "Run", "Scene", "Way"]
+
+Policies: TypeAlias = Mapping[str, Any]
+Body: TypeAlias = Callable[["Run"], Coroutine[Any, Any, Any]]
+Scene: TypeAlias = Callable[["Run"], Coroutine[Any, Any, None]]
+
+_ORDER = (
+    "fallback", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff", "retry_when", "before_retry",
+    "circuit_breaker", "rate_limit", "timeout", "bulkhead",
+)  # fmt: skip
+
+
+class Declared(NamedTuple):
+    """A guarded function."""
+
+    method: Callable[[], Any]
+    """What calls it."""
+    name: str
+    """That of its guard."""
+    close: Callable[[], None]
+    """What forgets the guard."""
+
+
+class Way(NamedTuple):
+    """One way to guard a function and call it."""
+
+    name: str
+    convention: str
+    """How its body is called; see ``convention``."""
+    guard: str = ""
+    """How a ``Guard`` comes in: ``call``, ``decorator``, ``name``; none: the decorators of the policies."""
+
+    @property
+    def is_on_loop(self) -> bool:
+        """Whether its body is a coroutine."""
+        return self.convention in ("asyncio", "task")
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether an attempt that does not end is left behind at its deadline."""
+        return self.convention in ("offloaded", "task")
+
+    @property
+    def queues(self) -> bool:
+        """Whether calls may wait for a permit."""
+        return self.convention != "blocking"
+
+    def takes(self, policies: Policies) -> bool:
+        """Whether a function can be guarded by these in this way."""
+        return not self.guard or all(name in signature(Guard).parameters for name in policies)
+
+    def declare(self, body: Callable[..., Any], policies: Policies, clock: Clock) -> Declared:
+        """Guard *body* by *policies*."""
+        plain = Invoke(self.convention, clock).body(body)
+        if not self.guard:
+            guarded = stacked(*(_decorator(name, policies[name]) for name in _ORDER if name in policies))(plain)
+            return Declared(guarded, f"{guarded.__module__}.{guarded.__qualname__}", lambda: None)
+        guard = Guard(**{name: _value(name, given) for name, given in policies.items()}, name="guarded")
+        if self.guard == "call":
+            call = guard.call if self.convention == "blocking" else guard.call_async
+            return Declared(lambda: call(plain), guard.name, guard.close)
+        decorate = guard if self.guard == "decorator" else faulttolerance.apply_guard(guard.name)
+        return Declared(decorate(plain), guard.name, guard.close)
+
+
+WAYS = (
+    Way("def", "blocking"),
+    Way("async-def", "asyncio"),
+    Way("asynchronous-def", "offloaded"),
+    Way("asynchronous-async-def", "task"),
+    Way("Guard.call", "blocking", "call"),
+    Way("Guard.call_async", "asyncio", "call"),
+    Way("guard-def", "blocking", "decorator"),
+    Way("guard-async-def", "asyncio", "decorator"),
+    Way("apply_guard-def", "blocking", "name"),
+    Way("apply_guard-async-def", "asyncio", "name"),
+)
+"""The first one is what the others are compared to."""
+
+
+def _decorator(name: str, given: Any) -> Callable[[Any], Any]:
+    decorate = getattr(faulttolerance, name)
+    return decorate(**given) if isinstance(given, Mapping) else decorate(given)  # type: ignore[no-any-return]
+
+
+def _value(name: str, given: Any) -> Any:
+    kind = getattr(faulttolerance, "".join(word.capitalize() for word in name.split("_")))
+    return kind(**given) if isinstance(given, Mapping) else kind(given)
+
+
+# What was seen
+
+_REASON = re.compile(r"(?<=it was not interrupted: ).*")
+"""Threads and coroutines have reasons of their own."""
+_NUMBER = re.compile(r"\d+\.\d+(?= s\b)")
+_CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)
+_INTERRUPTION = "interruption"
+
+
+def shown(error: BaseException | None, name: str) -> Any:
+    """An exception with its causes and notes; seconds in notes are left out, and the guard is called ``G``."""
+    if error is None:
+        return None
+    if isinstance(error, (Interrupted, *_CANCELLED)):
+        return _INTERRUPTION
+    notes = tuple(
+        _REASON.sub("#", _NUMBER.sub("#", note)).replace(name, "G") for note in getattr(error, "__notes__", ())
+    )
+    return (type(error).__name__, str(error).replace(name, "G"), notes, shown(error.__cause__, name))
+
+
+class _Handler(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.seen: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append((record.levelname, _NUMBER.sub("#", record.getMessage())))
+
+
+class Run:
+    """One scenario in one way."""
+
+    def __init__(self, way: Way, clock: Clock, policies: Callable[[Run], Policies], body: Body) -> None:
+        self.way = way
+        self.clock = clock
+        self.attempts = 0
+        self.left: list[float | None] = []
+        """What ``remaining()`` said in each attempt, and in what runs beside it, of the calls that were made alone."""
+        self.outcomes: list[Any] = []
+        self._invoke = Invoke(way.convention, clock)
+        self._calls: list[Any] = []
+        self._is_over = False
+        self.counts: dict[Any, int] = {}
+        """What was counted, but for what only a queue has and what is a level or a time."""
+        self.state: str | None = None
+        self.log: list[tuple[str, str]] = []
+
+        async def service() -> Any:
+            if not self._is_over:
+                self.attempts += 1
+            self.look()
+            return await body(self)
+
+        self.method, self.name, self._close = way.declare(service, policies(self), clock)
+        self._has_breaker = "circuit_breaker" in policies(self)
+
+    # For bodies and handlers
+
+    def look(self) -> None:
+        """Note what ``remaining()`` says."""
+        left = faulttolerance.remaining()
+        if self._is_over:
+            return
+        self.left.append(None if left is None else round(left, 3))
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, in a body, until it is interrupted."""
+        await self._invoke.sleep(seconds)
+
+    def work(self, seconds: float) -> None:
+        """Be at work, which no interruption ends, and which lets no other task go on."""
+        self.clock.work(seconds)
+
+    # For scenarios
+
+    async def call(self) -> None:
+        """Call, and note the outcome."""
+        await self._note(self.method)
+
+    async def call_within(self, seconds: float) -> None:
+        """Call under the deadline of an enclosing guard, and note the outcome."""
+        outer = Guard(timeout=Timeout(seconds * 1000), name="outer")
+        try:
+            if self.way.convention == "blocking":
+                await self._note(lambda: outer.call(self.method))
+            else:
+                await self._note(lambda: outer.call_async(self.method))
+        finally:
+            outer.close()
+
+    async def call_cancelled(self, seconds: float) -> None:
+        """Call, and end it from outside after so long; a plain call by the deadline of an enclosing one."""
+        if self.way.convention == "blocking":
+            await self.call_within(seconds)
+        else:
+            future = self._begin()
+            await asyncio.sleep(seconds)
+            future.cancel()
+            await self._note(lambda: future)
+        if self.outcomes[-1] == _INTERRUPTION or self.outcomes[-1][0] == "TimeoutException":
+            self.outcomes[-1] = "cancelled"
+
+    async def hold(self, calls: int) -> None:
+        """Begin calls that go on beside the next ones."""
+        self._calls += [self._begin() for _ in range(calls)]
+        await self.passes(0.001)
+        self.attempts, self.left = 0, []
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass between calls."""
+        if self.way.convention == "blocking":
+            self.clock.sleep(seconds)
+        else:
+            await asyncio.sleep(seconds)
+
+    def _begin(self) -> Any:
+        if self.way.convention == "blocking":
+            return self.clock.start(self.method)
+        made = self.method()
+        return asyncio.ensure_future(made) if asyncio.iscoroutine(made) else made
+
+    async def _note(self, call: Callable[[], Any]) -> None:
+        try:
+            made = call()
+            self.outcomes.append(("returned", made if self.way.convention == "blocking" else await made))
+        except BaseException as error:
+            self.outcomes.append(shown(error, self.name))
+
+    def drive(self, scenario: Scene) -> Run:
+        """Run *scenario*, and keep what can be seen afterwards."""
+        with _logged() as log:
+            try:
+                if self.way.convention == "blocking":
+                    self._drive_blocking(scenario)
+                else:
+                    self.clock.run(self._drive_on_loop(scenario))
+            finally:
+                self._close()
+        self.log = [
+            (level, text.replace(self.name, "G"))
+            for level, text in log
+            # What a body comes to that was left behind, and what the enclosing guard does, is no business of the call.
+            if not text.startswith(("dropped what a call raised", "outer: "))
+        ]
+        return self
+
+    def _drive_blocking(self, scenario: Scene) -> None:
+        try:
+            scenario(self).send(None)
+        except StopIteration:
+            pass
+        else:
+            raise AssertionError("the scenario waits for a loop; in a plain call there is none")
+        self._read()
+        self.clock.sleep(1000)  # what goes on beside it ends
+
+    async def _drive_on_loop(self, scenario: Scene) -> None:
+        await scenario(self)
+        self._read()
+        await asyncio.sleep(1000)
+        await asyncio.gather(*map(_awaitable, self._calls), return_exceptions=True)
+
+    def _read(self) -> None:
+        self._is_over = True
+        (found,) = [one for one in guards() if one.name == self.name and any(one.counts.values())] or [None]
+        self.counts = {
+            (metric, tags): count
+            for (metric, tags), count in (found.counts.items() if found is not None else ())
+            if count and not any(word in metric for word in ("executions", "state", "waiting"))
+        }
+        self.state = circuit_breakers.state(self.name) if self._has_breaker else None
+
+
+async def _awaitable(call: Any) -> Any:
+    return await call
+
+
+@contextmanager
+def _logged() -> Iterator[list[tuple[str, str]]]:
+    logger, handler = logging.getLogger("faulttolerance"), _Handler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield handler.seen
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)

@@ -1,0 +1,45 @@
+"""Every way of calling comes to the same, in each scenario of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from faulttolerance import testing
+from faulttolerance.testing import virtual_time
+from kit import VirtualClock
+from kit.scenarios import SCENARIOS, Differs, Scenario
+from kit.ways import WAYS, Run, Way
+
+
+def seen(scenario: Scenario, way: Way) -> Run:
+    """What the scenario comes to in *way*."""
+    testing.reset()
+    with virtual_time() as virtual:
+        return Run(way, VirtualClock(virtual), scenario.policies, scenario.body).drive(scenario.scene)
+
+
+def brief(outcome: Any) -> Any:
+    """An outcome as the table writes it."""
+    if not isinstance(outcome, tuple):
+        return outcome
+    return outcome[1] if outcome[0] == "returned" else outcome[0]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_outcome_is_the_same_in_every_way_of_calling(name: str, way: Way) -> None:
+    """Outcome, attempts, counts, ``remaining()``, the breaker's state and the log, but for what the contract varies."""
+    scenario = SCENARIOS[name]
+    if not way.takes(scenario.policies(Run(WAYS[0], None, lambda _: {}, scenario.body))):  # type: ignore[arg-type]
+        pytest.skip("a Guard does not take these policies")
+    model = next(way for way in WAYS if scenario.difference(way) is None)
+    run, other = seen(scenario, way), seen(scenario, model)
+    differs = scenario.difference(way) or Differs("")
+
+    assert tuple(map(brief, run.outcomes)) == (differs.outcomes or scenario.outcomes)
+    assert run.attempts == (differs.attempts or scenario.attempts)
+    if differs.outcomes is None:
+        for aspect in {"outcomes", "left", "counts", "state", "log"}.difference(differs.leaves_out):
+            assert getattr(run, aspect) == getattr(other, aspect), aspect
