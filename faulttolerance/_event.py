@@ -14,6 +14,7 @@ from functools import reduce
 from threading import RLock
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from ._log import ERROR, log
 from .exceptions import CircuitBreakerOpenException
 
 __all__ = [
@@ -528,7 +529,20 @@ def _always() -> bool:
 
 
 def _either(first: Question, second: Question) -> Question:
-    return lambda: first() or second()
+    def ask() -> bool:
+        try:
+            return first() or second()
+        except Exception:  # noqa: BLE001  # the application's: whoever fails to answer is told
+            return True
+
+    return ask
+
+
+def _question(sink: Sink, kind: type[Event]) -> Question:
+    try:
+        return sink.interest(kind)  # type: ignore[attr-defined, no-any-return]
+    except Exception:  # noqa: BLE001  # as above; most sinks have no such attribute
+        return _always
 
 
 class _Wanted(dict[type[Event], Question]):
@@ -539,9 +553,8 @@ class _Wanted(dict[type[Event], Question]):
         self._sinks = sinks
 
     def __missing__(self, kind: type[Event]) -> Question:
-        interests = [getattr(sink, "interest", None) for sink in self._sinks.get()]
-        questions = [interest(kind) if interest is not None else _always for interest in interests]
-        question = self[kind] = reduce(_either, questions) if questions else bool
+        questions = [_question(sink, kind) for sink in self._sinks.get()]
+        question = self[kind] = reduce(_either, questions[1:] or [bool], questions[0]) if questions else bool
         return question
 
 
@@ -586,12 +599,13 @@ class Sinks:
         for sink in self.get():
             try:
                 sink(event)
-            except Exception:
-                if id(sink) not in self._failed:
-                    self._failed.add(id(sink))
-                    import logging
+            except Exception as error:  # noqa: BLE001  # it is the application's, and changes nothing
+                self._report(sink, error)
 
-                    logging.getLogger("faulttolerance").exception("an event sink failed: %r", sink)
+    def _report(self, sink: Sink, error: Exception) -> None:
+        if id(sink) not in self._failed:
+            self._failed.add(id(sink))
+            log(ERROR, "an event sink failed: %r", sink, error=error)
 
 
 sinks = Sinks()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from .._log import WARNING, log
 from .._policy import Fallback, check, parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .effective import Effective
@@ -131,11 +132,7 @@ class Settings:
             self._state = self._state._replace(snapshot=snapshot, inputs=snapshot.inputs)
             switches = self._state.switches
         if switches is not None and (read := read_switches(snapshot)[0]) != switches:
-            import logging
-
-            logging.getLogger("faulttolerance").warning(
-                "ignored until the application restarts: %s; in force: %s", read, switches
-            )
+            log(WARNING, "ignored until the application restarts: %s; in force: %s", read, switches)
         return True
 
     @property

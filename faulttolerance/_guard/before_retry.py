@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .._log import WARNING, log
 from .._policy import BeforeRetry
 from .._runtime.blocking import Aside
 from ..exceptions import Fault
@@ -86,11 +87,6 @@ class _BeforeRetry(Watched):
     def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
         if not isinstance(error, Exception):
             return False
-        import logging
-
-        logging.getLogger("faulttolerance").warning(
-            "%s: what @before_retry runs failed; the retry is made all the same",
-            self._declaration.where,
-            exc_info=error,
-        )
+        text = "%s: what @before_retry runs failed; the retry is made all the same"
+        log(WARNING, text, self._declaration.where, error=error)
         return True

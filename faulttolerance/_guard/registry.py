@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import get_ident
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
 
 from .._event import Series, StateChanged, ledger, sinks
+from .._log import ERROR, log
 from .._policy import CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from .._runtime.fork import Section, at_fork
@@ -173,8 +173,8 @@ def _tell(breaker: Breaker, old: str, new: str) -> None:
         for listener in list(_listeners.get(name, ())):
             try:
                 listener(name, old, new)
-            except Exception:
-                logging.getLogger("faulttolerance").exception("a listener of the circuit breaker %s failed", name)
+            except Exception as error:  # noqa: BLE001  # it is the application's, and changes nothing
+                log(ERROR, "a listener of the circuit breaker %s failed", name, error=error)
 
 
 class CircuitBreakers:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import CoroutineType
 from typing import Any, TypeAlias
 
+from .._log import WARNING, log
 from .clock import clock
 
 __all__ = ["Arguments", "Aside", "GuardedCall", "pause", "warn_of_coroutine"]
@@ -25,10 +26,9 @@ def pause(name: str, seconds: float) -> None:
     """Wait between two attempts; once per guard, warn where that holds up an event loop (contract R12)."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None and name not in _warned:
-        import logging
-
         _warned.add(name)
-        logging.getLogger("faulttolerance").warning(
+        log(
+            WARNING,
             "%s delays a retry by %.3f s on the thread of a running event loop; every task of the loop waits meanwhile",
             name,
             seconds,

@@ -14,6 +14,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from .._log import DEBUG, log
 from .clock import clock
 from .environment import StoppedIteration
 from .future import Future
@@ -277,6 +278,4 @@ def _is_cancellation(error: BaseException) -> bool:
 
 def log_dropped(error: BaseException) -> None:
     """Write down what was raised where nobody is left to whom it could be raised."""
-    import logging
-
-    logging.getLogger("faulttolerance").debug("dropped what a call raised that its caller gave up on", exc_info=error)
+    log(DEBUG, "dropped what a call raised that its caller gave up on", error=error)

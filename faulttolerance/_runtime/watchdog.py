@@ -29,6 +29,7 @@ from operator import attrgetter, itemgetter, methodcaller
 from types import FrameType
 from typing import Any, cast
 
+from .._log import ERROR, log
 from .._strategy.exception_set import never_match
 from . import safe_point
 from .fork import at_fork
@@ -336,10 +337,8 @@ class Watchdog:
     def _call(self, callback: Callable[[], object]) -> None:
         try:
             callback()
-        except BaseException:
-            import logging
-
-            logging.getLogger("faulttolerance").exception("a timer's callback failed")
+        except BaseException as error:  # others wait for this thread
+            log(ERROR, "a timer's callback failed", error=error)
 
     def _round(self) -> float:
         """Look at every thread; when to do so again."""

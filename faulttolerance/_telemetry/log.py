@@ -6,18 +6,14 @@ may hold some.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
+from .._log import DEBUG, INFO, WARNING, log as write, logger
 
 __all__ = ["log"]
-
-_logger = logging.getLogger("faulttolerance")
-# As libraries do: an application that has not set logging up gets nothing on its standard error.
-_logger.addHandler(logging.NullHandler())
 
 
 def log(event: Event) -> None:
@@ -51,11 +47,11 @@ def log(event: Event) -> None:
         case Recovered(method, attempts):
             _debug("%s: succeeded at attempt %d", method, attempts, ft_attempts=attempts)
         case StateChanged(method, old, new):
-            level = logging.WARNING if new == "open" else logging.INFO
+            level = WARNING if new == "open" else INFO
             _log(level, "%s: circuit breaker %s, was %s", method, new, old, ft_old_state=old, ft_new_state=new)
         case GaveUp(method, attempts, elapsed, reason, failure):
             _log(
-                logging.WARNING if event.is_news else logging.DEBUG,
+                WARNING if event.is_news else DEBUG,
                 "%s: gave up after %d attempts in %.3f s, because of %s: %s",
                 method,
                 attempts,
@@ -70,12 +66,11 @@ def log(event: Event) -> None:
 
 
 def _debug(message: str, method: str, *values: object, **fields: Any) -> None:
-    _log(logging.DEBUG, message, method, *values, **fields)
+    _log(DEBUG, message, method, *values, **fields)
 
 
 def _log(level: int, message: str, method: str, *values: object, **fields: Any) -> None:
-    if _logger.isEnabledFor(level):
-        _logger.log(level, message, method, *values, extra={"ft_method": method, **fields})
+    write(level, message, method, *values, fields={"ft_method": method, **fields}, depth=2)
 
 
 def _class(failure: BaseException) -> str:
@@ -84,7 +79,7 @@ def _class(failure: BaseException) -> str:
 
 
 def _interest(kind: type[Event]) -> Callable[[], bool]:
-    return partial(_logger.isEnabledFor, logging.WARNING if kind is StateChanged or kind is GaveUp else logging.DEBUG)
+    return partial(logger().isEnabledFor, WARNING if kind is StateChanged or kind is GaveUp else DEBUG)
 
 
 log.interest = _interest  # type: ignore[attr-defined]  # asked first: a retry is not to pay for text that nobody reads

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 import sys
@@ -15,6 +14,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
+from .._log import ERROR, WARNING, log
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.fork import at_fork
 from .._runtime.loop_thread import loop_thread
@@ -38,8 +38,6 @@ _TICKS = 2**30
 """Virtual time moves in steps of about a nanosecond, so that no sum of durations depends on when the test began."""
 _JOIN_SECONDS = 1.0
 """Real seconds in which the threads of a clock have to end once its block has."""
-
-_log = logging.getLogger("faulttolerance")
 
 
 class _Timer:
@@ -357,8 +355,8 @@ class VirtualClock:
         self._changed.release()
         try:
             due.callback()
-        except Exception:  # noqa: BLE001  # it is logged
-            _log.exception("a callback of the clock failed")
+        except Exception as error:  # noqa: BLE001  # it is logged
+            log(ERROR, "a callback of the clock failed", error=error)
         finally:
             self._changed.acquire()
             self._is_calling = False
@@ -368,7 +366,7 @@ class VirtualClock:
         reason = f"virtual time is held by {holders}; what blocks outside the library needs clock.advance()"
         if not self._end_waits(reason) and not self._has_complained:
             self._has_complained = True
-            _log.warning("%s", reason)
+            log(WARNING, "%s", reason)
         self._patience = Patience(self._real_time)
 
     def _end_waits(self, reason: str) -> bool:

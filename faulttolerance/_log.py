@@ -1,0 +1,98 @@
+"""The library's own words, in the standard library's logger ``faulttolerance``: they never decide what a call comes to.
+
+Handlers and filters are the application's. One may raise: the words are lost then, and nothing else. One may call a
+guarded function: what is to be said of that call, while words of ours are being handled, is not said, or it would be
+handled the same way, without end.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import logging
+    from types import FrameType
+
+__all__ = ["DEBUG", "ERROR", "INFO", "NAME", "WARNING", "log", "logger"]
+
+NAME = "faulttolerance"
+
+# The levels of ``logging``, which is loaded when there is something to say.
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+
+_known: list[logging.Logger] = []
+_is_logging: ContextVar[bool] = ContextVar("faulttolerance_is_logging", default=False)
+_failed: set[type[Exception]] = set()
+
+
+def logger() -> logging.Logger:
+    """The logger, with what libraries give theirs: without a set-up of the application, nothing is written anywhere."""
+    if not _known:
+        import logging
+
+        found = logging.getLogger(NAME)
+        found.addHandler(logging.NullHandler())
+        _known.append(found)
+    return _known[0]
+
+
+def log(
+    level: int,
+    message: str,
+    *values: object,
+    error: BaseException | None = None,
+    fields: dict[str, Any] | None = None,
+    depth: int = 1,
+) -> None:
+    """Log *message*. Control flow that a handler raises passes, no other exception does.
+
+    Args:
+        level: ``DEBUG`` and so on.
+        message: The text, with a place for each of *values*.
+        *values: What goes into the text.
+        error: The exception whose traceback is added.
+        fields: Attributes of the record.
+        depth: How many frames further out the line stands that is said to have logged.
+    """
+    try:
+        ours = logger()
+        if not ours.isEnabledFor(level) or _is_logging.get() or _handles_our_words():
+            return
+        _is_logging.set(True)
+        try:
+            ours.log(level, message, *values, exc_info=error, extra=fields, stacklevel=depth + 1)
+        finally:
+            _is_logging.set(False)
+    except Exception as failure:  # noqa: BLE001  # whatever the application's handlers do
+        _say_once(failure)
+
+
+def _handles_our_words() -> bool:
+    """Whether a handler that was given words of ours led here; it may run on a thread of its own, behind a queue."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name in _HANDLING and getattr(frame.f_locals.get("record"), "name", None) == NAME:
+            return True
+        frame = frame.f_back
+    return False
+
+
+_HANDLING = frozenset({"emit", "handle"})
+
+
+def _say_once(failure: Exception) -> None:
+    """Show on standard error what a handler raised, as ``logging`` does with most of it; each class once."""
+    import logging
+
+    if type(failure) in _failed or not logging.raiseExceptions or sys.stderr is None:
+        return
+    _failed.add(type(failure))
+    try:
+        import traceback
+
+        traceback.print_exception(failure, file=sys.stderr)
+        sys.stderr.write(f"A handler or filter of the logger {NAME!r} failed, which is said once.\n")
+    except Exception:  # noqa: BLE001  # nowhere is left to say it
+        pass

@@ -1,0 +1,314 @@
+"""The library's words in the log: what the application's handlers make of them decides no call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import logging.handlers
+import queue
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    BulkheadException,
+    Future,
+    TimeoutException,
+    asynchronous,
+    before_retry,
+    bulkhead,
+    circuit_breaker,
+    circuit_breaker_name,
+    circuit_breakers,
+    configure,
+    fallback,
+    retry,
+    sleep,
+    timeout,
+)
+from faulttolerance._log import _failed
+from faulttolerance.instrumentation import Event, set_event_sinks
+from faulttolerance.testing import virtual_time
+
+
+class Broken(logging.Handler):
+    """A handler, or a filter, for which there is no room left on the disk."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+        self.asked = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.asked += 1
+        raise self.error
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self.emit(record)
+        return True
+
+
+@pytest.fixture
+def library() -> Iterator[logging.Logger]:
+    """The library's logger, at the level that says most."""
+    found = logging.getLogger("faulttolerance")
+    before = (found.level, list(found.handlers), list(found.filters), found.propagate)
+    found.setLevel(logging.DEBUG)
+    found.propagate = False
+    _failed.clear()
+    yield found
+    found.setLevel(before[0])
+    found.handlers[:], found.filters[:], found.propagate = before[1], before[2], before[3]
+
+
+@pytest.fixture(params=["handler", "filter"])
+def broken(request: pytest.FixtureRequest, library: logging.Logger) -> Broken:
+    """A set-up of logging that raises at every record."""
+    found = Broken(OSError("no space left on device"))
+    if request.param == "handler":
+        library.addHandler(found)
+    else:
+        library.addFilter(found)
+    return found
+
+
+def flaky(*outcomes: object) -> Callable[[], Any]:
+    """A function that raises or returns one of *outcomes* after the other."""
+    waiting = iter(outcomes)
+
+    def function() -> object:
+        outcome = next(waiting)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    return function
+
+
+def test_a_call_that_recovers_does_so_whatever_becomes_of_the_log(broken: Broken) -> None:
+    """Contract R10: what is told changes nothing of what is told about."""
+    call = retry(max_retries=2, jitter=0)(flaky(ConnectionError(), ConnectionError(), "done"))
+
+    assert call() == "done"
+    assert broken.asked >= 3
+
+
+def test_a_failure_stays_the_failure_that_it_was(broken: Broken) -> None:
+    """Time-outs, refusals and the last failure of a retry come out as they are."""
+
+    @timeout(100)
+    def slow() -> None:
+        sleep(1)
+
+    @bulkhead(1)
+    def crowded(again: bool = True) -> None:
+        if again:
+            crowded(False)
+
+    with virtual_time(), pytest.raises(TimeoutException):
+        slow()
+    with pytest.raises(BulkheadException):
+        crowded()
+    with pytest.raises(KeyError):
+        retry(max_retries=1, jitter=0)(flaky(KeyError(), KeyError()))()
+
+    assert broken.asked >= 4
+
+
+def test_a_circuit_opens_and_a_fallback_is_asked_whatever_becomes_of_the_log(broken: Broken) -> None:
+    """Listeners and hooks that raise are logged; that the log raises as well changes nothing either."""
+
+    def complain(*_: object) -> None:
+        raise RuntimeError("the listener")
+
+    def tell(event: Event) -> None:
+        raise RuntimeError("the sink")
+
+    set_event_sinks([tell])
+    circuit_breakers.on_state_change("unlogged", complain)
+
+    @fallback(lambda context: "aside")
+    @circuit_breaker_name("unlogged")
+    @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0)
+    @before_retry(complain)
+    @retry(max_retries=1, jitter=0)
+    def function() -> str:
+        raise ConnectionError
+
+    assert function() == "aside"
+    assert circuit_breakers.state("unlogged") == "open"
+    assert broken.asked >= 3
+
+
+def test_asynchronous_calls_come_to_their_end_whatever_becomes_of_the_log(broken: Broken) -> None:
+    """On the thread of an event loop, in its tasks, and on the threads of the pool."""
+    outcomes = flaky(
+        ConnectionError(), "loop", ConnectionError(), "task", ConnectionError(), "thread", OSError(), "slow"
+    )
+
+    @retry(max_retries=1, jitter=0)
+    async def coroutine() -> Any:
+        return outcomes()
+
+    @asynchronous
+    @retry(max_retries=1, jitter=0)
+    async def task() -> Any:
+        return outcomes()
+
+    @asynchronous
+    @retry(max_retries=1, jitter=0)
+    def offloaded() -> Future[Any]:
+        return outcomes()  # type: ignore[no-any-return]
+
+    @retry(max_retries=1, delay=1, jitter=0)
+    def holds_up_the_loop() -> Any:
+        return outcomes()
+
+    async def run() -> list[Any]:
+        return [await coroutine(), await task(), await offloaded(), holds_up_the_loop()]
+
+    assert asyncio.run(run()) == ["loop", "task", "thread", "slow"]
+    assert broken.asked >= 8
+
+
+def test_a_configuration_is_in_force_whatever_becomes_of_the_log(broken: Broken) -> None:
+    """That a switch is ignored until a restart is said, and that is all."""
+    call = retry(max_retries=3, jitter=0)(flaky(ConnectionError(), "done", ConnectionError(), "never"))
+    assert call() == "done"
+
+    configure(properties={"MP_Fault_Tolerance_NonFallback_Enabled": "false", "Retry/maxRetries": 0})
+
+    with pytest.raises(ConnectionError):
+        call()
+
+
+def test_what_the_log_raises_is_shown_once(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the standard library shows what a handler raises: on standard error."""
+    call = retry(max_retries=2, jitter=0)(flaky(ConnectionError(), ConnectionError(), "done"))
+    call()
+
+    shown = capsys.readouterr().err
+    assert shown.count("no space left on device") == 1
+    assert "the logger 'faulttolerance'" in shown
+
+
+def test_control_flow_of_a_handler_passes(library: logging.Logger) -> None:
+    """Ctrl-C ends the program, also where it arrives while something is written down."""
+    library.addHandler(Broken(KeyboardInterrupt()))
+
+    with pytest.raises(KeyboardInterrupt):
+        retry(max_retries=2, jitter=0)(flaky(ConnectionError(), "never"))()
+
+
+def test_a_sink_whose_interest_fails_is_told(library: logging.Logger) -> None:
+    """Neither the question nor what answers it decides a call."""
+    told: list[Event] = []
+
+    class Sink:
+        def __init__(self, fails_late: bool) -> None:
+            self.fails_late = fails_late
+
+        def interest(self, kind: type[Event]) -> Callable[[], bool]:
+            if self.fails_late:
+                return flaky(*[OSError()] * 9)
+            raise OSError
+
+        def __call__(self, event: Event) -> None:
+            told.append(event)
+
+    set_event_sinks([Sink(False), Sink(True)])
+
+    assert retry(max_retries=1, jitter=0)(flaky(ConnectionError(), "done"))() == "done"
+    assert len(told) == 4
+
+
+class Sending(logging.Handler):
+    """A handler that ships each line over a connection that is down; guarded, as such things should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[str] = []
+        self.under_way: list[Future[None]] = []
+
+    @retry(max_retries=1, jitter=0)
+    def send(self, line: str) -> None:
+        self.sent.append(line)
+        raise ConnectionError
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.send(record.getMessage())
+        except ConnectionError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
+class SendingAside(Sending):
+    """Likewise, on a thread of the pool."""
+
+    @asynchronous
+    @retry(max_retries=1, jitter=0)
+    def send(self, line: str) -> Future[None]:  # type: ignore[override]
+        self.sent.append(line)
+        raise ConnectionError
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.under_way.append(self.send(record.getMessage()))  # type: ignore[func-returns-value]
+
+
+@pytest.fixture
+def application(library: logging.Logger) -> Iterator[logging.Logger]:
+    """The application's logger, whose handlers get the library's words, too."""
+    library.propagate = True
+    library.setLevel(logging.WARNING)
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield logging.getLogger("an application")
+    root.handlers[:] = before
+
+
+@pytest.mark.parametrize("kind", [Sending, SendingAside])
+def test_a_guarded_handler_does_not_log_itself_to_death(kind: type[Sending], application: logging.Logger) -> None:
+    """That it gave up on a line is said once; that it gave up on saying so is not."""
+    handler = kind()
+    logging.getLogger().addHandler(handler)
+
+    application.warning("one line")
+    for call in handler.under_way:  # it grows meanwhile
+        call.exception(timeout=20)
+
+    assert len(handler.sent) == 4
+    assert handler.sent[:2] == ["one line"] * 2
+    assert all("gave up after 2 attempts" in line for line in handler.sent[2:])
+
+
+def test_a_guarded_handler_behind_a_queue_does_not_log_without_end(application: logging.Logger) -> None:
+    """There it is another thread that handles what the library says."""
+    lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    handler = Sending()
+    listener = logging.handlers.QueueListener(lines, handler)
+    logging.getLogger().addHandler(logging.handlers.QueueHandler(lines))
+
+    application.warning("one line")
+    for _ in range(5):
+        if lines.empty():
+            break
+        listener.handle(lines.get())
+
+    assert len(handler.sent) == 4
+    assert lines.empty()
+
+
+def test_a_call_after_a_record_is_logged_again(application: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    """Silence lasts while a record of ours is handled, and no longer."""
+    handler = Sending()
+    logging.getLogger().addHandler(handler)
+
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            retry(max_retries=0)(flaky(ConnectionError()))()
+
+    assert len(caplog.records) == 2
