@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .._config import settings
@@ -27,6 +28,7 @@ from .._policy import (
 from .._runtime import blocking
 from .._strategy import back_off, retry as retry_strategy
 from . import registry
+from .awaited import call_awaited, is_coroutine_code, told
 from .check import is_asynchronous
 from .compose import compose, path, shape_of
 from .course import Course
@@ -113,18 +115,17 @@ def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any],
 
     from .._runtime.tasks import AsyncCall, TaskEnvironment
 
-    driver = _named(
-        compose(
-            function,
-            course,
-            fallback=aside,
-            before_retry=before_aside,
-            environment=TaskEnvironment(),
-            apart=is_apart,
-            awaits=awaits,
-        ),
-        declaration,
+    is_certain = is_apart or is_coroutine_code(function)
+    driver = compose(
+        function if is_certain else partial(call_awaited, function),
+        course,
+        fallback=aside,
+        before_retry=before_aside,
+        environment=TaskEnvironment(),
+        apart=is_apart,
+        awaits=awaits,
     )
+    driver = _named(driver if is_certain else told(plan.name, driver), declaration)
     if not is_apart:
         return driver  # type: ignore[no-any-return]
     bind = _binder(plan.function)

@@ -139,9 +139,17 @@ def declaration_of(candidate: object) -> Declaration | None:
 
 
 def binding_by_name(function: Any) -> str:
-    """Methods that are decorated outside a class body are known by their qualified name."""
+    """Methods that are decorated outside a class body are known by their qualified name.
+
+    What wraps a bound method has its name, too, and is called without the instance.
+    """
     scope = own(function, "__qualname__", "").rpartition(".")[0]
-    return INSTANCE if scope and not scope.endswith("<locals>") and isinstance(function, FunctionType) else FUNCTION
+    if not scope or scope.endswith("<locals>") or not isinstance(function, FunctionType):
+        return FUNCTION
+    wrapped = own(function, "__wrapped__")
+    while isinstance(wrapped, FunctionType):
+        wrapped = own(wrapped, "__wrapped__")
+    return FUNCTION if isinstance(wrapped, MethodType) else INSTANCE
 
 
 def unbound(candidate: object) -> Any:

@@ -12,8 +12,9 @@ from .._policy import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry, Time
 from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import proxy
+from .awaited import NothingToAwait, gives_nothing_to_await, is_coroutine_code
 from .declaration import INSTANCE, binding_by_name, user_frames
-from .shared import Shared
+from .shared import Shared, substitute_faults
 
 __all__ = ["Guard", "apply_guard"]
 
@@ -60,11 +61,8 @@ class Guard:
     ) -> None:
         given = (fallback, retry, circuit_breaker, rate_limit, timeout, bulkhead)
         self.name = name or _place()
-        if fallback is not None and fallback.fallback_method:
-            raise FaultToleranceDefinitionException(
-                Fault(f"Guard {self.name} @Fallback(fallback_method)", f"is {fallback.fallback_method!r}",
-                      fallback.fallback_method, "a handler: a guard belongs to no class")
-            )  # fmt: skip
+        if faults := substitute_faults(fallback, self.name):
+            raise FaultToleranceDefinitionException(*faults)
         self._home = _running_module()
         other = _named.setdefault(name, self) if name else self
         if other is not self and self._home is not None and _is_run_again(self._home, other._home):
@@ -81,12 +79,23 @@ class Guard:
         return self._shared.path(False)((function, *args), kwargs)  # type: ignore[no-any-return]
 
     async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call *function* and await what it returns, under the policies."""
-        return await self._shared.path(True)((function, *args), kwargs)  # type: ignore[no-any-return]
+        """Call *function* and await what it returns, under the policies.
+
+        Raises:
+            TypeError: If *function* returns nothing to await. Where its return annotation tells, it is not called; else
+                once: that is neither retried nor replaced, and no failure to the circuit breaker.
+        """
+        if not is_coroutine_code(function) and gives_nothing_to_await(function):
+            what = getattr(function, "__qualname__", function)
+            raise TypeError(f"{self.name}: call_async got {what}, which is not asynchronous; use call")
+        try:
+            return await self._shared.path(True)((function, *args), kwargs)  # type: ignore[no-any-return]
+        except NothingToAwait as found:
+            raise TypeError(f"{self.name}: call_async is for what is to be awaited, use call; {found}") from None
 
     def __call__(self, function: F) -> F:
         """Decorate *function*; all that one guard decorates shares its state."""
-        return _decorated(function, lambda: self._shared)
+        return _decorated(function, lambda: self._shared, self._shared.check)
 
     def close(self) -> None:
         """Give the name back."""
@@ -123,10 +132,12 @@ def apply_guard(name: str) -> Callable[[F], F]:
     return lambda function: _decorated(function, find)
 
 
-def _decorated(function: F, find: Callable[[], Shared]) -> F:
+def _decorated(
+    function: F, find: Callable[[], Shared], check: Callable[[Callable[..., Any], bool], None] | None = None
+) -> F:
     function = proxy.of_our_own(function)
     if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(_decorated(function.__func__, find))  # pyright: ignore[reportReturnType]
+        return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
     if not callable(function) or isinstance(function, type):
         raise FaultToleranceDefinitionException(
             Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")
@@ -137,6 +148,8 @@ def _decorated(function: F, find: Callable[[], Shared]) -> F:
                   "a function that returns: guard the body of the loop instead, a stream cannot be run again")
         )  # fmt: skip
     asynchronous = is_coroutine_function(function)
+    if check is not None:
+        check(function, asynchronous)
     if binding_by_name(function) == INSTANCE:
         function = proxy.bound_first(function)  # type: ignore[assignment]
 

@@ -599,3 +599,26 @@ def test_unguarded_and_apply_guard_return_functions() -> None:
     """P1, P3: what is no policy keeps its function too."""
     assert unguarded(charge) is charge
     assert inspect.signature(apply_guard("nobody")(charge)) == inspect.signature(charge)
+
+
+@pytest.mark.parametrize("arguments", [(), (1,)])
+def test_what_wraps_a_bound_method_is_guarded_as_the_function_that_it_is(arguments: tuple[int, ...]) -> None:
+    """It has the name of a method, and is called without an instance: its first argument is none."""
+    calls = []
+
+    class Client:
+        def charge(self, amount: int = 1) -> None:
+            calls.append(amount)
+            raise OSError
+
+    method = Client().charge
+
+    @retry(max_retries=2, jitter=0)
+    @functools.wraps(method)
+    def charge(*args: int) -> None:
+        return method(*args)
+
+    with pytest.raises(OSError):
+        charge(*arguments)
+
+    assert len(calls) == 3

@@ -1,0 +1,237 @@
+"""What a guard makes of functions that do not suit the way in which they are called."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    CircuitBreaker,
+    ExecutionContext,
+    Fallback,
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    apply_guard,
+    asynchronous,
+    circuit_breakers,
+    configure,
+    retry,
+)
+
+
+class Till:
+    """Counts how often it was paid, with functions of many kinds."""
+
+    def __init__(self) -> None:
+        self.paid = 0
+
+    def pay(self, amount=1):  # type: ignore[no-untyped-def]  # what it returns is told by nothing
+        self.paid += amount
+        return "paid"
+
+    def pay_annotated(self, amount: int = 1) -> str:
+        self.paid += amount
+        return "paid"
+
+    async def pay_later(self, amount: int = 1) -> str:
+        self.paid += amount
+        return "paid"
+
+    def pay_by_awaitable(self, amount: int = 1) -> Awaitable[str]:
+        return self.pay_later(amount)
+
+
+@pytest.fixture
+def till() -> Till:
+    return Till()
+
+
+def strict(**more: Any) -> Guard:
+    """A guard whose every policy would see to a failure."""
+    return Guard(
+        retry=Retry(jitter=0), circuit_breaker=CircuitBreaker(request_volume_threshold=1), fallback=Fallback(instead),
+        **more,
+    )  # fmt: skip
+
+
+def instead(context: ExecutionContext) -> str:
+    return "instead"
+
+
+@pytest.mark.parametrize("wrapped", [lambda pay: pay, lambda pay: lambda: pay(), functools.partial])
+def test_call_async_calls_once_what_turns_out_not_to_be_asynchronous(till: Till, wrapped: Callable[..., Any]) -> None:
+    """What was done is not done again, nor is something done in its place; it is no failure of what was called."""
+    guard = strict(name="till")
+
+    with pytest.raises(TypeError, match=r"till: call_async .* use call; .* was called once"):
+        asyncio.run(guard.call_async(wrapped(till.pay)))
+
+    assert till.paid == 1
+    assert circuit_breakers.state("till") == "closed"
+    guard.close()
+
+
+@pytest.mark.parametrize("wrapped", [lambda pay: pay, functools.partial])
+def test_call_async_does_not_call_what_is_known_not_to_be_asynchronous(till: Till, wrapped: Any) -> None:
+    """The return annotation tells, before anything is done."""
+    with pytest.raises(TypeError, match=r"pay_annotated.*, which is not asynchronous; use call"):
+        asyncio.run(strict().call_async(wrapped(till.pay_annotated)))
+
+    assert till.paid == 0
+    with pytest.raises(TypeError, match="got int, which is not asynchronous"):
+        asyncio.run(strict().call_async(int, "7"))  # type: ignore[arg-type]
+
+
+def test_call_async_awaits_whatever_can_be_awaited(till: Till) -> None:
+    """It need not be an ``async def``."""
+
+    class Paying:
+        def __call__(self) -> Coroutine[Any, Any, str]:
+            return till.pay_later()
+
+    def passed_on(pay: Callable[..., Any]) -> Callable[..., Any]:
+        # Its annotation is that of what it wraps, and says nothing of what it returns itself.
+        @functools.wraps(pay)
+        def paying() -> Any:
+            return asyncio.ensure_future(asyncio.to_thread(pay))
+
+        return paying
+
+    ways: list[Callable[[], Any]] = [
+        till.pay_later,
+        till.pay_by_awaitable,
+        functools.partial(till.pay_later, amount=1),
+        lambda: till.pay_later(),
+        Paying(),
+        lambda: asyncio.ensure_future(till.pay_later()),
+        passed_on(till.pay_annotated),
+    ]
+
+    async def main() -> list[str]:
+        return [await strict().call_async(pay) for pay in ways]
+
+    assert asyncio.run(main()) == ["paid"] * len(ways)
+    assert till.paid == len(ways)
+
+
+def resolved_wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What passes for a coroutine function, as decorators do that run one to its end."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        coroutine = function(*args)
+        with pytest.raises(StopIteration) as end:
+            coroutine.send(None)
+        return end.value.value
+
+    return wrapper
+
+
+@pytest.mark.parametrize("guarded", [retry(jitter=0), strict()], ids=["decorator", "guard"])
+def test_a_wrapper_that_only_passes_for_a_coroutine_function_is_called_once(till: Till, guarded: Any) -> None:
+    """It wraps one, and returns what comes of it."""
+    pay = guarded(resolved_wrapper(till.pay_later))
+
+    with pytest.raises(TypeError, match=r"counts as a coroutine function: Till.pay_later returned .* class str"):
+        asyncio.run(pay())
+
+    assert till.paid == 1
+    assert asyncio.run(asynchronous_call(resolved_wrapper(till.pay_later))) == "paid"
+
+
+async def asynchronous_call(function: Callable[..., Any]) -> Any:
+    """``@asynchronous`` takes either."""
+    return await asynchronous(function)()
+
+
+# Fallbacks that do not suit
+
+
+async def instead_later(context: ExecutionContext) -> str:
+    return "instead"
+
+
+class InsteadLater:
+    async def handle(self, context: ExecutionContext) -> str:
+        return "instead"
+
+
+@pytest.mark.parametrize("handler", [instead_later, InsteadLater])
+def test_a_coroutine_function_is_no_fallback_of_a_synchronous_call(till: Till, handler: Any) -> None:
+    """The caller would get a coroutine, which nobody awaits; the function is not called at all."""
+    guard = Guard(fallback=Fallback(handler), name="later")
+
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard later\.call @Fallback\(value\).*coroutine fu"):
+        guard.call(till.pay)
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Till.pay under Guard later.*coroutine function"):
+        guard(Till.pay)
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Till.pay under Guard later.*coroutine function"):
+        apply_guard("later")(Till.pay)(till)
+
+    assert till.paid == 0
+    guard.close()
+
+
+@pytest.mark.parametrize("handler", [instead_later, InsteadLater, instead])
+def test_a_fallback_of_an_asynchronous_call_is_asynchronous_or_not(handler: Any) -> None:
+    """One guard serves both kinds of calls; what suits the one kind only is refused for the other only."""
+    guard = Guard(fallback=Fallback(handler))
+
+    async def fails() -> str:
+        raise OSError
+
+    assert asyncio.run(guard.call_async(fails)) == "instead"
+    assert asyncio.run(guard(fails)()) == "instead"
+
+
+def test_a_breaker_of_a_guard_with_such_a_fallback_is_known() -> None:
+    """Asking for names calls nothing."""
+    guard = Guard(circuit_breaker=CircuitBreaker(), fallback=Fallback(instead_later), name="later")
+
+    assert "later" in circuit_breakers.names()
+    guard.close()
+
+
+class NeedsSomething:
+    def __init__(self, something: int) -> None:
+        self.something = something
+
+    def handle(self, context: ExecutionContext) -> int:
+        return self.something
+
+
+@pytest.mark.parametrize("handler", [lambda: 1, NeedsSomething, lambda context, more: more])
+def test_a_handler_that_cannot_be_called_is_refused_when_the_guard_is_made(handler: Any) -> None:
+    """As for a decorator; the name is not taken by a guard that is none."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard unfit @Fallback\(value\)"):
+        Guard(fallback=Fallback(handler), name="unfit")
+
+    Guard(retry=Retry(), name="unfit").close()
+
+
+def returns_a_number(context: ExecutionContext) -> int:
+    return 1
+
+
+def test_a_handler_of_another_type_is_refused_where_a_guard_decorates(till: Till) -> None:
+    """Both say what they return."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"pay_annotated under Guard .* which returns int"):
+        Guard(fallback=Fallback(returns_a_number))(Till.pay_annotated)
+
+
+def test_a_configured_handler_is_checked_as_well(till: Till) -> None:
+    """The function does not run under a fallback that could not take its place."""
+    pytest.importorskip("pydantic")
+    guard = Guard(fallback=Fallback(instead), name="configured")
+    configure(properties={"configured/Fallback/value": f"{__name__}.InsteadLater"})
+
+    with pytest.raises(FaultToleranceDefinitionException, match="which is a coroutine function"):
+        guard.call(till.pay)
+
+    assert till.paid == 0
+    guard.close()
