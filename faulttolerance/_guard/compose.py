@@ -280,58 +280,68 @@ def path(
                         return result
                 failure = None
             except BaseException as error:  # noqa: BLE001  # what it means is decided below
-                if BULKHEAD and permit in held:
-                    del held[permit]
-                if DEADLINE:
-                    if ASYNC:
-                        if deadline is not None:
-                            deadline.end()
-                    elif slot is not None:
-                        if HAS_GIL:
-                            slot.top = outer
-                        else:
-                            end(slot, outer)
-                failure = StoppedIteration.meant(error) if APART else error
-
-            if DEADLINE and not ASYNC and not LATE_ONLY:
-                # An interruption that is on its way arrives in the next call: in this one, which waits for it.
-                try:
-                    if slot is not None and slot.fired is not None:
-                        settle(slot, entry)
-                except Interrupted as interrupted:
-                    failure = interrupted
-            if BULKHEAD and ASYNC and turn is not None:
-                bulkhead.withdraw(turn.waiter)
-            if APART:
-                ticket = permit
-            elif HOLDS:
-                ticket = Ticket()
-                ticket.began = began
-            if PERMIT and not APART:
-                ticket.permit = permit
-            if BREAKER:
-                ticket.era = era
-            if RATE_LIMIT:
-                ticket.passed = passed
-            if DEADLINE:
-                if ASYNC:
-                    ticket.deadline = deadline
-                elif slot is not None:
-                    ticket.slot = slot
-                    ticket.entry = entry
-            if BULKHEAD:
-                ticket.admitted = admitted
-                if ASYNC:
-                    ticket.running_since = running_since
-                    if turn is not None:
-                        ticket.waiter = turn.waiter
+                failure = error  # and nothing else: what lands here would lose what the attempt holds
 
             applied = False
+            if PERMIT:
+                settled = False
             try:
+                if failure is not None:
+                    if BULKHEAD:
+                        if permit in held:
+                            del held[permit]
+                        elif not admitted and not isinstance(failure, Exception):
+                            bulkhead.abandon(permit)  # it may stand in the queue and not have heard of it
+                    if DEADLINE:
+                        if ASYNC:
+                            if deadline is not None:
+                                deadline.end()
+                        elif slot is not None:
+                            if HAS_GIL:
+                                slot.top = outer
+                            else:
+                                end(slot, outer)
+                if DEADLINE and not ASYNC and not LATE_ONLY:
+                    # An interruption that is on its way arrives in the next call: in this one, which waits for it.
+                    try:
+                        if slot is not None and slot.fired is not None:
+                            settle(slot, entry)
+                    except Interrupted as interrupted:
+                        failure = interrupted
+                if APART and failure is not None:
+                    failure = StoppedIteration.meant(failure)
+                if BULKHEAD and ASYNC and turn is not None:
+                    bulkhead.withdraw(turn.waiter)
+                if APART:
+                    ticket = permit
+                elif HOLDS:
+                    ticket = Ticket()
+                    ticket.began = began
+                if PERMIT and not APART:
+                    ticket.permit = permit
+                if BREAKER:
+                    ticket.era = era
+                if RATE_LIMIT:
+                    ticket.passed = passed
+                if DEADLINE:
+                    if ASYNC:
+                        ticket.deadline = deadline
+                    elif slot is not None:
+                        ticket.slot = slot
+                        ticket.entry = entry
+                if BULKHEAD:
+                    ticket.admitted = admitted
+                    if ASYNC:
+                        ticket.running_since = running_since
+                        if turn is not None:
+                            ticket.waiter = turn.waiter
+
                 if progress is None:
                     progress = Progress(began)
                 if HOLDS:
                     failure = course.end(ticket, failure, progress.attempts)
+                if PERMIT:
+                    settled = True
                 if JUDGED and failure is None:
                     failure = course.refusal(progress, result)
                 if failure is None:
@@ -360,6 +370,11 @@ def path(
                     else:
                         before_retry(args, kwargs, failure, progress.attempts)
             except BaseException as error:
+                if PERMIT and not settled:
+                    if BULKHEAD:
+                        bulkhead.abandon(permit)
+                    if BREAKER:
+                        course.abandon_probe(permit)
                 # A fallback that raises on what it was given has not replaced anything.
                 applied = applied and (StoppedIteration.meant(error) if APART else error) is not failure
                 course.finish(progress, returned=False, applied=applied)

@@ -125,9 +125,12 @@ class Course:
         if self.conclude is not None and (ticket.slot is not None or ticket.deadline is not None):
             error = self.conclude(ticket, error, self.late)
         if self.circuit_breaker is not None:
+            permit = ticket if ticket.permit is None else ticket.permit
             if ticket.era is not None:
                 verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
-                self.settle(ticket.era, ticket if ticket.permit is None else ticket.permit, verdict)
+                self.settle(ticket.era, permit, verdict)
+            elif error is not None and not isinstance(error, Exception):
+                self.abandon_probe(permit)
             elif self.on_transition is not None:
                 self.on_transition(self.circuit_breaker)
         if self.tally is not None and self.is_counted_by_attempt:
@@ -148,6 +151,11 @@ class Course:
         breaker.settle(era, permit, verdict, clock.monotonic())
         if self.on_transition is not None:
             self.on_transition(breaker)
+
+    def abandon_probe(self, permit: object) -> None:
+        """Give back the place of a probe that *permit* may have; control flow landed before it was known or settled."""
+        assert self.circuit_breaker is not None
+        self.settle(self.circuit_breaker.state, permit, NEUTRAL)
 
     def refused(self, breaker: CircuitBreaker, wait: float) -> CircuitBreakerOpenException:
         """Count and report a call that *breaker* refuses for *wait* seconds, where nothing follows a failure."""

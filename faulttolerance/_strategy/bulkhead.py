@@ -36,10 +36,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
+from typing import Any, Literal, TypeVar
 
 from ..exceptions import BulkheadException
 
 __all__ = ["Bulkhead", "Waiter"]
+
+T = TypeVar("T")
 
 
 class Waiter:
@@ -125,20 +128,7 @@ class Bulkhead:
         Raises:
             BulkheadException: All permits are taken, or promised to calls that wait; *me* is removed.
         """
-        woken: list[Waiter] = []
-        with self._lock:
-            admitted = self._is_admitted_locked(me)
-            if not admitted:
-                self.held.pop(me, None)
-                if len(self.waiting):
-                    self._hand_over_locked(woken)
-                    if not len(self.waiting):
-                        self.held[me] = ident
-                        admitted = self._is_among_first_locked(me)
-                        if not admitted:
-                            del self.held[me]
-        self._wake(woken)
-        if not admitted:
+        if not self._decide(self._contend_locked, me, ident):
             raise self._refusal()
 
     def enqueue(self, me: Hashable, ident: int, wake: Callable[[], object]) -> Waiter | None:
@@ -149,73 +139,30 @@ class Bulkhead:
         Raises:
             BulkheadException: As many calls run and wait as may; *me* is removed.
         """
-        woken: list[Waiter] = []
-        waiter: Waiter | None = None
-        refused = False
-        with self._lock:
-            if not self._is_admitted_locked(me):
-                self.held.pop(me, None)
-                waiter = Waiter(me, ident, wake)
-                if not len(self.waiting):
-                    self._ahead = list(self.held)
-                    if self.waiting is _NOBODY or self.waiting is _NOBODY_KNOWS:
-                        self.waiting = type(self.waiting)()
-                self.waiting[waiter] = None
-                self._hand_over_locked(woken)
-                if waiter.admitted:
-                    woken.remove(waiter)
-                    waiter = None
-                elif len(self.waiting) > self.queue:
-                    refused = True
-                    del self.waiting[waiter]
-                    self._hand_over_locked(woken)
-        self._wake(woken)
-        if refused:
+        waiter = Waiter(me, ident, wake)
+        found = self._decide(self._enqueue_locked, waiter)
+        if found == "refused":
             raise self._refusal()
-        return waiter
+        return waiter if found == "waits" else None
 
     def hand_over(self) -> None:
         """Give the permits that are free to those that wait; called by who left and saw ``waiting``."""
-        woken: list[Waiter] = []
-        with self._lock:
-            self._hand_over_locked(woken)
-        self._wake(woken)
+        self._decide(self._hand_over_locked)
 
     def withdraw(self, waiter: Waiter) -> bool:
         """Leave the queue, or give the permit back where it was admitted; return whether it had been.
 
         May be called any number of times, at any time.
         """
-        woken: list[Waiter] = []
-        with self._lock:
-            admitted = waiter.admitted
-            if admitted:
-                self.held.pop(waiter.me, None)
-            else:
-                self.waiting.pop(waiter, None)
-            self._hand_over_locked(woken)
-        self._wake(woken)
-        return admitted
+        return self._decide(self._withdraw_locked, waiter)
 
     def abandon(self, me: Hashable) -> None:
         """Give back whatever *me* has, a permit or a place in the queue, for a caller that does not know."""
-        woken: list[Waiter] = []
-        with self._lock:
-            self.held.pop(me, None)
-            for waiter in [one for one in self.waiting if one.me == me]:
-                del self.waiting[waiter]
-            self._hand_over_locked(woken)
-        self._wake(woken)
+        self._decide(self._abandon_locked, me)
 
     def resize(self, limit: int, queue: int) -> None:
         """Take new values. Those that run go on and those that wait stay, also beyond the new values."""
-        woken: list[Waiter] = []
-        with self._lock:
-            self._ceiling = max(limit, min(len(self.held), self._ceiling))
-            self.limit = limit
-            self.queue = queue
-            self._hand_over_locked(woken)
-        self._wake(woken)
+        self._decide(self._resize_locked, limit, queue)
 
     def keep_only(self, ident: int) -> None:
         """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
@@ -230,6 +177,71 @@ class Bulkhead:
 
     def _refusal(self) -> BulkheadException:
         return BulkheadException(f"{self._name}: bulkhead is full" if self._name else "bulkhead is full")
+
+    def _decide(self, decide: Callable[..., T], *args: Any) -> T:
+        """Take one decision under the lock; *decide* is given the list for whom it admits, who are woken afterwards."""
+        woken: list[Waiter] = []
+        try:
+            with self._lock:
+                decision = decide(woken, *args)
+            self._wake(woken)
+        except BaseException:
+            self._wake(woken)  # a signal's handler raised: whoever was admitted has to hear of it all the same
+            raise
+        return decision
+
+    def _contend_locked(self, woken: list[Waiter], me: Hashable, ident: int) -> bool:
+        if self._is_admitted_locked(me):
+            return True
+        self.held.pop(me, None)
+        if len(self.waiting):
+            self._hand_over_locked(woken)
+            if not len(self.waiting):
+                self.held[me] = ident
+                if self._is_among_first_locked(me):
+                    return True
+                del self.held[me]
+        return False
+
+    def _enqueue_locked(self, woken: list[Waiter], waiter: Waiter) -> Literal["admitted", "waits", "refused"]:
+        if self._is_admitted_locked(waiter.me):
+            return "admitted"
+        self.held.pop(waiter.me, None)
+        if not len(self.waiting):
+            self._ahead = list(self.held)
+            if self.waiting is _NOBODY or self.waiting is _NOBODY_KNOWS:
+                self.waiting = type(self.waiting)()
+        self.waiting[waiter] = None
+        self._hand_over_locked(woken)
+        if waiter.admitted:
+            woken.remove(waiter)
+            return "admitted"
+        if len(self.waiting) > self.queue:
+            del self.waiting[waiter]
+            self._hand_over_locked(woken)
+            return "refused"
+        return "waits"
+
+    def _withdraw_locked(self, woken: list[Waiter], waiter: Waiter) -> bool:
+        admitted = waiter.admitted
+        if admitted:
+            self.held.pop(waiter.me, None)
+        else:
+            self.waiting.pop(waiter, None)
+        self._hand_over_locked(woken)
+        return admitted
+
+    def _abandon_locked(self, woken: list[Waiter], me: Hashable) -> None:
+        self.held.pop(me, None)
+        for waiter in [one for one in self.waiting if one.me == me]:
+            del self.waiting[waiter]
+        self._hand_over_locked(woken)
+
+    def _resize_locked(self, woken: list[Waiter], limit: int, queue: int) -> None:
+        self._ceiling = max(limit, min(len(self.held), self._ceiling))
+        self.limit = limit
+        self.queue = queue
+        self._hand_over_locked(woken)
 
     def _is_admitted_locked(self, me: Hashable) -> bool:
         if not self._is_among_first_locked(me):
@@ -246,7 +258,12 @@ class Bulkhead:
         while len(waiting) and len(held) < self.limit:
             waiter = next(iter(waiting))
             held[waiter.me] = waiter.ident
-            if not self._is_among_first_locked(waiter.me):
+            try:
+                has_room = self._is_among_first_locked(waiter.me)
+            except BaseException:
+                del held[waiter.me]
+                raise
+            if not has_room:
                 # An arrival was quicker. It has yet to look at ``waiting``: then it steps behind and hands over.
                 del held[waiter.me]
                 break

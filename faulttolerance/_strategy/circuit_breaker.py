@@ -416,6 +416,8 @@ class CircuitBreaker:
         era = self.state
         if isinstance(era, Open) and now >= era.until:
             self._move_locked(HalfOpen(), era.until)
+        elif isinstance(era, HalfOpen):
+            self._close_when_proven_locked(era, now)  # where a signal's handler raised before that was done
 
     def _move_locked(self, era: Era, at: float) -> None:
         old = self.state.name

@@ -1,0 +1,90 @@
+"""An exception such as the handler of a signal raises, wherever the library's own frames may meet one."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Self
+
+import faulttolerance
+
+__all__ = ["Strike", "Struck", "strikes"]
+
+_LIBRARY = str(Path(faulttolerance.__file__).parent)
+_TESTING = str(Path(_LIBRARY) / "testing")
+_WATCHING = ("RESUME", "CALL", "JUMP_BACKWARD")
+"""How the instructions begin behind which the interpreter looks whether a signal has come."""
+
+
+class Struck(BaseException):
+    """What the handler raises: Ctrl-C, or a worker's soft time limit."""
+
+
+class Strike:
+    """Raises ``Struck`` on this thread, once, at the *number*-th place of the library where a handler may be run.
+
+    with Strike(17) as strike:
+        call()
+
+    Such places are behind a call, at the beginning of a function, and where a loop goes round or a coroutine goes on.
+    Frames that were there before the block are none of its business; those of a coroutine that goes on in it are.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.where = ""
+        """The place, once it has struck; empty where the call had fewer of them."""
+        self._seen = 0
+        self._last: dict[FrameType, int] = {}
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self.begin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+        self._last.clear()
+
+    def begin(self, frame: FrameType, event: str, argument: object) -> Any:
+        """Trace a frame that begins or goes on; for ``sys.settrace``."""
+        code = frame.f_code
+        name = code.co_filename
+        if self.where or not name.startswith(_LIBRARY) or name.startswith(_TESTING) or code.co_name == "__del__":
+            return None
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        return self._inside
+
+    def _inside(self, frame: FrameType, event: str, argument: object) -> Any:
+        if event == "exception":
+            self._last.pop(frame, None)  # a call that raises is not looked behind
+        elif event == "opcode" and not self.where:
+            code, last, now = frame.f_code, self._last.get(frame), frame.f_lasti
+            self._last[frame] = now
+            if last is not None and last in _watching(code):
+                self._seen += 1
+                if self._seen == self.number:
+                    self.where = f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_qualname}"
+                    raise Struck(self.where)
+        return self._inside
+
+
+@cache
+def _watching(code: CodeType) -> frozenset[int]:
+    return frozenset(one.offset for one in dis.get_instructions(code) if one.opname.startswith(_WATCHING))
+
+
+def strikes() -> Iterator[Strike]:
+    """A strike for each such place of a call, in turn: until the call had no more of them."""
+    number = 1
+    while True:
+        strike = Strike(number)
+        yield strike
+        if not strike.where:
+            return
+        number += 1

@@ -1,0 +1,191 @@
+"""R0, R11: whatever a signal's handler raises, and wherever in the library it lands, what a call holds goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import faulttolerance as ft
+from kit.struck import Strike, Struck, strikes
+
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+
+FINE = "served"
+POLICIES: dict[str, Any] = {
+    "retry": ft.Retry(max_retries=0),
+    "circuit_breaker": ft.CircuitBreaker(request_volume_threshold=1, delay=0),
+    "timeout": ft.Timeout(60_000),
+    "bulkhead": ft.Bulkhead(1, 1),
+    "rate_limit": ft.RateLimit(1_000_000),
+}
+
+
+def under_all(function: Callable[..., Any]) -> Any:
+    """*function* under what can hold something for a call."""
+    for decorate in (
+        ft.retry(max_retries=0),
+        ft.circuit_breaker(request_volume_threshold=1, delay=0),
+        ft.timeout(60_000),
+        ft.bulkhead(1, 1),
+        ft.rate_limit(1_000_000),
+    ):
+        function = decorate(function)
+    return function
+
+
+class Subject:
+    """A guarded function, made anew for each strike, whose circuit lets one probe pass."""
+
+    def __init__(self, convention: str) -> None:
+        self.is_on_loop = convention in ("async def", "Guard.call_async")
+        self.fails = True
+        self.call = self._guarded(convention)
+        self.outcome()  # opens the circuit, whose next call is its only probe
+        self.fails = False
+
+    def answer(self) -> str:
+        if self.fails:
+            raise ConnectionError
+        return FINE
+
+    async def answer_async(self) -> str:
+        return self.answer()
+
+    def _guarded(self, convention: str) -> Callable[[], Any]:
+        if convention == "def":
+            return under_all(lambda: self.answer())  # type: ignore[no-any-return]
+        if convention == "async def":
+
+            async def answer() -> str:
+                return self.answer()
+
+            return under_all(answer)  # type: ignore[no-any-return]
+        guard = ft.Guard(**POLICIES)
+        if convention == "Guard.call":
+            return lambda: guard.call(self.answer)
+        return lambda: guard.call_async(self.answer_async)
+
+    def outcome(self, strike: Strike | None = None) -> object:
+        """What one call comes to, at which *strike* is aimed."""
+        try:
+            if self.is_on_loop:
+                return asyncio.run(aimed_at(strike, self.call()))
+            if strike is None:
+                return self.call()
+            with strike:
+                return self.call()
+        except (Exception, Struck) as error:
+            return type(error)
+
+
+async def aimed_at(strike: Strike | None, call: Any) -> object:
+    """What *call* comes to in a task of its own, while *strike* is on."""
+
+    async def main() -> object:
+        return await call
+
+    task = asyncio.create_task(main())
+    if strike is None:
+        return await task
+    with strike:
+        return await task
+
+
+@pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
+@pytest.mark.parametrize("convention", ["def", "async def", "Guard.call", "Guard.call_async"])
+def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fails: bool) -> None:
+    """Wherever it lands, it comes out; and the next call gets the permit and the place of the probe, and is served."""
+    wrong = []
+    for strike in strikes():
+        subject = Subject(convention)
+        subject.fails = fails
+        first = subject.outcome(strike)
+        subject.fails = False
+        second = subject.outcome()
+        if second != FINE or (strike.where and first is not Struck):
+            wrong.append((strike.where, first, second))
+
+    assert not wrong
+
+
+class Queue:
+    """One permit, held by somebody else; and what comes of those who ask for it meanwhile."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.guard = ft.Guard(bulkhead=ft.Bulkhead(1, 5), timeout=ft.Timeout(60_000))
+        self.guard.call(str)
+
+    async def hold(self) -> str:
+        await self.free.wait()
+        return FINE
+
+    async def serve(self) -> str:
+        return FINE
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        return self.guard.call_async(function)
+
+
+async def struck_in_the_queue(strike: Strike) -> tuple[object, ...]:
+    """Strike those that wait for their turn, while they get it too."""
+    queue = Queue()
+    holder = asyncio.create_task(queue.call(queue.hold))
+    await asyncio.sleep(0)
+    with strike:
+        waiter = asyncio.create_task(queue.call(queue.serve))
+        behind = asyncio.create_task(queue.call(queue.serve))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        queue.free.set()
+        found = await asyncio.gather(holder, waiter, asyncio.wait_for(behind, 5), return_exceptions=True)
+    last = await asyncio.wait_for(queue.call(queue.serve), 5)
+    return (*(type(one) if isinstance(one, BaseException) else one for one in found), last)
+
+
+async def struck_at_the_hand_over(strike: Strike) -> tuple[object, ...]:
+    """Strike a synchronous call that leaves while a coroutine waits."""
+    queue = Queue()
+    await queue.call(queue.serve)
+    waiting = queue.call(queue.serve)
+
+    def wait_behind() -> str:
+        sys.settrace(None)
+        waiting.send(None)
+        sys.settrace(strike.begin)
+        return FINE
+
+    def leave() -> object:
+        try:
+            with strike:
+                return queue.guard.call(wait_behind)
+        except Struck:
+            if not waiting.cr_await:
+                waiting.close()
+            return Struck
+
+    found = leave()
+    if waiting.cr_frame is not None:
+        try:
+            waiting.send(None)
+        except StopIteration as end:
+            return found, end.value, await asyncio.wait_for(queue.call(queue.serve), 5)
+    return found, await asyncio.wait_for(queue.call(queue.serve), 5)
+
+
+@pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("scene", [struck_in_the_queue, struck_at_the_hand_over])
+def test_what_a_handler_raises_loses_no_turn_in_the_queue(scene: Any) -> None:
+    """Only the call that was struck ends so; whoever waits behind it gets the permit in time."""
+    wrong = []
+    for strike in strikes():
+        found = asyncio.run(scene(strike))
+        if sum(one is Struck for one in found) != bool(strike.where) or found[-1] != FINE:
+            wrong.append((strike.where, found))
+
+    assert not wrong
