@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from sys import modules
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from .._event import FOLD
 from .._runtime.blocking import Arguments, Aside, GuardedCall, pause, warn_of_coroutine
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
-from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, slot_here, watchdog
-from .._runtime.slot import HAS_GIL, slots
+from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, watchdog
+from .._runtime.native import get_ident
+from .._runtime.slot import HAS_GIL, slot_here, slots
 from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_place
 from .._runtime.ticket import Ticket
 from .course import Course, Progress

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from threading import get_ident
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
 
@@ -13,6 +12,7 @@ from .._log import ERROR, log
 from .._policy import CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from .._runtime.fork import Section, at_fork
+from .._runtime.native import get_ident
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .state import State
 from .telemetry import telemetry

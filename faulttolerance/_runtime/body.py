@@ -7,7 +7,6 @@ import inspect
 import math
 from collections.abc import Awaitable, Coroutine
 from contextvars import Context
-from threading import get_ident
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,12 @@ from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .clock import clock
 from .environment import Attempt, StoppedIteration
-from .interruption import NOT_WANTED, Interrupted, end, settle, slots, watchdog
+from .interruption import NOT_WANTED, Interrupted, end, settle, watchdog
 from .loop_thread import loop_thread
+from .native import get_ident
 from .offloaded import NO_THREAD, Suspension, log_dropped
 from .pool import pool
-from .slot import HAS_GIL, Entry, Slot
+from .slot import HAS_GIL, Entry, Slot, slot_here
 from .task_deadline import TaskDeadline, innermost, work_under
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Body(Suspension):
     def _run_body(self) -> bool:
         """Run the body; whether its outcome counts, and the call goes on here."""
         attempt, call = self._attempt, self.call
-        slot = self._slot = slots.slot
+        slot = self._slot = slot_here()
         previous = slot.top
         deadline = attempt.deadline
         entry: Entry

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import _thread
 import random
-import time
 from collections.abc import Callable
 from math import inf
 
 from ..typing import Clock, Timer
-from .slot import due, slots, unmasked
+from .greenlets import lock_here, timer_here
+from .native import native
+from .slot import due, slot_here, unmasked
 from .watchdog import interruption_for, watchdog, withdraw
 
 __all__ = ["SharedClock", "clock", "next_deadline", "raise_if_expired"]
 
 _LONGEST_WAIT = 86400.0
+_RealLock = type(native.allocate_lock())
 
 
 def raise_if_expired(now: float) -> None:
     """Raise ``Interrupted`` for a deadline of this thread that has passed at *now* and has not interrupted it yet."""
-    slot = slots.slot
+    slot = slot_here()
     if slot.top is not None:
         if slot.fired is not None:
             withdraw(slot)
@@ -30,7 +31,7 @@ def raise_if_expired(now: float) -> None:
 
 def next_deadline() -> float:
     """When a deadline is next going to interrupt this thread: infinity: none does, minus infinity: now."""
-    slot = slots.slot
+    slot = slot_here()
     soonest = inf
     for entry in unmasked(slot.top):
         if id(entry) not in slot.sent:
@@ -39,9 +40,9 @@ def next_deadline() -> float:
 
 
 def _sleep(seconds: float) -> None:
-    slot = slots.slot
-    end = time.monotonic() + seconds
-    gate = _thread.allocate_lock()
+    slot = slot_here()
+    end = native.monotonic() + seconds
+    gate = lock_here()
     gate.acquire()
 
     def open_gate() -> None:
@@ -50,16 +51,21 @@ def _sleep(seconds: float) -> None:
         except RuntimeError:
             pass  # it is open
 
-    slot.gate = open_gate
+    # The watchdog must not open a lock that switches greenlets; such a sleep ends in time by itself.
+    slot.gate = open_gate if slot.is_greenlet or isinstance(gate, _RealLock) else None
     try:
         while True:
-            now = time.monotonic()
+            now = native.monotonic()
             raise_if_expired(now)
             if now >= end:
                 return
             gate.acquire(timeout=max(0.0, min(end - now, next_deadline() - now, _LONGEST_WAIT)))
     finally:
         slot.gate = None
+
+
+def _call_at(when: float, callback: Callable[[], object]) -> Timer:
+    return timer_here(when, callback) or watchdog.call_at(when, callback)
 
 
 class SharedClock:
@@ -85,10 +91,10 @@ class SharedClock:
         self._take_from_system()
 
     def _take_from_system(self) -> None:
-        self.monotonic = time.monotonic
+        self.monotonic = native.monotonic
         self.random = random.random
         self.sleep = _sleep
-        self.call_at = watchdog.call_at
+        self.call_at = _call_at
         self.is_virtual = False
 
     def use(self, other: Clock) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from threading import RLock, get_ident
+from threading import RLock
+
+from .native import get_ident
 
 __all__ = ["Section", "at_fork"]
 

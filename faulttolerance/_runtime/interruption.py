@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from .._strategy import deadline as lateness
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import add_uninterruptible_modules, forget_added_modules
-from .slot import HAS_GIL, Entry, Slot, all_slots, forget_slot, slots
+from .slot import HAS_GIL, Entry, Slot, all_slots, slot_here, slots
 from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, innermost
-from .watchdog import Interrupted, uses_greenlets, watchdog, withdraw
+from .watchdog import OTHER_GREENLETS, Interrupted, watchdog, withdraw
 
 if TYPE_CHECKING:
     from .ticket import Ticket
@@ -33,7 +33,6 @@ __all__ = [
     "add_uninterruptible_modules",
     "be_watched",
     "begin",
-    "call_at",
     "conclude",
     "end",
     "interrupt",
@@ -44,17 +43,13 @@ __all__ = [
     "set_interrupt_signal",
     "settle",
     "sleep",
-    "slot_here",
     "slots",
     "uninterruptible",
     "watchdog",
 ]
 
-call_at = watchdog.call_at
-
 _modules = sys.modules
 NOT_WANTED = "interrupt=False"
-_GREENLET = "it ran in a greenlet"
 
 
 # A guarded call
@@ -71,6 +66,11 @@ def be_watched(slot: Slot, when: float) -> None:
 
     To be called where ``not slot.is_ready or when < watchdog.next``.
     """
+    if slot.is_greenlet:
+        if len(slot.top) == 2:
+            slot.is_ready = True
+            _tell_of_greenlets()
+        return
     if not slot.is_ready:
         watchdog.install_handler(slot)
     if when < watchdog.next:
@@ -81,21 +81,6 @@ def end(slot: Slot, outer: Entry) -> None:
     """Take a deadline back where a plain store does not do: without the GIL."""
     slot.top = outer
     slot.order.clear()
-
-
-_nowhere = Slot()
-"""Stands for the thread of calls whose deadlines are in no chain, because stacks are switched under the thread."""
-forget_slot(_nowhere)
-
-
-def slot_here() -> Slot:
-    """The slot of the running call, where the program uses greenlets."""
-    return _nowhere if _runs_in_greenlet() else slots.slot
-
-
-def _runs_in_greenlet() -> bool:
-    getcurrent = getattr(_modules.get("greenlet"), "getcurrent", None)
-    return getcurrent is not None and getcurrent().parent is not None
 
 
 def settle(slot: Slot, entry: Entry) -> None:
@@ -141,13 +126,33 @@ def _why_not_interrupted(slot: Slot, entry: Entry) -> str:
         return "under virtual time only the library's own sleeps are interrupted"
     if slot.withdrawn is entry:
         return "it was in a call that is no Python code; only one that waits can be interrupted, on the main thread"
-    if slot is _nowhere or uses_greenlets():
-        return _GREENLET
+    if slot.is_greenlet:
+        return "it ran in a greenlet"
     if slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
+        if slot.pursuit.why == OTHER_GREENLETS:
+            _tell_of_greenlets()
         return slot.pursuit.why
     if not HAS_GIL and not (slot.is_main and watchdog.owns_signal()):
         return "without the GIL only the main thread is interrupted, by a signal"
     return ""
+
+
+_has_told_of_greenlets = False
+
+
+def _tell_of_greenlets() -> None:
+    """Say once that there are calls that no deadline interrupts, and what does."""
+    global _has_told_of_greenlets
+    if _has_told_of_greenlets:
+        return
+    _has_told_of_greenlets = True
+    import logging
+
+    logging.getLogger("faulttolerance").warning(
+        "deadlines interrupt no call that runs in a greenlet, nor one during which other greenlets run in its thread:"
+        " such calls end late, by themselves; let what they wait for have a time-out of its own, or put it under"
+        " gevent.Timeout(remaining(), TimeoutError), or eventlet's"
+    )
 
 
 def interrupt(slot: Slot, entry: Entry) -> None:
@@ -156,7 +161,12 @@ def interrupt(slot: Slot, entry: Entry) -> None:
     *entry* may be about to be put there.
     """
     slot.asked[id(entry)] = (entry, clock.monotonic())
-    watchdog.rouse()
+    if slot.is_greenlet:
+        gate = slot.gate
+        if gate is not None:
+            gate()
+    else:
+        watchdog.rouse()
 
 
 # What an application calls
@@ -175,7 +185,7 @@ class uninterruptible:  # noqa: N801
         self._blocks: list[tuple[Slot, Entry, list[TaskDeadline]]] = []
 
     def __enter__(self) -> None:
-        slot = slots.slot
+        slot = slot_here()
         outer = slot.top
         mask = slot.top = [-1.0, outer, True]
         held: list[TaskDeadline] = []
@@ -212,7 +222,7 @@ class uninterruptible:  # noqa: N801
             watchdog.look_after(slot)
 
     def _leave_block(self) -> tuple[Slot, Entry, list[TaskDeadline]]:
-        here = slots.slot
+        here = slot_here()
         for number in range(len(self._blocks) - 1, -1, -1):
             if self._blocks[number][0] is here:
                 return self._blocks.pop(number)
@@ -222,7 +232,7 @@ class uninterruptible:  # noqa: N801
 def _take_off(slot: Slot, mask: Entry) -> None:
     """Take *mask* out of its chain, wherever it stands there: coroutines leave their blocks in any order."""
     mask[2] = False
-    if slot is not slots.slot:
+    if slot is not slot_here():
         return
     top = slot.top
     while type(top) is list and not top[2]:
@@ -268,7 +278,7 @@ def remaining() -> float | None:
     0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
     """
     soonest: float = inf
-    entry = slots.slot.top
+    entry = slot_here().top
     while entry is not None:
         if type(entry) is not list and entry[0] < soonest:
             soonest = entry[0]

@@ -35,20 +35,27 @@ class LoopThread:
         Raises:
             RuntimeError: No thread can be started; the interpreter is ending.
         """
-        with self._lock:
-            if self._loop is None:
-                import asyncio
+        import asyncio
 
-                loop = asyncio.new_event_loop() if self.loop_factory is None else self.loop_factory()
-                thread = threading.Thread(target=_run, args=(loop,), name="faulttolerance-loop", daemon=True)
-                try:
-                    thread.start()
-                except BaseException:
-                    loop.close()
-                    raise
-                self._loop, self._thread = loop, thread
+        with self._lock:
+            thread = None
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop() if self.loop_factory is None else self.loop_factory()
+                thread = threading.Thread(target=_run, args=(self._loop,), name="faulttolerance-loop", daemon=True)
+                self._thread = thread
+            loop = self._loop
             self._users += 1
-            return self._loop
+        if thread is not None:
+            # Not under the lock: where a greenlet stands for the thread, others run until it has begun.
+            try:
+                thread.start()
+            except BaseException:
+                with self._lock:
+                    self._loop = self._thread = None
+                    self._users -= 1
+                loop.close()
+                raise
+        return loop
 
     def release(self) -> None:
         """Note that one user of the loop needs it no more."""

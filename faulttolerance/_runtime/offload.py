@@ -9,7 +9,6 @@ gives it. No thread ever waits for another one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from threading import get_ident
 from typing import Any, TypeAlias
 
 from .body import Body
@@ -17,6 +16,7 @@ from .environment import Attempt
 from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread
+from .native import get_ident
 from .offloaded import OffloadedCall, Pause
 from .pool import pool
 from .ticket import Ticket

@@ -16,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .fork import at_fork
+from .native import get_ident, threads_are_real
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -35,13 +36,15 @@ _numbers = count(1)
 class _Worker:
     """One thread of a pool, and the lock on which it sleeps while it is parked."""
 
-    __slots__ = ("job", "leaving", "thread", "wake")
+    __slots__ = ("ident", "job", "leaving", "thread", "wake")
 
     def __init__(self, pool: Pool, job: Job | None) -> None:
         self.job = job
         """What to do next; ``None``: look at the queue. Written by whoever took the worker off ``parked``."""
         self.leaving = False
         """Whether it is to end instead."""
+        self.ident = 0
+        """The thread that it is, or on which it is a greenlet."""
         self.wake = threading.Lock()
         self.wake.acquire()
         options: dict[str, Any] = {}
@@ -146,6 +149,7 @@ class Pool:
 
     def work(self, worker: _Worker) -> None:
         """Do what is submitted until there has been nothing for a while; the target of each thread."""
+        worker.ident = get_ident()
         job = worker.job
         worker.job = None
         while True:
@@ -174,8 +178,8 @@ class Pool:
                 if waiting:
                     self._wake_the_next()
                 return job
-            if self._drained is not None:
-                self._end(worker)
+            if self._drained is not None or not threads_are_real():
+                self._end(worker)  # a greenlet serves its own thread only, and another one costs next to nothing
                 return None
             parked.append(worker)
             if (waiting or self._drained is not None or self.is_crowded) and self._unpark(worker):
@@ -223,7 +227,7 @@ class Pool:
         """
         while self._waiting:
             try:
-                worker = self._parked.pop()
+                worker = self._pop_parked()
             except IndexError:
                 pass
             else:
@@ -245,10 +249,20 @@ class Pool:
                 return
             self._workers.pop(worker, None)
 
+    def _pop_parked(self) -> _Worker:
+        """Take the thread that parked last; raises ``IndexError`` where there is none."""
+        worker = self._parked.pop()
+        while not threads_are_real():
+            # It parked before greenlets took the place of threads. ``threading`` does not know it any more, and would
+            # complain at its end; so it stays where it is.
+            self._workers.pop(worker, None)
+            worker = self._parked.pop()
+        return worker
+
     def _hand_to_a_thread(self, job: Job) -> bool:
         """Let a parked thread or a new one do *job*, whatever the limit and the queue; false where there is none."""
         try:
-            worker = self._parked.pop()
+            worker = self._pop_parked()
         except IndexError:
             worker = _Worker(self, job)
             self._workers[worker] = None
@@ -305,8 +319,8 @@ class Pool:
 
     def forget_other_threads(self) -> None:
         """Begin anew in a forked child, where only the calling thread exists; calls stay until they ``leave``."""
-        ident = threading.get_ident()
-        self._workers = {worker: None for worker in self._workers if worker.thread.ident == ident}
+        ident = get_ident()
+        self._workers = {worker: None for worker in self._workers if worker.ident == ident}
         self._parked = []
         self._waiting = deque()
         self._newest = None

@@ -140,8 +140,22 @@ def _objection_on_the_way(frame: FrameType) -> str | None:
         elif not guarded and not may_call(code, step.f_lasti):
             return f"it was in something that the interpreter called amidst {_name_of(step)}"
         step = step.f_back
-    # A greenlet has a stack of its own: the guard may stand on another one.
-    return None if guarded or "greenlet" not in sys.modules else "it was in a greenlet"
+    return None
+
+
+def is_of_call(frame: FrameType, entry: object) -> bool:
+    """Whether the call that began the deadline *entry* stands on the stack of *frame*: greenlets have their own."""
+    step: FrameType | None = frame
+    while step is not None:
+        code = step.f_code
+        if (
+            code.co_filename.startswith(_PACKAGE)
+            and "entry" in code.co_varnames
+            and step.f_locals.get("entry") is entry
+        ):
+            return True
+        step = step.f_back
+    return False
 
 
 def _is_left_in_peace(frame: FrameType) -> bool:

@@ -8,10 +8,11 @@ innermost of them. Taking a deadline back is one store, and that store also drop
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
+
+from .native import get_ident, get_native_id, local, native
 
 if TYPE_CHECKING:
     from .watchdog import Pursuit
@@ -21,11 +22,12 @@ __all__ = [
     "Entry",
     "Slot",
     "all_slots",
+    "current_greenlet",
     "due",
     "forget_other_slots",
-    "forget_slot",
     "is_open",
     "prune",
+    "slot_here",
     "slots",
     "stands",
     "unmasked",
@@ -38,7 +40,7 @@ HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Slot:
-    """What is known of one thread."""
+    """What is known of one thread, or of one greenlet: its calls end by themselves, as its thread runs others, too."""
 
     __slots__ = (
         "__weakref__",
@@ -46,6 +48,7 @@ class Slot:
         "fired",
         "gate",
         "ident",
+        "is_greenlet",
         "is_main",
         "is_ready",
         "native_id",
@@ -57,7 +60,7 @@ class Slot:
         "withdrawn",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_greenlet: bool = False) -> None:
         self.top: Entry = None
         """The innermost deadline or mask. Written by the thread itself only."""
         self.fired: Entry = None
@@ -74,18 +77,22 @@ class Slot:
         """How the watchdog fares with the thread; its own business."""
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
-        self.ident = threading.get_ident()
-        self.native_id = threading.get_native_id()
-        self.is_main = self.ident == threading.main_thread().ident
-        self.is_ready = not self.is_main
-        """Whether nothing is to be done before the thread can be interrupted; the main thread installs the handler."""
+        self.ident = get_ident()
+        self.native_id = get_native_id()
+        self.is_greenlet = is_greenlet
+        """Whether this is of a greenlet beside the one with which its thread began; the watchdog does not see it."""
+        self.is_main = self.ident == native.main_ident and not is_greenlet
+        self.is_ready = not (self.is_main or is_greenlet)
+        """Whether nothing is to be done before the thread can be interrupted; the main thread installs the handler, and
+        for a greenlet it is said that it cannot be."""
         self.order: list[object] = []
         """Without the GIL: whoever stores something here and then looks for what another thread stored empties this in
         between. It is always empty; but emptying it is a single step that two threads take one after the other, so that
         the later one sees what the earlier one stored. A lock could be held where a signal handler or an exception
         comes in, and then be waited for by its own holder, or for ever."""
-        known: ref[Slot] = ref(self, _forget)
-        _known[known] = None
+        if not is_greenlet:
+            known: ref[Slot] = ref(self, _forget)
+            _known[known] = None
 
 
 _known: dict[ref[Slot], None] = {}
@@ -93,8 +100,8 @@ _known: dict[ref[Slot], None] = {}
 _forget: Callable[[ref[Slot]], None] = _known.pop
 
 
-class _Slots(threading.local):
-    """``slots.slot`` is the slot of the running thread."""
+class _Slots(local):
+    """``slots.slot`` is the slot of the running thread; ``slot_here()`` that of the running call."""
 
     def __init__(self) -> None:
         self.slot = Slot()
@@ -102,24 +109,40 @@ class _Slots(threading.local):
 
 slots = _Slots()
 
+_OF_GREENLET = "__faulttolerance_slot__"
+
+
+def slot_here() -> Slot:
+    """The slot of the running call: calls of one thread that overlap do so in greenlets, and each of those has its own.
+
+    Where greenlet is not imported, this is ``slots.slot``.
+    """
+    greenlet = current_greenlet()
+    if greenlet is None:
+        return slots.slot
+    slot: Slot | None = greenlet.__dict__.get(_OF_GREENLET)
+    if slot is None:
+        slot = greenlet.__dict__[_OF_GREENLET] = Slot(is_greenlet=True)
+    return slot
+
+
+def current_greenlet() -> Any:
+    """The running greenlet; ``None`` where it is the one with which its thread began."""
+    getcurrent = getattr(sys.modules.get("greenlet"), "getcurrent", None)
+    greenlet = getcurrent() if getcurrent is not None else None
+    return greenlet if greenlet is not None and greenlet.parent is not None else None
+
 
 def all_slots() -> list[Slot]:
     """The slots of all living threads that ever had a deadline."""
     return [slot for one in list(_known) if (slot := one()) is not None]
 
 
-def forget_slot(slot: Slot) -> None:
-    """Let the watchdog not look at *slot*, which is no thread's."""
-    for one in list(_known):
-        if one() is slot:
-            _known.pop(one, None)
-
-
 def forget_other_slots() -> None:
     """Keep the slot of the running thread only: in the child of a fork there is no other thread."""
     mine = slots.slot
-    mine.ident = threading.get_ident()
-    mine.native_id = threading.get_native_id()
+    mine.ident = native.main_ident = get_ident()
+    mine.native_id = get_native_id()
     mine.is_main = True
     mine.is_ready = False
     mine.order = []

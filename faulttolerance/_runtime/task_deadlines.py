@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from threading import get_ident
 
 from .._strategy import deadline as lateness
 from .clock import clock
+from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline, current
 from .ticket import Ticket
 

@@ -7,13 +7,13 @@ import inspect
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from functools import partial
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from .._strategy import deadline as lateness
 from ..exceptions import TimeoutException
 from .clock import clock
 from .environment import Attempt
+from .native import get_ident
 from .task_deadline import EXPIRED, NO_TASK, TaskDeadline, innermost, work_under
 from .task_deadlines import ring_of, why_not_interrupted
 

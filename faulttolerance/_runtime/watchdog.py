@@ -13,7 +13,6 @@ between any two steps of a caller.
 
 from __future__ import annotations
 
-import _thread
 import gc
 import heapq
 import os
@@ -33,16 +32,30 @@ from .._log import ERROR, log
 from .._strategy.exception_set import never_match
 from . import safe_point
 from .fork import at_fork
-from .slot import HAS_GIL, Entry, Slot, all_slots, due, forget_other_slots, is_open, prune, slots, stands, unmasked
+from .native import get_ident, get_native_id, native
+from .slot import (
+    HAS_GIL,
+    Entry,
+    Slot,
+    all_slots,
+    current_greenlet,
+    due,
+    forget_other_slots,
+    is_open,
+    prune,
+    slots,
+    stands,
+    unmasked,
+)
 
 __all__ = [
+    "OTHER_GREENLETS",
     "Interrupted",
     "Pursuit",
     "Watchdog",
     "frames_of_threads",
     "interruption_for",
     "on_signal",
-    "uses_greenlets",
     "watchdog",
     "withdraw",
 ]
@@ -58,7 +71,9 @@ _MOST_LOOKS = 250
 """How often to ask the system, while no other thread runs, whether a signal has arrived; some milliseconds."""
 _LONGEST_SLEEP = 86400.0
 
-_monotonic = time.monotonic
+OTHER_GREENLETS = "other greenlets ran in its thread"
+"""Why a call is not interrupted while another stack than its own stands on the thread."""
+
 _CAN_SIGNAL = hasattr(signal, "pthread_kill")
 
 
@@ -101,7 +116,7 @@ def interruption_for(slot: Slot, entry: Entry) -> Interrupted:
 def withdraw(slot: Slot) -> None:
     """Take back what is on its way to the running thread, *slot*, unless it is raised from here."""
     while watchdog.busy is slot:
-        time.sleep(0)
+        native.sleep(0)
     entry = slot.fired
     if entry is None:
         return
@@ -168,7 +183,7 @@ class Pursuit:
 
     def again(self, late_by: float) -> float:
         """When to look again."""
-        return _monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
+        return native.monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
 
 
 def _looking() -> tuple[Iterator[tuple[bool, object, dict[int, FrameType]]], Iterator[object]]:
@@ -209,10 +224,10 @@ class Watchdog:
         self._renew()
 
     def _renew(self) -> None:
-        self._sleep = _thread.allocate_lock()
+        self._sleep = native.allocate_lock()
         self._sleep.acquire()
-        self._starting = _thread.allocate_lock()
-        self._ended = _thread.allocate_lock()
+        self._starting = native.allocate_lock()
+        self._ended = native.allocate_lock()
         self._running = False
         self._stopping = False
         self._ident = 0
@@ -261,9 +276,9 @@ class Watchdog:
                 self._stopping = False
                 try:
                     if sys.version_info >= (3, 13):
-                        self._handle = _thread.start_joinable_thread(self._run, daemon=True)
+                        self._handle = native.start_joinable_thread(self._run, daemon=True)
                     else:
-                        _thread.start_new_thread(self._run, ())
+                        native.start_thread(self._run, ())
                 except RuntimeError:  # the interpreter is ending, or no thread is to be had: deadlines end late
                     self._running = False
                     self._ended.release()
@@ -277,7 +292,7 @@ class Watchdog:
         self.is_paused = True
         self.next = -inf
         while self.busy is not None:
-            time.sleep(0)
+            native.sleep(0)
 
     def resume(self) -> None:
         """Interrupt again."""
@@ -297,8 +312,8 @@ class Watchdog:
     # Its thread
 
     def _run(self) -> None:
-        self._ident = _thread.get_ident()
-        self._native_id = _thread.get_native_id()
+        self._ident = get_ident()
+        self._native_id = get_native_id()
         while not self._stopping:
             if not self.is_paused:
                 self.next = inf
@@ -308,7 +323,7 @@ class Watchdog:
             self._next_timer = inf
             until = self._next_timer = self._run_timers()
             until = min(soonest, until)
-            self._sleep.acquire(timeout=max(0.0, min(until - _monotonic(), _LONGEST_SLEEP)))
+            self._sleep.acquire(timeout=max(0.0, min(until - native.monotonic(), _LONGEST_SLEEP)))
         self._running = False
         self._ended.release()
         if not self._forks:
@@ -325,7 +340,7 @@ class Watchdog:
         while heap:
             first = heap[0]
             if first in alive:
-                if first.when > _monotonic():
+                if first.when > native.monotonic():
                     return first.when
                 heapq.heappop(heap)
                 if alive.pop(first, first) is None:
@@ -356,7 +371,7 @@ class Watchdog:
         return soonest
 
     def _see_to(self, slot: Slot) -> float:
-        now = _monotonic()
+        now = native.monotonic()
         soonest = inf
         if not self.is_paused:
             for entry in unmasked(slot.top):
@@ -391,7 +406,7 @@ class Watchdog:
         by_signal = slot.is_main and self.owns_signal()
         if slot.fired is not None and (not by_signal or id(slot.fired) in slot.sent):
             return inf  # under way, or about to be withdrawn
-        if not (by_signal or (HAS_GIL and _sender is not None)) or uses_greenlets():
+        if not (by_signal or (HAS_GIL and _sender is not None)):
             return inf
         pursuit = slot.pursuit
         if pursuit is None or pursuit.entry is not entry:
@@ -406,6 +421,9 @@ class Watchdog:
             return pursuit.again(late_by)
         frame = frames_of_threads().get(slot.ident)
         if frame is None:
+            return pursuit.again(late_by)
+        if "greenlet" in sys.modules and not safe_point.is_of_call(frame, entry):
+            pursuit.why = OTHER_GREENLETS
             return pursuit.again(late_by)
         activity = self._activity_of_main(slot) if by_signal and pursuit.why is not None else None
         if activity is not None:
@@ -530,7 +548,7 @@ class Watchdog:
                         break
                     break
         if sent:
-            pursuit.send_at = _monotonic() + _SEND_AGAIN[min(pursuit.signals, len(_SEND_AGAIN) - 1)]
+            pursuit.send_at = native.monotonic() + _SEND_AGAIN[min(pursuit.signals, len(_SEND_AGAIN) - 1)]
             pursuit.signals += 1
         else:
             slot.fired = None
@@ -549,7 +567,7 @@ class Watchdog:
     def stop(self) -> None:
         """End the thread and wait until it is gone; it is not started until ``begin_again``."""
         self._forks += 1
-        if not self._running or self._ident == _thread.get_ident():
+        if not self._running or self._ident == get_ident():
             return
         self._stopping = True
         self.rouse()
@@ -566,7 +584,7 @@ class Watchdog:
         for _ in range(100):
             if not os.path.exists(path):
                 return
-            time.sleep(0.0001)
+            native.sleep(0.0001)
 
     def begin_again(self) -> None:
         """Go on, in the parent of a fork."""
@@ -600,9 +618,13 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     slot.seen_blocked = None  # it held for this moment
     if entry is None or id(entry) in slot.sent or not is_open(slot, entry) or frame is None:
         return
+    if current_greenlet() is not None:
+        if slot.pursuit is not None:
+            slot.pursuit.why = OTHER_GREENLETS
+        return
     blocked = seen_blocked is not None and seen_blocked == safe_point.place(frame)
     asked = slot.asked.get(id(entry))
-    late_by = _monotonic() - (entry[0] if asked is None else asked[1])
+    late_by = native.monotonic() - (entry[0] if asked is None else asked[1])
     why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked)
     if why == safe_point.OURS and not HAS_GIL:
         # Nobody has seen whether the thread is blocked in the call of a guarded function, or has just come out of it.
@@ -690,11 +712,6 @@ def _find_sender() -> None:
 def _shot_at(ident: int) -> Iterator[int]:
     assert _sender is not None
     return map(_sender, (ident,), (_interrupted,))
-
-
-def uses_greenlets() -> bool:
-    """Whether stacks of this process are switched under their threads: an interruption would hit another one."""
-    return "gevent" in sys.modules or "eventlet" in sys.modules
 
 
 watchdog = Watchdog()

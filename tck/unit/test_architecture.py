@@ -17,7 +17,7 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 
 RUNTIME = ("_runtime/",)
 TESTING = ("testing.py", "testing/", "pytest_plugin.py")
-CLOCKS = ("_runtime/clock.py", "_runtime/watchdog.py", "_runtime/interruption.py")
+CLOCKS = ("_runtime/native.py", "_runtime/watchdog.py")
 
 ALLOWED = {
     # Only the runtime waits; the test kit replaces what it waits with.
@@ -27,9 +27,9 @@ ALLOWED = {
     "queue": (*RUNTIME, *TESTING),
     "signal": RUNTIME,
     "ctypes": RUNTIME,
-    # Time and chance are injected; one file reads them.
+    # Time and chance are injected; one file reads each.
     "time": CLOCKS,
-    "random": (*CLOCKS, *TESTING),
+    "random": ("_runtime/clock.py", *TESTING),
 }
 """Modules of the standard library, and the rooms that may import them."""
 

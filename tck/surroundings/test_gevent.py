@@ -1,0 +1,482 @@
+"""Greenlets in the place of threads: gevent patches before the library is imported, after it declared, or later."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kit.surroundings import gunicorn, needs, run, until
+
+PATCH = """
+import gevent.monkey
+gevent.monkey.patch_all()
+"""
+
+PREAMBLE = """
+import faulttolerance, time
+from faulttolerance import *
+
+@timeout(100)
+def wait(seconds):
+    time.sleep(seconds)
+    return "waited"
+
+@timeout(100)
+def compute(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+    return "computed"
+
+@retry(max_retries=3, delay=200, jitter=0)
+def flaky(failures):
+    if failures:
+        raise OSError(failures.pop())
+    return "done"
+
+@asynchronous
+@retry(max_retries=1, delay=20, jitter=0)
+@timeout(2000)
+@bulkhead(2, waiting_task_queue=100)
+def offloaded(number, failures=None):
+    if failures:
+        raise OSError(failures.pop())
+    time.sleep(0.02)
+    return completed_future(number)
+
+def outcome(function, *arguments):
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return type(error).__name__ + ": " + "; ".join(getattr(error, "__notes__", ()))
+"""
+
+USE = """
+assert outcome(wait, 10).startswith("TimeoutException: it ended")
+assert flaky([1]) == "done"
+assert offloaded(1).result(10) == 1
+"""
+
+WITNESS = """
+import gevent
+ticks = []
+
+def witness():
+    while True:
+        gevent.sleep(0.005)
+        ticks.append(1)
+
+gevent.spawn(witness)
+"""
+
+
+@pytest.fixture(autouse=True)
+def needs_gevent() -> None:
+    needs("gevent")
+
+
+@pytest.fixture(params=["patched-first", "declared-first", "used-first"])
+def patched(request: pytest.FixtureRequest) -> str:
+    """The beginning of a program that uses gevent, with a greenlet that notes whether it is let run."""
+    return {
+        "patched-first": PATCH + PREAMBLE,
+        "declared-first": PREAMBLE + PATCH,
+        "used-first": PREAMBLE + USE + PATCH,
+    }[request.param] + WITNESS
+
+
+def test_a_call_that_waits_comes_back_and_says_why_it_is_late(patched: str) -> None:
+    """The watchdog is a thread whatever threads have become; what waits in a hub no deadline interrupts."""
+    (waited, again) = run(
+        patched
+        + """
+print(outcome(wait, 0.3))
+assert ticks
+print(outcome(wait, 0.001))
+"""
+    )
+
+    assert waited.startswith("TimeoutException: it ended 0.")
+    assert waited.endswith("it was not interrupted: other greenlets ran in its thread")
+    assert again == "waited"
+
+
+def test_a_call_of_the_first_greenlet_that_computes_is_interrupted(patched: str) -> None:
+    """Its stack stands on its thread, as if there were no greenlets."""
+    (computed,) = run(patched + "print(outcome(compute, 30))")
+
+    assert re.fullmatch(r"TimeoutException: it ended \S+ s after its deadline", computed)
+
+
+def test_a_call_in_a_greenlet_ends_late_and_that_is_said_once(patched: str) -> None:
+    """A warning says what there is instead."""
+    lines = run(
+        """
+import logging, sys
+logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s")
+"""
+        + patched
+        + """
+greenlets = [gevent.spawn(outcome, wait, 0.3) for _ in range(3)] + [gevent.spawn(outcome, compute, 0.3)]
+gevent.joinall(greenlets)
+print(*{one.value[:16] + one.value.rpartition("; ")[2] for one in greenlets})
+print(outcome(lambda: gevent.spawn(outcome, wait, 0).get()))
+"""
+    )
+
+    assert [line.partition(" call")[0] for line in lines] == [
+        "WARNING deadlines interrupt no",
+        "TimeoutExceptionit was not interrupted: it ran in a greenlet",
+        "waited",
+    ]
+    assert "gevent.Timeout(remaining(), TimeoutError)" in lines[0]
+
+
+def test_what_the_warning_recommends_ends_a_call_in_time(patched: str) -> None:
+    """gevent's own time-out, for as long as the deadline leaves."""
+    (ended,) = run(
+        patched
+        + """
+@retry(max_retries=1, delay=0, jitter=0)
+@timeout(100)
+def wait_in_time():
+    with gevent.Timeout(remaining(), TimeoutError):
+        time.sleep(60)
+
+began = time.perf_counter()
+try:
+    gevent.spawn(wait_in_time).get()
+except TimeoutError as error:
+    print(time.perf_counter() - began)
+"""
+    )
+
+    assert 0.15 < float(ended) < 30
+
+
+def test_delays_between_attempts_let_other_greenlets_run(patched: str) -> None:
+    """Two calls that wait for their next attempts do so side by side, and the hub goes on."""
+    (results, seen, seconds) = run(
+        patched
+        + """
+began = time.perf_counter()
+greenlets = [gevent.spawn(flaky, [1, 2, 3]) for _ in range(10)]
+gevent.joinall(greenlets)
+print(*{one.value for one in greenlets})
+print(len(ticks))
+print(time.perf_counter() - began)
+"""
+    )
+
+    assert results == "done"
+    assert int(seen) > 10
+    assert float(seconds) < 10 * 0.6
+
+
+def test_a_sleep_lets_other_greenlets_run_and_ends_at_the_deadline(patched: str) -> None:
+    """``faulttolerance.sleep`` is interrupted in greenlets, too; each goes by its own deadlines."""
+    lines = run(
+        patched
+        + """
+@timeout(200)
+def rest(seconds):
+    faulttolerance.sleep(seconds)
+
+began = time.perf_counter()
+greenlets = [gevent.spawn(outcome, rest, 60) for _ in range(5)]
+gevent.joinall(greenlets)
+assert len(ticks) > 3, ticks
+print(*{re for one in greenlets for re in [one.value.partition("; it was not")[1]]})
+print(outcome(rest, 60).partition("; it was not")[1])
+assert time.perf_counter() - began < 30
+"""
+    )
+
+    assert lines == ["", ""]
+
+
+def test_offloaded_calls_are_made_and_waited_for_by_greenlets(patched: str) -> None:
+    """Their bodies are greenlets, as everything is that ``threading`` starts; the bulkhead lets them wait."""
+    lines = run(
+        patched
+        + """
+print([offloaded(number).result(30) for number in range(3)])
+futures = [offloaded(number) for number in range(20)]
+print([future.result(30) for future in futures] == list(range(20)), len(ticks) > 3)
+greenlets = [gevent.spawn(lambda n: offloaded(n, [1]).result(30), number) for number in range(20)]
+gevent.joinall(greenlets)
+print([one.value for one in greenlets] == list(range(20)))
+print(offloaded(1, [1, 2, 3]).exception(30))
+"""
+    )
+
+    assert lines == ["[0, 1, 2]", "True True", "True", "2"]
+
+
+def test_nobody_waits_for_an_offloaded_body_beyond_its_deadline(patched: str) -> None:
+    """The caller goes on, and the next call is served."""
+    lines = run(
+        patched
+        + """
+@asynchronous
+@timeout(100)
+@bulkhead(1, waiting_task_queue=1)
+def stubborn(seconds):
+    time.sleep(seconds)
+    return completed_future("ended")
+
+began = time.perf_counter()
+print(type(stubborn(1).exception()).__name__, time.perf_counter() - began < 0.9)
+print(type(stubborn(0).exception()).__name__)
+time.sleep(1)
+print(stubborn(0).result())
+"""
+    )
+
+    assert lines == ["TimeoutException True", "TimeoutException", "ended"]
+
+
+def test_a_call_that_is_given_up_wakes_its_body(patched: str) -> None:
+    """Cancelling ends a sleep of the library in whatever greenlet that is."""
+    lines = run(
+        patched
+        + """
+woken = []
+
+@asynchronous
+def rest():
+    try:
+        faulttolerance.sleep(60)
+    except BaseException as error:
+        woken.append(type(error).__name__)
+        raise
+
+future = rest()
+time.sleep(0.1)
+print(future.cancel(), future.cancelled())
+time.sleep(0.1)
+print(woken)
+"""
+    )
+
+    assert lines == ["True True", "['Interrupted']"]
+
+
+def test_an_awaitable_is_awaited_for_a_caller_that_is_a_greenlet(patched: str) -> None:
+    """The library's own loop runs beside the hub."""
+    lines = run(
+        patched
+        + """
+import asyncio
+from collections.abc import Awaitable
+
+@asynchronous
+@timeout(5000)
+def ask(number) -> Awaitable[int]:
+    async def answer():
+        await asyncio.sleep(0.05)
+        return number
+    return answer()
+
+greenlets = [gevent.spawn(lambda n: ask(n).result(30), number) for number in range(3)]
+gevent.joinall(greenlets)
+print([one.value for one in greenlets], len(ticks) > 2)
+"""
+    )
+
+    assert lines == ["[0, 1, 2] True"]
+
+
+def test_a_greenlet_that_is_killed_gives_back_what_it_holds(patched: str) -> None:
+    """``GreenletExit`` and ``gevent.Timeout`` are control flow: no attempt follows, and no permit is lost."""
+    lines = run(
+        patched
+        + """
+attempts = []
+
+@retry(max_retries=3, delay=0, jitter=0)
+@circuit_breaker(request_volume_threshold=2)
+@timeout(60_000)
+@bulkhead(1)
+def hold():
+    attempts.append(1)
+    time.sleep(60)
+
+for _ in range(3):
+    killed = gevent.spawn(hold)
+    time.sleep(0.02)
+    killed.kill()
+    with gevent.Timeout(0.02, False):
+        hold()
+print(len(attempts), remaining())
+"""
+    )
+
+    assert lines == ["6 None"]
+
+
+def test_greenlets_of_one_thread_have_deadlines_of_their_own(patched: str) -> None:
+    """What one began does not bind another that runs meanwhile, in whatever order they end."""
+    lines = run(
+        patched
+        + """
+def within(milliseconds, seconds, found):
+    @timeout(milliseconds)
+    def look():
+        found.append(remaining())
+        time.sleep(seconds)
+        with uninterruptible():
+            time.sleep(0.001)
+        found.append(remaining())
+    look()
+    found.append(remaining())
+
+short, long = [], []
+greenlets = [gevent.spawn(within, 10_000, 0.1, short), gevent.spawn(within, 90_000, 0.05, long)]
+time.sleep(0.02)
+print(remaining())
+gevent.joinall(greenlets, raise_error=True)
+print(all(5 < one < 10 for one in short[:2]), all(80 < one < 90 for one in long[:2]), short[2], long[2])
+"""
+    )
+
+    assert lines == ["None", "True True None None"]
+
+
+def test_calls_from_threads_that_are_threads_are_guarded_as_ever(patched: str) -> None:
+    """Those of gevent's pool, where each task is a greenlet, and those that somebody starts beside it."""
+    lines = run(
+        patched
+        + """
+pool = gevent.get_hub().threadpool
+print(pool.apply(outcome, (wait, 0.2)).rpartition("; ")[2])
+print(pool.apply(lambda: offloaded(7).result(30)))
+print(pool.apply(flaky, ([1, 2],)))
+print(len(ticks) > 3)
+
+found = []
+start = gevent.monkey.get_original("_thread", "start_new_thread")
+start(lambda: found.append(outcome(compute, 30).partition("; it was")[1]), ())
+while not found:
+    gevent.sleep(0.01)
+print(found)
+"""
+    )
+
+    assert lines == ["it was not interrupted: it ran in a greenlet", "7", "done", "True", "['']"]
+
+
+def test_whoever_only_imports_gevent_is_interrupted_as_ever() -> None:
+    """As error reporters do where it is installed; nothing runs in greenlets then."""
+    lines = run(
+        "import logging, sys\nlogging.basicConfig(stream=sys.stdout)\n"
+        + PREAMBLE
+        + """
+import gevent, threading
+print(outcome(compute, 30).partition("; it was")[2])
+print(outcome(wait, 30).partition("; it was")[2])
+thread = threading.Thread(target=lambda: print(outcome(compute, 30).partition("; it was")[2]))
+thread.start()
+thread.join()
+"""
+    )
+
+    assert lines == ["", "", ""]
+
+
+def test_a_deadline_of_one_greenlet_never_strikes_another() -> None:
+    """The main greenlet waits while another one computes on its thread, under a guard of its own."""
+    for thread in ("run()", "import threading; one = threading.Thread(target=run); one.start(); one.join()"):
+        lines = run(
+            PREAMBLE
+            + """
+import greenlet
+
+@timeout(60_000)
+def other():
+    end = time.perf_counter() + 0.5
+    while time.perf_counter() < end:
+        pass
+    return "undisturbed"
+
+@timeout(100)
+def first():
+    global found
+    found = greenlet.greenlet(outcome).switch(other)
+
+def run():
+    print(outcome(first).rpartition("; ")[2])
+    print(found)
+
+"""
+            + thread
+        )
+
+        assert lines == ["it was not interrupted: other greenlets ran in its thread", "undisturbed"]
+
+
+# Served by gunicorn
+
+APPLICATION = (
+    PREAMBLE
+    + """
+import os
+
+@retry(max_retries=2, delay=50, jitter=0)
+@bulkhead(100)
+@timeout(100)
+def answer(path, failures):
+    if failures:
+        raise OSError(failures.pop())
+    if path == "/slow":
+        time.sleep(0.3)
+    return path
+
+def application(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/worker":
+        found = str(os.getpid())
+    elif path == "/offloaded":
+        found = str(offloaded(7).result(30))
+    elif path == "/patched":
+        import socket
+        found = socket.socket.__module__
+    else:
+        found = outcome(answer, path, [1] if path == "/flaky" else [])
+    start_response("200 OK", [("Content-Length", str(len(found.encode())))])
+    return [found.encode()]
+"""
+)
+EXPECTED = {
+    "/fast": "/fast",
+    "/flaky": "/flaky",
+    "/offloaded": "7",
+    "/slow": "TimeoutException: it ended",
+}
+
+
+@pytest.mark.parametrize("preloaded", [(), ("--preload",)], ids=["each-loads", "preloaded"])
+def test_gunicorn_serves_guarded_calls_by_greenlets(preloaded: tuple[str, ...], tmp_path: Path) -> None:
+    """Also where the master loads the application, so that it is patched after it was declared."""
+    needs("gunicorn")
+    with gunicorn(APPLICATION, tmp_path, "--worker-class=gevent", "--workers=2", *preloaded) as service:
+        assert service.get("/patched").startswith("gevent")
+
+        def ask(path: str) -> bool:
+            return service.get(path).startswith(EXPECTED[path])
+
+        with ThreadPoolExecutor(16) as customers:
+            served = Counter(zip(paths := [*EXPECTED] * 40, customers.map(ask, paths), strict=True))
+        assert served == {(path, True): 40 for path in EXPECTED}
+
+        workers = {service.get("/worker") for _ in range(50)}
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: service.get("/worker") not in workers)
+        assert all(map(ask, EXPECTED))
+    assert "Traceback" not in service.log
+    assert service.log.count("deadlines interrupt no call that runs in a greenlet") <= 4
