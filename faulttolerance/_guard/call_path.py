@@ -41,6 +41,9 @@ from .weave import source_of
 __all__ = ["call_path", "code_of", "course_for", "plainly"]
 
 
+_LATER = (Asynchronous, AsynchronousNonBlocking)
+
+
 def plainly(function: Callable[..., Any]) -> blocking.GuardedCall:
     """The way to *function* where nothing guards it."""
 
@@ -86,6 +89,8 @@ def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any],
 
         before_aside = before_retry.aside(before, declaration, asynchronous, plan.homes.get(BeforeRetry))
     if not asynchronous:
+        # Where that was switched off, what comes later is meant to.
+        course.watches_results = not any(isinstance(one.policy, _LATER) for one in plan.declared)
         return compose(function, course, fallback=aside, before_retry=before_aside)
 
     awaits = _awaits(declaration)

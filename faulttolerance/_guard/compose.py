@@ -21,7 +21,7 @@ from sys import modules
 from typing import TYPE_CHECKING, Any
 
 from .._event import FOLD
-from .._runtime.blocking import Arguments, Aside, GuardedCall, pause, warn_of_coroutine
+from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, watchdog
@@ -265,7 +265,16 @@ def path(
                 if BULKHEAD and bulkhead.waiting:
                     bulkhead.hand_over()
                 if not (APART or JUDGED) and (not DEADLINE or in_time):  # noqa: SIM102  # one is cut, one asked
-                    if progress is None and not (ASYNC and BULKHEAD and running_since):
+                    if (
+                        progress is None
+                        and not (ASYNC and BULKHEAD and running_since)
+                        and (
+                            ASYNC
+                            or type(result) is course.usual
+                            or (course.usual is not None and id(type(result)) in HARMLESS)
+                            or course.is_over(result)
+                        )
+                    ):
                         if BREAKER and not era.is_clean:
                             breaker.succeed(era, permit, ended if TIMED else clock.monotonic())
                             if breaker.transitions and course.on_transition is not None:
@@ -274,9 +283,6 @@ def path(
                             smooth_calls.append(ended - began if TIMED else 0.0)
                             if len(smooth_calls) >= FOLD:
                                 course.tally.fold()  # type: ignore[union-attr]
-                        if not ASYNC and course.unseen:
-                            course.unseen = False
-                            warn_of_coroutine(course.name, result)
                         return result
                 failure = None
             except BaseException as error:  # noqa: BLE001  # what it means is decided below
@@ -345,6 +351,8 @@ def path(
                 if JUDGED and failure is None:
                     failure = course.refusal(progress, result)
                 if failure is None:
+                    if not ASYNC and type(result) is not course.usual and not course.is_over(result):
+                        course.warn_of(result)
                     course.finish(progress, returned=True)
                     return result
                 delay = course.next_delay(progress, failure)
@@ -355,6 +363,8 @@ def path(
                             result = await environment.call(fallback, args, kwargs, failure, progress.attempts)
                         else:
                             result = fallback(args, kwargs, failure, progress.attempts)
+                            if not course.is_over(result):
+                                course.warn_of(result)
                         course.finish(progress, returned=True, applied=True)
                         return result
                     raise StoppedIteration.of(failure) if APART else failure

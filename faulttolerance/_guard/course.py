@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Literal
 
 from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
+from .._runtime.blocking import comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
 from .._runtime.interruption import remaining
 from .._runtime.ticket import Ticket
@@ -64,7 +65,8 @@ class Course:
         "seconds",
         "skip_on",
         "tally",
-        "unseen",
+        "usual",
+        "watches_results",
     )
 
     def __init__(
@@ -102,8 +104,10 @@ class Course:
         self.queues = queues
         """Whether calls may wait for a permit."""
         self.tally = tally
-        self.unseen = True
-        """Whether no synchronous call has returned yet: a first result is looked at (contract R7)."""
+        self.usual: type | None = None
+        """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
+        self.watches_results = True
+        """Whether nothing was said yet about results of synchronous calls that come later (contract R8)."""
         self._refusals: list[None] | None = None
         self.on_transition = on_transition
         self.is_counted_by_attempt = (
@@ -217,6 +221,18 @@ class Course:
         return None
 
     # What it comes to
+
+    def is_over(self, result: object) -> bool:
+        """Whether a synchronous call is over with *result*, and nothing that comes later can fail."""
+        is_over = not comes_later(result)
+        self.usual = type(result) if is_over and lives_on(type(result)) else object
+        return is_over
+
+    def warn_of(self, result: object) -> None:
+        """Warn, once, of a synchronous call that is not over with *result*: its failure is not seen."""
+        if self.watches_results:
+            self.watches_results = False
+            warn_of_outcome(self.name, result)
 
     def finish(self, progress: Progress | None, returned: bool, applied: bool = False) -> None:
         """Count a call that is over and was not smooth."""

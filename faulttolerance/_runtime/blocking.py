@@ -7,17 +7,21 @@ import warnings
 from collections.abc import Callable, Mapping
 from types import CoroutineType
 from typing import Any, TypeAlias
+from weakref import ref
 
 from .._log import WARNING, log
 from .clock import clock
 
-__all__ = ["Arguments", "Aside", "GuardedCall", "pause", "warn_of_coroutine"]
+__all__ = ["HARMLESS", "Arguments", "Aside", "GuardedCall", "comes_later", "lives_on", "pause", "warn_of_outcome"]
 
 Arguments: TypeAlias = tuple[Any, ...]
 GuardedCall: TypeAlias = Callable[[Arguments, Mapping[str, Any]], Any]
 """A guarded function that is given its arguments as they are, unspread."""
 Aside: TypeAlias = Callable[[Arguments, Mapping[str, Any], BaseException, int], Any]
 """Code of the application beside the method itself: arguments of the call, its failure, how many attempts were made."""
+
+_HEAP_TYPE = 1 << 9
+"""``Py_TPFLAGS_HEAPTYPE``: a class that was made by a program, and may go."""
 
 _warned: set[str] = set()
 
@@ -36,12 +40,45 @@ def pause(name: str, seconds: float) -> None:
     clock.sleep(seconds)
 
 
-def warn_of_coroutine(name: str, result: object) -> None:
-    """Warn where a synchronous guard let a coroutine pass: whether it fails, nobody sees (contract R8)."""
-    if isinstance(result, CoroutineType):
-        warnings.warn(
-            f"{name} is guarded as a synchronous function and returned a coroutine: the failure of a coroutine that is"
-            " awaited later is not seen; write `async def`, or `@asynchronous` with an awaitable type",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+HARMLESS: dict[int, ref[type]] = {}
+"""The classes of results that nobody awaits, by their ids; the classes themselves are not kept."""
+
+
+def comes_later(result: object) -> bool:
+    """Whether *result* is to be awaited, or asked for a result of its own."""
+    kind = type(result)
+    if id(kind) in HARMLESS:
+        return False
+    futures = sys.modules.get("concurrent.futures")
+    if futures is not None and issubclass(kind, futures.Future):
+        return True
+    if any("__await__" in vars(base) for base in kind.__mro__):
+        return True
+    ident = id(kind)
+    HARMLESS[ident] = ref(kind, lambda _: HARMLESS.pop(ident, None))
+    return False
+
+
+def lives_on(kind: type) -> bool:
+    """Whether *kind* is kept by its module: it may be kept elsewhere, too, and classes made in functions may not."""
+    if not kind.__flags__ & _HEAP_TYPE:
+        return True
+    name = type.__getattribute__(kind, "__module__")
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return module is not None and vars(module).get(type.__getattribute__(kind, "__name__")) is kind
+
+
+def warn_of_outcome(name: str, result: object) -> None:
+    """Warn where a synchronous guard let *result* pass: whether that fails, nobody sees (contract R8)."""
+    kind = type(result)
+    what = "a coroutine" if kind is CoroutineType else f"an object of the class {kind.__module__}.{kind.__qualname__}"
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "faulttolerance":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"{name} is guarded as a synchronous function and returned {what}: a failure that comes later is not seen."
+        " Write `async def`; or put `@asynchronous_non_blocking` above a function that returns what is to be awaited;"
+        " or guard the function that an executor runs",
+        RuntimeWarning,
+        stacklevel=level,
+    )

@@ -1,0 +1,156 @@
+"""R8: a synchronous guard that lets pass what is to be awaited says so, since it does not see how that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import gc
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from faulttolerance import (
+    Fallback,
+    Guard,
+    Retry,
+    asynchronous,
+    circuit_breaker,
+    completed_future,
+    configure,
+    fallback,
+    guards,
+    retry,
+    retry_when,
+)
+
+
+class Awaitable:
+    def __await__(self) -> Generator[None, None, int]:
+        yield
+        return 7
+
+
+class Service:
+    """Gives one thing after another."""
+
+    def __init__(self, *results: object) -> None:
+        self.results: Iterator[object] = iter(results)
+        self.calls = 0
+
+    def __call__(self, context: object = None) -> Any:
+        self.calls += 1
+        return next(self.results)
+
+
+COMING: dict[str, Callable[[], object]] = {
+    "awaitable": Awaitable,
+    "future of an executor": concurrent.futures.Future,
+    "future of ours": lambda: completed_future(7),
+    "future of asyncio": lambda: asyncio.get_running_loop().create_future(),
+    "task": lambda: asyncio.create_task(asyncio.sleep(0)),
+    "coroutine": lambda: asyncio.sleep(0),
+    "call": lambda: asynchronous(asyncio.sleep)(0),
+}
+GUARDS: dict[str, Callable[[Any], Callable[[], Any]]] = {
+    "retry": retry,
+    "circuit_breaker": circuit_breaker,
+    "retry_when": lambda service: retry_when(result=lambda result: False)(retry(service)),
+    "guard": lambda service: Guard(retry=Retry())(service),
+    "guard.call": lambda service: functools.partial(Guard(retry=Retry()).call, service),
+}
+
+
+async def ended(result: Any) -> None:
+    """Leave nothing behind that was never awaited."""
+    if isinstance(result, concurrent.futures.Future) or asyncio.isfuture(result):
+        result.cancel()
+    else:
+        await result
+
+
+@pytest.mark.parametrize("guard", GUARDS.values(), ids=GUARDS)
+@pytest.mark.parametrize("make", COMING.values(), ids=COMING)
+def test_the_first_result_that_is_to_be_awaited_is_reported_whenever_it_comes(
+    make: Callable[[], object], guard: Callable[[Any], Callable[[], Any]]
+) -> None:
+    """Once for each guard, and at the line that calls it."""
+
+    async def main() -> None:
+        guarded = guard(Service(1, None, "a", make(), 2, make()))
+        with warnings.catch_warnings(record=True) as before:
+            assert [guarded() for _ in range(3)] == [1, None, "a"]
+        with pytest.warns(RuntimeWarning, match="is guarded as a synchronous function and returned") as seen:
+            results = [guarded() for _ in range(3)]
+
+        assert not before
+        assert [one.filename for one in seen] == [__file__]
+        await ended(results[0])
+        await ended(results[2])
+
+    asyncio.run(main())
+
+
+def test_where_warnings_are_errors_the_call_is_not_made_again() -> None:
+    """The warning is no failure of what was called, and is counted once."""
+    service = Service(completed_future(1), completed_future(2))
+    guarded = Guard(retry=Retry(jitter=0), fallback=Fallback(lambda context: "instead"), name="strict")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            guarded.call(service)
+
+    assert service.calls == 1
+    counts = next(one.counts for one in guards() if one.name == "strict")
+    assert sum(count for (name, _), count in counts.items() if name == "ft.invocations.total") == 1
+    guarded.close()
+
+
+def test_a_fallback_that_gives_what_is_to_be_awaited_is_reported_too() -> None:
+    """It is as little waited for."""
+
+    @fallback(Service(completed_future(1)))
+    def service() -> Any:
+        raise OSError
+
+    with pytest.warns(RuntimeWarning, match="service"):
+        service()
+
+
+def test_an_asynchronous_function_that_was_switched_off_is_not_reported() -> None:
+    """It is declared as it ought to be; who switches that off knows."""
+    pytest.importorskip("pydantic")
+    configure(properties={"Asynchronous/enabled": "false"})
+
+    @asynchronous
+    @retry
+    def service() -> Any:
+        return completed_future(1)
+
+    assert service().result() == 1
+
+
+def test_classes_of_results_are_not_kept() -> None:
+    """A guard lives longer than classes that are made while it does, as those that inherit a guarded method (L4)."""
+
+    class Base:
+        @retry
+        def itself(self) -> Any:
+            return self
+
+    def made() -> ref[type]:
+        class Heir(Base):
+            pass
+
+        Heir().itself()
+        Heir().itself()
+        return ref(Heir)
+
+    found = made()
+    gc.collect()
+
+    assert found() is None
