@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 from .._config.tracing import is_tracing_enabled
 from .._event import Sink, ledger, sinks
+from .._log import ERROR, log as log_words
 from .._runtime.fork import at_fork
 from .._telemetry.log import log
 from .._telemetry.trace import trace
@@ -59,7 +62,7 @@ class Telemetry:
 
         An OpenTelemetry reader may hold a lock of its own while it calls a guarded function for the first time.
         """
-        if self._is_due and not ledger.is_empty:
+        if not ledger.is_empty and (self._is_due or (self._arrival is not None and self._arrival.is_overdue)):
             self._is_due = False
             self._connect()
 
@@ -124,21 +127,20 @@ class Telemetry:
     def _connect(self, arrived: str = "") -> None:
         from .._telemetry.arrival import Arrival, is_here
 
+        def is_missing(chosen: object, module: str) -> bool:
+            return _is(chosen, "auto") and arrived != module and not is_here(module)
+
         missing = []
-        try:
-            if self._registry is not None and self._collector is None:
-                if self._registry == "auto" and arrived != _PROMETHEUS and not is_here(_PROMETHEUS):
-                    missing.append(_PROMETHEUS)
-                else:
-                    self._connect_prometheus()
-            if self._provider is not None and self._exporter is None:
-                if self._provider == "auto" and arrived != _OPENTELEMETRY and not is_here(_OPENTELEMETRY):
-                    missing.append(_OPENTELEMETRY)
-                else:
-                    self._connect_opentelemetry(is_proxy=arrived == _OPENTELEMETRY)
-        except Exception:
-            # Metrics are an aside: whatever is wrong with them is no reason for a guarded call to fail.
-            logging.getLogger("faulttolerance").exception("metrics are not exported")
+        if self._registry is not None and self._collector is None:
+            if is_missing(self._registry, _PROMETHEUS):
+                missing.append(_PROMETHEUS)
+            else:
+                _try(self._connect_prometheus)
+        if self._provider is not None and self._exporter is None:
+            if is_missing(self._provider, _OPENTELEMETRY):
+                missing.append(_OPENTELEMETRY)
+            else:
+                _try(partial(self._connect_opentelemetry, is_proxy=arrived == _OPENTELEMETRY))
         with self._lock:
             if self._arrival is not None:
                 self._arrival.end()
@@ -207,13 +209,15 @@ class Telemetry:
             # A provider that is being collected makes no instruments, and the collecting thread may be this one.
             from .._runtime.background import within
 
-            within(_PATIENCE_SECONDS, make)
+            within(_PATIENCE_SECONDS, partial(_try, make))
 
     def _disconnect_prometheus(self) -> None:
         if self._collector is not None:
             registry, collector = self._collector
             self._collector = None
-            registry.unregister(collector)
+            # The application may have emptied it, as suites of tests do.
+            with suppress(KeyError):
+                registry.unregister(collector)
         if self._ticker is not None:
             self._ticker.stop()
 
@@ -226,6 +230,14 @@ class Telemetry:
         """Logging, and tracing unless it was switched off."""
         is_tracing = is_tracing_enabled() if self._tracing is None else self._tracing
         return (log, trace) if is_tracing else (log,)
+
+
+def _try(connect: Callable[[], object]) -> None:
+    """Metrics are an aside: whatever is wrong with them is no reason for a guarded call to fail."""
+    try:
+        connect()
+    except Exception as error:  # noqa: BLE001  # registries and providers are the application's
+        log_words(ERROR, "metrics are not exported", error=error)
 
 
 def _is(value: object, *words: str) -> bool:

@@ -1,6 +1,8 @@
 """Learning that the application imports a module, without importing it.
 
-An exporter that comes after the first guarded call must find the counts complete at its first collection.
+An exporter that comes after the first guarded call must find the counts complete at its first collection. Whoever only
+asks where a module is, as libraries do to know what is installed, or fails to import it, changes nothing: what counts
+is that it ran to its end.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec
+from threading import get_ident
 from types import ModuleType
+from typing import Any
 
 __all__ = ["Arrival", "is_here"]
 
@@ -16,7 +20,20 @@ __all__ = ["Arrival", "is_here"]
 def is_here(name: str) -> bool:
     """Whether the module is imported to its end."""
     module = sys.modules.get(name)
-    return module is not None and not getattr(module.__spec__, "_initializing", False)
+    return module is not None and not _is_lazy(module) and not getattr(_spec_of(module), "_initializing", False)
+
+
+def _is_lazy(module: object) -> bool:
+    """Whether it is one of ``importlib.util.LazyLoader``, which runs when it is first used."""
+    return type(module).__name__ == "_LazyModule"
+
+
+def _spec_of(module: object) -> Any:
+    try:
+        # Not by the module's own way of looking attributes up, which loads a lazy one.
+        return object.__getattribute__(module, "__dict__").get("__spec__")
+    except AttributeError:
+        return None
 
 
 class Arrival:
@@ -30,8 +47,16 @@ class Arrival:
     def __init__(self, names: Iterable[str], arrived: Callable[[str], object]) -> None:
         self._names = set(names)
         self._arrived = arrived
+        self._asking: set[tuple[int, str]] = set()
         if self._names:
             sys.meta_path.insert(0, self)
+        for name in list(self._names):
+            self._watch_under_way(name)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether a module came without having been seen: a finder in front of this one found it, say."""
+        return any(map(is_here, list(self._names)))
 
     def end(self) -> None:
         """Wait no longer."""
@@ -41,30 +66,76 @@ class Arrival:
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Let the other finders find *name*; where it is one of ours, see to it that its end is reported."""
-        if name not in self._names:
+        asking = (get_ident(), name)
+        if name not in self._names or asking in self._asking:
             return None
-        self._names.discard(name)
-        if not self._names:
-            self.end()
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if find is not None and finder is not self else None
-            if spec is not None:
-                self._report_end_of(spec)
-                return spec
+        self._asking.add(asking)  # one of the others may itself ask all of them
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec: ModuleSpec | None = find(name, path, target) if find is not None and finder is not self else None
+                if spec is not None:
+                    self._watch(spec)
+                    return spec
+        finally:
+            self._asking.discard(asking)
         return None
 
-    def _report_end_of(self, spec: ModuleSpec) -> None:
-        loader, name = spec.loader, spec.name
-        execute = getattr(loader, "exec_module", None)
-        if loader is None or execute is None:
+    def _watch_under_way(self, name: str) -> None:
+        """See to it that the end of an import is reported that began before anybody looked."""
+        module = sys.modules.get(name)
+        spec = _spec_of(module)
+        if spec is None:
             return
+        if _is_lazy(module):
+            self._watch(spec)
+        elif getattr(spec, "_initializing", False):
+            spec.__class__ = _watched(type(spec), lambda: self._report(name))
 
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
+    def _watch(self, spec: ModuleSpec) -> None:
+        loader = spec.loader
+        if loader is not None and hasattr(loader, "exec_module"):
+            spec.loader = _Loader(loader, lambda: self._report(spec.name))  # type: ignore[assignment]
+
+    def _report(self, name: str) -> None:
+        if name in self._names and name in sys.modules:
+            self._names.discard(name)
             self._arrived(name)
 
-        try:
-            loader.exec_module = exec_module  # type: ignore[method-assign]  # of this loader, which has one module
-        except AttributeError:
-            return
+
+class _Loader:
+    """A loader that tells when its module has run; otherwise the one that it stands for, which may load others, too."""
+
+    def __init__(self, loader: Any, done: Callable[[], object]) -> None:
+        self._loader = loader
+        self._done = done
+
+    @property  # type: ignore[misc]  # it passes for the one that it stands for
+    def __class__(self) -> Any:
+        return type(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module is to find the loader that it would have without us.
+        spec = _spec_of(module)
+        if getattr(spec, "loader", None) is self:
+            spec.loader = self._loader
+        if vars(module).get("__loader__") is self:
+            module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._done()
+
+
+def _watched(kind: type[ModuleSpec], done: Callable[[], object]) -> type[ModuleSpec]:
+    """The class of a spec that tells when its import is over: ``importlib`` writes that down in the spec."""
+
+    def is_over(spec: Any, value: bool) -> None:
+        spec.__class__ = kind
+        spec._initializing = value
+        if not value:
+            done()
+
+    under_way = property(lambda spec: spec.__dict__["_initializing"], is_over)
+    return type(kind.__name__, (kind,), {"_initializing": under_way})
