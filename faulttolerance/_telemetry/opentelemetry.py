@@ -13,6 +13,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from .._event import BOUNDARIES, METRICS, NO_DURATIONS, Durations, Metric, Reading, Series
+from .._log import WARNING, log
 from .bulk import add_again
 
 __all__ = ["Exporter"]
@@ -35,7 +36,9 @@ class Exporter:
         self._recorded: dict[tuple[str, str], Durations] = {}
         self._attributes: dict[tuple[str, Series], dict[str, str]] = {}
         meter = provider.get_meter("faulttolerance")
-        self._histograms = {one.name: _histogram(meter, one) for one in METRICS if one.kind == "histogram"}
+        self._needs_view = False
+        """Whether boundaries cannot be given as advice, and nobody was told so yet."""
+        self._histograms = {one.name: self._histogram(meter, one) for one in METRICS if one.kind == "histogram"}
         for metric in METRICS:
             if metric.kind == "counter":
                 meter.create_observable_counter(metric.name, [self._callback(metric)], metric.unit, metric.description)
@@ -48,6 +51,15 @@ class Exporter:
         """Record everything from 0 on, in the child of a fork, or after the counts were forgotten."""
         self._recorded = {}
         self._attributes = {}
+
+    def _histogram(self, meter: Meter, metric: Metric) -> Any:
+        try:
+            return meter.create_histogram(
+                metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=BOUNDARIES
+            )
+        except TypeError:
+            self._needs_view = True
+            return meter.create_histogram(metric.name, metric.unit, metric.description)
 
     def _callback(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
@@ -75,6 +87,9 @@ class Exporter:
         return reading
 
     def _record(self, reading: Reading) -> None:
+        if self._needs_view and reading.durations:
+            self._needs_view = False
+            log(WARNING, "the boundaries of histograms need opentelemetry-api 1.30, or a view that sets them")
         for method, durations in reading.durations.items():
             for name, found in durations.items():
                 self._record_one(method, name, found)
@@ -99,9 +114,3 @@ class Exporter:
         if found is None:
             found = self._attributes[method, series] = {"method": method, **dict(series[1])}
         return found
-
-
-def _histogram(meter: Meter, metric: Metric) -> Any:
-    return meter.create_histogram(
-        metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=BOUNDARIES
-    )

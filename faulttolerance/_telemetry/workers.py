@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import values
 
 from .._event import METRICS, Reading
+from .._log import ERROR, log
 from .prometheus import LIMITS, exposed_name
 
 __all__ = ["Folder", "is_multiprocess"]
@@ -28,7 +29,9 @@ def is_multiprocess() -> bool:
 
 
 class Folder:
-    """Takes counts over into the files of this process; what was taken over before is not added again.
+    """Takes counts over into the files of this process, on top of what they held before.
+
+    A folder may be away, or full, for a moment: that is logged, and the next time everything is taken over.
 
     Args:
         read: Gives the counts.
@@ -38,37 +41,51 @@ class Folder:
         self._read = read
         self._lock = RLock()
         self._values: dict[tuple[str, ...], Any] = {}  # guarded by _lock
+        self._held: dict[tuple[str, ...], float] = {}  # guarded by _lock; what was there before
         self._taken: dict[tuple[str, ...], float] = {}  # guarded by _lock
+        self._failed: set[type[Exception]] = set()
 
     def fold(self) -> None:
         """Take over what came since the last time."""
-        with self._lock:
-            reading = self._read()
-            for method, counts in reading.counts.items():
-                for (name, tags), count in counts.items():
-                    self._advance("counter", name, "", (("method", method), *tags), count)
-            for method, levels in reading.levels.items():
-                for (name, tags), level in levels.items():
-                    self._value("gauge", name, "", (("method", method), *tags)).set(level)
-            for method, durations in reading.durations.items():
-                for name, found in durations.items():
-                    labels = (("method", method),)
-                    for limit, count in zip(LIMITS, found.counts, strict=True):
-                        self._advance("histogram", name, "_bucket", (*labels, ("le", limit)), count)
-                    self._advance("histogram", name, "_sum", labels, sum(found.sums))
+        try:
+            with self._lock:
+                self._fold_locked(self._read())
+        except Exception as error:  # noqa: BLE001  # of the disk, and of prometheus_client
+            if type(error) not in self._failed:
+                self._failed.add(type(error))
+                log(
+                    ERROR, "metrics were not written to the folder of prometheus_client; more tries follow", error=error
+                )
+
+    def _fold_locked(self, reading: Reading) -> None:
+        for method, counts in reading.counts.items():
+            for (name, tags), count in counts.items():
+                self._advance("counter", name, "", (("method", method), *tags), count)
+        for method, levels in reading.levels.items():
+            for (name, tags), level in levels.items():
+                self._value("gauge", name, "", (("method", method), *tags)).set(level)
+        for method, durations in reading.durations.items():
+            for name, found in durations.items():
+                labels = (("method", method),)
+                for limit, count in zip(LIMITS, found.counts, strict=True):
+                    self._advance("histogram", name, "_bucket", (*labels, ("le", limit)), count)
+                self._advance("histogram", name, "_sum", labels, sum(found.sums))
 
     def begin_anew(self) -> None:
         """Take over everything from 0 on, in the child of a fork, or after the counts were forgotten."""
         self._lock = RLock()
+        self._held = {}
         self._taken = {}
 
     def _advance(self, kind: str, name: str, suffix: str, labels: tuple[tuple[str, str], ...], total: float) -> None:
         value = self._value(kind, name, suffix, labels)
         key = (name, suffix, *(text for _, text in labels))
-        more = total - self._taken.get(key, 0)
-        if more > 0:
-            # Added and not set: a file may go on from a process of the same number that ran before.
-            value.inc(more)
+        if total > self._taken.get(key, 0):
+            # A file may go on from a process of the same number that ran before. Set to the sum and not increased:
+            # where writing fails half-way, it can be done again.
+            if key not in self._held:
+                self._held[key] = value.get()
+            value.set(self._held[key] + total)
             self._taken[key] = total
 
     def _value(self, kind: str, name: str, suffix: str, labels: tuple[tuple[str, str], ...]) -> Any:
