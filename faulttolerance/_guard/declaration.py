@@ -144,7 +144,9 @@ def binding_by_name(function: Any) -> str:
     What wraps a bound method has its name, too, and is called without the instance.
     """
     scope = own(function, "__qualname__", "").rpartition(".")[0]
-    if not scope or scope.endswith("<locals>") or not isinstance(function, FunctionType):
+    # No class is called <locals>, nor <genexpr> or <listcomp>, in which lambdas are made.
+    is_class = bool(scope) and not scope.rpartition(".")[2].startswith("<")
+    if not is_class or not isinstance(function, FunctionType):
         return FUNCTION
     wrapped = own(function, "__wrapped__")
     while isinstance(wrapped, FunctionType):

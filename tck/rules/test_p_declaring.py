@@ -91,6 +91,23 @@ def test_retry_needs_no_parentheses(decorator: Any) -> None:
     assert "Retry" in explain(guarded)
 
 
+def test_a_lambda_of_a_comprehension_is_a_function() -> None:
+    """P1: its qualified name has a scope that is no class."""
+    calls = []
+
+    def fail(name: str) -> None:
+        calls.append(name)
+        raise OSError
+
+    in_a_generator, *_ = tuple(retry(lambda: fail("generator"), max_retries=1, jitter=0) for _ in range(1))
+    [in_a_list] = [retry(lambda: fail("list"), max_retries=1, jitter=0) for _ in range(1)]
+    for function in (in_a_generator, in_a_list):
+        with pytest.raises(OSError):
+            function()
+
+    assert calls == ["generator", "generator", "list", "list"]
+
+
 @pytest.mark.parametrize(
     ("decorator", "shown"),
     [
