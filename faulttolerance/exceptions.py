@@ -14,7 +14,9 @@ Everything here pickles, and is made without running Python code: refusals are f
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ._shown import escaped, shown
 
 __all__ = [
     "BulkheadException",
@@ -69,7 +71,7 @@ class Fault(NamedTuple):
     Args:
         where: The guarded function and parameter, or the configuration key.
         problem: What is wrong, as the end of a sentence that begins with *where*.
-        got: The value that was found.
+        got: The value that was found. One that cannot be pickled arrives as the text that messages show for it.
         allowed: What would be right.
         source: Where the value came from.
     """
@@ -84,7 +86,30 @@ class Fault(NamedTuple):
         text = f"{self.where} {self.problem}"
         if self.allowed:
             text += f"; allowed: {self.allowed}"
-        return f"{text} ({self.source})" if self.source else text
+        return escaped(f"{text} ({self.source})" if self.source else text)
+
+    def __repr__(self) -> str:
+        where, problem, got, allowed, source = self
+        return f"Fault({where=}, {problem=}, got={shown(got)}, {allowed=}, {source=})"
+
+    def __hash__(self) -> int:
+        # A wrong value may be a list, a set or a dictionary. Equal faults have equal texts, and mostly different ones.
+        return hash((self.where, self.problem, self.allowed, self.source))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        where, problem, got, allowed, source = self
+        return Fault, (where, problem, _portable(got), allowed, source)
+
+
+def _portable(value: object) -> object:
+    """*value* if it can be sent to another process, else what is shown of it: a lambda, say, or a local class."""
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # noqa: BLE001  # whatever it raises: the error that holds the value is what has to arrive
+        return shown(value)
+    return value
 
 
 class FaultToleranceDefinitionException(FaultToleranceException, ValueError):

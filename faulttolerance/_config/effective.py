@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .._policy import Policy, parameters
+from ..exceptions import Fault
 
 __all__ = ["Effective"]
 
@@ -37,3 +38,8 @@ class Effective:
             for name, one in parameters(type(self.policy)).items()
         }
         return {**found, **self.configured}
+
+    def traced(self, fault: Fault) -> Fault:
+        """*fault*, with where the value of its parameter was configured if it was."""
+        name = fault.where.rpartition("(")[2].removesuffix(")")
+        return fault._replace(source=self.configured[name]) if name in self.configured else fault

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from .._policy import parameters
+from .._shown import brief, escaped, shown
 from ..exceptions import Fault
 from .effective import Effective
 from .key import ANNOTATIONS, ENABLED, PREFIX, SWITCHES, Declared, Key, enabled_keys, folded, parameter_keys, switch_key
@@ -31,7 +32,7 @@ class Unused(NamedTuple):
 
     def __str__(self) -> str:
         hint = f"; did you mean {self.nearest}?" if self.nearest else ""
-        return f"{self.key} is used by nothing{hint} ({self.source})"
+        return escaped(f"{brief(self.key)} is used by nothing{hint} ({self.source})")
 
 
 class Change(NamedTuple):
@@ -50,7 +51,7 @@ class Change(NamedTuple):
     source: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.before!r} -> {self.after!r} ({self.source})"
+        return escaped(f"{self.where}: {shown(self.before)} -> {shown(self.after)} ({self.source})")
 
 
 def keys(declared: Iterable[Declared]) -> dict[str, Key]:
@@ -150,7 +151,8 @@ class _Names:
     def nearest(self, name: str, is_environment: bool) -> str:
         """A key that would be used and is most like *name*."""
         if folded(name).startswith("MP"):
-            return _closest(name, SWITCHES)
+            near = {folded(one): one for one in SWITCHES}.get(_closest(folded(name), map(folded, SWITCHES)), "")
+            return switch_key(near).variable if near and is_environment and name.isupper() else near
         if is_environment and "/" not in name:
             return _closest(name.upper(), self._variables, 0.8)
         path, leaf = _split(name)

@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .._shown import shown
 from ..exceptions import Fault
 from .key import INTERCEPTOR_PRIORITY, METRICS_ENABLED, NON_FALLBACK_ENABLED, switch_key
 from .snapshot import Entry, Snapshot
@@ -60,7 +61,7 @@ def _read(read: Callable[[object], Any], allowed: str, key: str, entry: Entry) -
     try:
         return read(entry.value), []
     except ValueError:
-        return None, [Fault(key, f"is {entry.value!r}", entry.value, allowed, entry.place)]
+        return None, [Fault(key, f"is {shown(entry.value)}", entry.value, allowed, entry.place)]
 
 
 def _integer(value: object) -> int:

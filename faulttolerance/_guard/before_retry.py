@@ -8,6 +8,7 @@ from typing import Any
 from .._log import WARNING, log
 from .._policy import BeforeRetry
 from .._runtime.blocking import Aside
+from .._shown import shown
 from ..exceptions import Fault
 from .annotations import signature
 from .aside import Watched, context_of
@@ -32,7 +33,7 @@ def faults(
     guarded = Guarded(declaration, owner, is_asynchronous(declaration, asynchronous, final))
     name, got = ("value", policy.value) if policy.value is not None else ("method_name", policy.method_name)
     if policy.value is not None:
-        problems = _problems(f"is {policy.value!r}", policy.value, 1, guarded)
+        problems = _problems(f"is {shown(policy.value)}", policy.value, 1, guarded)
     elif owner is not None or (final and declaration.binding == FUNCTION):
         problems = _problems_of_name(policy.method_name, declaration, owner, guarded)
     else:
@@ -45,7 +46,7 @@ def _problems_of_name(name: str, declaration: Declaration, owner: type | None, g
     if found is None:
         yield missing(name, declaration, owner), "the name of a function there that has no parameters"
         return
-    subject = f"names {name!r}"
+    subject = f"names {shown(name)}"
     if found.needs_instance and declaration.binding != INSTANCE:
         yield f"{subject}, which needs an instance", "a class method or static method, as the guarded one is"
     yield from _problems(subject, found.function, int(found.takes_itself), guarded)

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._policy import Fallback
 from .._runtime.blocking import Aside
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import FallbackHandler
 from .annotations import (
@@ -142,7 +143,7 @@ def _problems_of_handling(
     value: Any, function: Callable[..., Any], handle: Sibling | None, guarded: Guarded
 ) -> Iterator[Problem]:
     """What is wrong with *function*, which is *value* itself or the method *handle* of that class."""
-    subject = f"is {getattr(value, '__qualname__', None) or repr(value)}" + (".handle" if handle else "")
+    subject = f"is {getattr(value, '__qualname__', None) or shown(value)}" + (".handle" if handle else "")
     found = signature(function)
     if not can_bind(found, 2 if handle and handle.takes_itself else 1):
         yield f"{subject}, which does not take one argument: {found}", "a handler that takes an ExecutionContext"
@@ -166,7 +167,7 @@ def _problems_of_method(name: str, declaration: Declaration, owner: type | None,
     if found is None:
         yield missing(name, declaration, owner), "the name of a function there, in a class also of one in its bases"
         return
-    subject = f"names {name!r}"
+    subject = f"names {shown(name)}"
     if found.function is declaration.guard or (owner is not None and mangled(name, owner) == declaration.name):
         yield (
             f"{subject}, which is the guarded function itself",

@@ -223,10 +223,13 @@ class Resolver:
 
     def _faults(self, plan: Plan) -> list[Fault]:
         """What can be checked only once everything is known."""
-        faults = []
+        faults: list[Fault] = []
         asynchronous = is_asynchronous(self.declaration, plan.policies)
-        for kind, policy in plan.policies.items():
-            faults += misfits(policy, self.declaration, plan.name, asynchronous, plan.homes.get(kind), final=True)
+        for one in plan.effective:
+            if one.enabled:
+                home = plan.homes.get(type(one.policy))
+                wrong = misfits(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
+                faults += map(one.traced, wrong)
         return faults
 
 

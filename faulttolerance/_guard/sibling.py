@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 from .._runtime.kinds import function_behind
+from .._shown import shown
 from .declaration import FUNCTION, Declaration, class_name
 
 __all__ = [
@@ -115,7 +116,7 @@ def missing(name: str, declaration: Declaration, owner: type | None) -> str:
     names = dir(owner) if owner is not None else getattr(behind, "__globals__", ())
     close = difflib.get_close_matches(name, [one for one in names if not one.startswith("__")], 1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"names {name!r}, which {place} does not define{hint}"
+    return f"names {shown(name)}, which {place} does not define{hint}"
 
 
 def weakly(thing: T | None) -> Callable[[], T | None]:

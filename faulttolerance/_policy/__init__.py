@@ -4,13 +4,14 @@ from .asynchronous import Asynchronous, AsynchronousNonBlocking
 from .bulkhead import Bulkhead
 from .circuit_breaker import CircuitBreaker, CircuitBreakerName
 from .fallback import Fallback
-from .parameter import Parameter, Policy, check, parameters, shared
+from .parameter import DEFAULT_PLACE, Parameter, Policy, check, parameters, shared
 from .rate_limit import RateLimit, RateLimitType
 from .retry import BeforeRetry, CustomBackoff, ExponentialBackoff, FibonacciBackoff, Retry, RetryWhen
 from .timeout import Timeout
 from .unit import ChronoUnit, seconds
 
 __all__ = [
+    "DEFAULT_PLACE",
     "Asynchronous",
     "AsynchronousNonBlocking",
     "BeforeRetry",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, final
 
+from .._shown import shown
 from ..typing import ExceptionSet, FallbackHandler
-from .parameter import Policy, exceptions, parameter, reference
+from .parameter import Contradiction, Policy, exceptions, parameter, reference
 
 __all__ = ["Fallback"]
 
@@ -40,12 +41,22 @@ class Fallback(Policy):
     skip_on: ExceptionSet = parameter(exceptions(), ())
 
     @classmethod
-    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Handler or method, never both, never neither; a class must be a handler."""
         value, method = values["value"], values["fallback_method"]
         if value is not None and method:
-            yield "fallback_method", f"is {method!r} beside a handler", "a handler or a method's name, not both"
+            yield (
+                "fallback_method",
+                f"is {shown(method)} beside a handler",
+                "a handler or a method's name, not both",
+                ("value",),
+            )
         elif value is None and not method:
-            yield "value", "and fallback_method are both missing", "a handler or a method's name"
+            yield "value", "and fallback_method are both missing", "a handler or a method's name", ("fallback_method",)
         elif isinstance(value, type) and not callable(getattr(value, "handle", None)):
-            yield "value", f"is the class {value.__qualname__}, which has no method handle", "a FallbackHandler class"
+            yield (
+                "value",
+                f"is the class {value.__qualname__}, which has no method handle",
+                "a FallbackHandler class",
+                (),
+            )

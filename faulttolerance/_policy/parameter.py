@@ -6,14 +6,17 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import Enum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from .._record import Record
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .unit import ChronoUnit
 
 __all__ = [
+    "DEFAULT_PLACE",
+    "Contradiction",
     "Kind",
     "Parameter",
     "Policy",
@@ -43,6 +46,13 @@ class Kind(Record):
     allowed: str
     accepts: Callable[[object], bool]
     normalised: Callable[[Any], Any] = lambda value: value
+
+
+Contradiction: TypeAlias = tuple[str, str, str, tuple[str, ...]]
+"""A parameter, what is wrong with it, what is allowed, and the other parameters that are part of it."""
+
+DEFAULT_PLACE: Final = "the default"
+"""Where a value comes from that nobody set."""
 
 
 class Parameter:
@@ -128,15 +138,6 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def _shown(value: object) -> str:
-    """*value* as a message shows it: in short, whatever it is."""
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001  # a message about a wrong value is no place for another error
-        return f"a {type(value).__qualname__} (its repr fails with {type(error).__name__})"
-    return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
-
-
 def parameter(kind: Kind, default: Any = MISSING) -> Any:
     """A field of a policy."""
     return Parameter(kind, default)
@@ -176,8 +177,8 @@ class Policy(Record):
         return type(value) is type(default) and bool(value == default)
 
     @classmethod
-    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
-        """Faults across parameters that are each fine: (parameter, problem, what is allowed)."""
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
+        """Faults across parameters that are each fine."""
         return ()
 
 
@@ -212,15 +213,19 @@ def check(
     """Everything that is wrong with *values* for *policy*.
 
     *where* names the guarded function and the annotation, as in ``acme.Client.charge @Retry``. *located* gives, for a
-    parameter, the place and the source to name instead: a value that came from the configuration is reported there.
+    parameter, the place and the source to name instead: a value that came from the configuration is reported there,
+    and where others are part of what is wrong, they are named with theirs.
     """
 
-    def fault(name: str, problem: str, allowed: str) -> Fault:
+    def fault(name: str, problem: str, allowed: str, others: tuple[str, ...] = ()) -> Fault:
         place, source = located(name) if located else (f"{where}({name})", "set by the decorator")
+        if located:
+            parts = [(other, *located(other)) for other in others]
+            source += "".join(f"; {other}: {at}, {by}" for other, at, by in parts if by != DEFAULT_PLACE)
         return Fault(place, problem, values[name], allowed, source)
 
     faults = [
-        fault(name, f"is {_shown(values[name])}", one.kind.allowed)
+        fault(name, f"is {shown(values[name])}", one.kind.allowed)
         for name, one in parameters(policy).items()
         if not one.kind.accepts(values[name])
     ]

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, ClassVar, final
 
 from ..typing import Duration
-from .parameter import Policy, duration, integer, parameter, reference, unit
+from .parameter import Contradiction, Policy, duration, integer, parameter, reference, unit
 from .unit import ChronoUnit, seconds
 
 __all__ = ["RateLimit", "RateLimitType"]
@@ -49,7 +49,7 @@ class RateLimit(Policy):
     )
 
     @classmethod
-    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """A window of no length lets nothing through."""
         if seconds(values["window"], values["window_unit"]) <= 0:
-            yield "window", "is 0", "a number > 0 or a timedelta > 0"
+            yield "window", "is 0", "a number > 0 or a timedelta > 0", ("window_unit",)

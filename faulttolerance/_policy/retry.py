@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, final
 
 from ..typing import Duration, ExceptionSet
-from .parameter import Policy, duration, exceptions, integer, parameter, reference, unit
+from .parameter import Contradiction, Policy, duration, exceptions, integer, parameter, reference, unit
 from .unit import ChronoUnit, seconds
 
 __all__ = ["BeforeRetry", "CustomBackoff", "ExponentialBackoff", "FibonacciBackoff", "Retry", "RetryWhen"]
@@ -42,12 +42,18 @@ class Retry(Policy, kw_only=True):
     abort_on: ExceptionSet = parameter(exceptions(), ())
 
     @classmethod
-    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """``max_duration`` must leave room for one delay."""
         delay = seconds(values["delay"], values["delay_unit"])
         limit = seconds(values["max_duration"], values["duration_unit"])
         if limit and limit <= delay:
-            yield "max_duration", f"is {limit:g} s while delay is {delay:g} s", "more than delay, or 0 (no limit)"
+            others = ("duration_unit", "delay", "delay_unit")
+            yield (
+                "max_duration",
+                f"is {limit:g} s while delay is {delay:g} s",
+                "more than delay, or 0 (no limit)",
+                others,
+            )
 
 
 @final
@@ -118,10 +124,10 @@ class RetryWhen(Policy, kw_only=True):
     result: Callable[[Any], bool] | None = parameter(reference("a predicate or None", _is_predicate), None)
 
     @classmethod
-    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """A predicate that is never asked is a mistake."""
         if values["exception"] is None and values["result"] is None:
-            yield "exception", "is None, and so is result", "at least one predicate"
+            yield "exception", "is None, and so is result", "at least one predicate", ("result",)
 
 
 @final
@@ -140,7 +146,7 @@ class BeforeRetry(Policy):
     method_name: str = parameter(reference("a method's name", lambda value: isinstance(value, str)), "")
 
     @classmethod
-    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Exactly one of the two."""
         if (values["value"] is None) == (not values["method_name"]):
-            yield "value", "and method_name are both given or both missing", "exactly one of them"
+            yield "value", "and method_name are both given or both missing", "exactly one of them", ("method_name",)

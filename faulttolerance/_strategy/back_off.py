@@ -8,12 +8,16 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
 __all__ = ["LONGEST", "BackOff", "CustomBackOff", "Delays", "exponential", "fibonacci", "fixed", "varied"]
 
 LONGEST: Final = 1e9
 """No delay grows beyond this, thirty years, where no maximum is stated: any clock can still wait for it."""
+
+_STEEPEST: Final = 1e300
+"""By a larger factor no delay grows any faster: its second step is the longest."""
 
 Delays = Callable[[int, BaseException | None], float]
 """The delays of one guarded call: number of attempts made, and the last failure -> seconds; negative: stop."""
@@ -78,7 +82,7 @@ class CustomBackOff:
             except OverflowError:
                 return math.inf if delay > 0 else -math.inf
         allowed = "seconds or a timedelta; a negative one ends the retrying"
-        fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"gave {delay!r}", delay, allowed)
+        fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"gave {shown(delay)}", delay, allowed)
         raise FaultToleranceDefinitionException(fault) from failure
 
 
@@ -90,6 +94,7 @@ def fixed(delay: float) -> BackOff:
 
 def exponential(delay: float, factor: float, maximum: float = 0.0) -> BackOff:
     """Wait *delay*, then *factor* times as long each time, at most *maximum* (0: no limit)."""
+    factor = min(factor, _STEEPEST)  # a whole number may be larger than any float
     return _growing(delay, maximum, lambda _, last: last * factor)
 
 

@@ -9,6 +9,7 @@ Time is counted in whole nanoseconds and never divided, so that no rounding lets
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections import deque
 from typing import Literal, Protocol, TypeAlias
@@ -20,6 +21,8 @@ __all__ = ["RateLimit", "WindowKind"]
 WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
 _PER_SECOND = 1_000_000_000
+_MOST = 1_000_000
+"""So many calls are carried over when a window becomes a rolling one, which keeps a moment for each."""
 
 
 class _Window(Protocol):
@@ -88,7 +91,9 @@ class _Rolling:
     def __init__(self, limit: int, length: int) -> None:
         self.limit = limit
         self.length = length
-        self.moments: deque[int] = deque(maxlen=limit)  # of the newest calls; the oldest leaves by itself
+        self.moments: deque[int] = deque(
+            maxlen=min(limit, sys.maxsize)
+        )  # of the newest calls; the oldest leaves by itself
 
     def due(self, now: int) -> int:
         return now if len(self.moments) < self.limit else self.moments[0] + self.length
@@ -100,12 +105,12 @@ class _Rolling:
         return sum(moment + self.length > now for moment in self.moments)
 
     def remember(self, used: int, now: int) -> None:
-        self.moments.extend([now] * used)
+        self.moments.extend([now] * min(used, _MOST))
 
     def resize(self, limit: int, length: int, now: int) -> None:
         self.limit = limit
         self.length = length
-        self.moments = deque(self.moments, maxlen=limit)
+        self.moments = deque(self.moments, maxlen=min(limit, sys.maxsize))
 
 
 class _Smooth:

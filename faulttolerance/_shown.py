@@ -1,0 +1,49 @@
+"""How messages show what came from outside: in short, on one line, and harmless to a terminal."""
+
+from __future__ import annotations
+
+__all__ = ["brief", "escaped", "shown", "told"]
+
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+
+
+def escaped(text: str) -> str:
+    """*text* with escapes in place of line breaks, control characters, surrogates and what turns the writing round."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
+def brief(text: str) -> str:
+    """*text*, or where it is long its beginning and its end."""
+    return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
+
+
+def shown(value: object) -> str:
+    """*value* as code would spell it, in short, whatever it is."""
+    try:
+        if isinstance(value, (str, bytes)) and len(value) > 400:
+            return f"{repr(value[:100])[:100]}...{repr(value[-20:])[-20:]}"
+        return brief(_nested(value) if type(value) in _CONTAINERS else repr(value))
+    except Exception as error:  # noqa: BLE001  # a message about a wrong value is no place for another error
+        return f"a {type(value).__qualname__} (its repr fails with {type(error).__name__})"
+
+
+def told(error: BaseException) -> str:
+    """*error* with its class, on one line."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001  # it is told of as far as it can be
+        text = ""
+    return brief(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _nested(value: object) -> str:
+    """Lists of lists may be short to write, as aliases of YAML, and endless to read."""
+    from reprlib import Repr
+
+    short = Repr()
+    short.maxlevel = 4
+    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 8
+    short.maxstring = short.maxlong = short.maxother = 100
+    return short.repr(value)
