@@ -4,21 +4,23 @@
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from .._log import WARNING, log
-from .._policy import Fallback, check, parameters
+from .._policy import DEFAULT_PLACE, Fallback, check, parameters
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .effective import Effective
 from .key import ENABLED, Declared, enabled_keys, parameter_keys
-from .snapshot import CONFIG_VARIABLE, Entry, Inputs, Snapshot, environment, source_of
+from .snapshot import CONFIG_VARIABLE, Entry, Inputs, Snapshot, Source, environment, sets_values, source_of, variables
 from .switch import Switches, read_enabled, read_switches
+from .tracing import tracing_faults
 
 __all__ = ["Settings", "State", "settings"]
 
-_INSTALL = "pip install 'faulttolerance[config]'"
+_INSTALL = "pip install pydantic-settings"
 
 
 class _Unset(Enum):
@@ -100,13 +102,13 @@ class Settings:
         with self._lock:
             last, version = self._state.inputs, self._version
         inputs = Inputs(
-            last.properties if properties is _UNSET else dict(properties),
-            last.files if files is _UNSET else _paths(files),
-            last.sources if sources is _UNSET else tuple(sources),
+            last.properties if properties is _UNSET else _given("properties", dict, properties, "a mapping of keys"),
+            last.files if files is _UNSET else _given("files", _paths, files, "paths of files"),
+            last.sources if sources is _UNSET else _given("sources", tuple, sources, "a list of sources"),
         )
-        own = [source_of("configure(properties=...)", 500, inputs.properties)] if inputs.properties else []
+        own = [_own(inputs.properties)] if inputs.properties else []
         own += [found] if (found := environment()) else []
-        named = [name for name in os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if name]
+        named = _named()
         if inputs.files or inputs.sources or named:
             try:
                 from .reading import read
@@ -116,8 +118,10 @@ class Settings:
                 ) from error
             own += read(inputs, named)
         snapshot = Snapshot(own, inputs, version)
-        if faults := read_switches(snapshot)[1]:
+        if faults := [*read_switches(snapshot)[1], *tracing_faults()]:
             raise FaultToleranceDefinitionException(*faults)
+        if _sets_values(snapshot):
+            _load()
         return snapshot
 
     def install(self, snapshot: Snapshot) -> bool:
@@ -175,6 +179,56 @@ class Settings:
             effective.append(resolved)
             faults += wrong
         return effective, faults
+
+
+def _given(name: str, kind: Callable[[Any], Any], value: object, allowed: str) -> Any:
+    try:
+        return kind(value)
+    except (TypeError, ValueError) as error:
+        raise FaultToleranceDefinitionException(
+            Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
+        ) from error
+
+
+def _own(properties: Mapping[str, Any]) -> Source:
+    name = "configure(properties=...)"
+    try:
+        return source_of(name, 500, properties)
+    except ValueError as error:
+        if isinstance(error, FaultToleranceDefinitionException):
+            raise
+        raise FaultToleranceDefinitionException(Fault(name, f"cannot be read: {error}")) from error
+
+
+def _named() -> list[str]:
+    """The files that the environment names."""
+    return [name for name in os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if name]
+
+
+def _sets_values(snapshot: Snapshot) -> bool:
+    """Whether a value will most likely have to be read; variables may be somebody else's."""
+    return snapshot.has_values and any(
+        not source.is_environment or sets_values(entry.name for entry in source.entries) for source in snapshot.sources
+    )
+
+
+def _load() -> None:
+    """Load what reads values. That it is missing is told where a value is needed."""
+    try:
+        from . import value  # noqa: F401
+    except ImportError:
+        pass
+
+
+def _load_in_time() -> None:
+    """Load pydantic while the program starts and not in its first request, if there is something to read."""
+    if named := _named():
+        try:
+            from . import reading  # noqa: F401
+        except ImportError:
+            pass
+    if named or sets_values(variables()):
+        _load()
 
 
 def _paths(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -238,7 +292,8 @@ def _values(
 
     def located(name: str) -> tuple[str, str]:
         if name not in found:
-            return f"{where} @{policy.annotation}({name})", "set by the decorator"
+            is_default = Effective(policy).sources[name] == "default"
+            return f"{where} @{policy.annotation}({name})", DEFAULT_PLACE if is_default else "set by the decorator"
         return found[name][0], found[name][1].place
 
     return values, check(type(policy), values, where, located)
@@ -251,3 +306,4 @@ def _words(key: str, entry: Entry) -> str:
 settings = Settings()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=settings.renew_lock)
+_load_in_time()

@@ -4,18 +4,22 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .._policy import parameters
 from .._record import Record
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .key import ANNOTATIONS, ENABLED, ORDINAL, PREFIX, SWITCHES, Key, folded
+from .key import ANNOTATIONS, ENABLED, ORDINAL, PREFIX, Key, folded
 from .tracing import TRACING_VARIABLE
 
 __all__ = [
     "CONFIG_VARIABLE",
+    "DEEPEST",
+    "MOST",
     "Entry",
     "Inputs",
     "Snapshot",
@@ -24,20 +28,30 @@ __all__ = [
     "flat",
     "ordinal",
     "place",
+    "sets_values",
     "source_of",
+    "variables",
 ]
 
 CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
 """Names files to read, separated as in ``PATH``."""
 
 _ANNOTATION = "|".join([*ANNOTATIONS, *(name.upper() for name in ANNOTATIONS)])
-_RELEVANT = re.compile(rf"(?:^|[_/])(?:{_ANNOTATION})[_/]\w+$|^{PREFIX}|^{ORDINAL}$", re.ASCII)
-_SWITCHES = frozenset(map(folded, SWITCHES))
+_OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
+_WORD = re.compile(r"\W", re.ASCII)
+_SWITCH = "MPFAULTTOLERANCE"
+"""What the global switches begin with, folded."""
 _TAILS = {
     folded(f"{annotation}/{name}"): (annotation, name)
     for annotation, policy in ANNOTATIONS.items()
     for name in (*parameters(policy), ENABLED)
 }
+
+
+MOST = 100_000
+"""So many entries a source may hold."""
+DEEPEST = 1_000
+"""So many characters a key may have, where it is nested."""
 
 
 class Inputs(Record):
@@ -91,12 +105,17 @@ class Snapshot:
         for rank, source in enumerate(self.sources):
             for entry in source.entries:
                 self._index.setdefault(folded(entry.name), []).append((rank, entry))
-        self._mentioned = {what for name in self._index for tail, what in _TAILS.items() if name.endswith(tail)}
+        self._mentioned = _mentioned(self._index)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing that can be found concerns a policy."""
         return not self._mentioned
+
+    @property
+    def has_values(self) -> bool:
+        """Whether a parameter may be set, which takes more than switching policies on and off."""
+        return any(name != ENABLED for _, name in self._mentioned)
 
     def mentions(self, annotation: str, name: str) -> bool:
         """Whether a look-up of this parameter (or ``enabled``) can find anything, whatever the class and method."""
@@ -122,11 +141,7 @@ def environment() -> Source | None:
 
     Read here and not by pydantic-settings, which would have to be imported to find that there is nothing.
     """
-    found = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in (CONFIG_VARIABLE, TRACING_VARIABLE) and (_RELEVANT.search(name) or folded(name) in _SWITCHES)
-    }
+    found = variables()
     if not found:
         return None
     rank = 300
@@ -135,6 +150,42 @@ def environment() -> Source | None:
             rank = ordinal(found.pop(name), f"environment variable {name}")
     entries = tuple(Entry(name, value, f"environment variable {name}") for name, value in found.items())
     return Source("environment", rank, entries, is_environment=True, is_shared=True)
+
+
+def variables() -> dict[str, str]:
+    """The environment variables that could be keys; an empty one counts as absent, as MicroProfile Config has it."""
+    # Another thread may delete a variable meanwhile: os.environ.items() would raise KeyError.
+    found = {name: os.environ.get(name) for name in list(os.environ) if _is_relevant(name)}
+    return {name: value for name, value in found.items() if value}
+
+
+def sets_values(names: Iterable[str]) -> bool:
+    """Whether one of the variables *names* most likely sets a parameter of something that is declared.
+
+    ``APP_RETRY_DELAY`` may well be somebody else's, unless there is a module ``app``.
+    """
+    modules = tuple(f"{_variable(name)}_" for name in list(sys.modules) if "." not in name)
+    likely = [one for one in names if one.startswith(PREFIX) or "/" in one or _variable(one).startswith(modules)]
+    return any(what[1] != ENABLED for what in _mentioned(map(folded, likely)))
+
+
+def _variable(name: str) -> str:
+    return _WORD.sub("_", name).upper()
+
+
+def _is_relevant(name: str) -> bool:
+    if name in (CONFIG_VARIABLE, TRACING_VARIABLE):
+        return False
+    if name.startswith(PREFIX) or name == ORDINAL or folded(name).startswith(_SWITCH):
+        return True
+    # An annotation, behind which only letters, digits and underscores follow. Written so that it takes linear time.
+    end = max((one.end() for one in _OWNED.finditer(name)), default=0)
+    return end > 0 and not _WORD.search(name, end)
+
+
+def _mentioned(folds: Iterable[str]) -> set[tuple[str, str]]:
+    """The annotations and parameters that the *folds* of some keys end with."""
+    return {what for name in folds for tail, what in _TAILS.items() if name.endswith(tail)}
 
 
 def source_of(
@@ -152,13 +203,23 @@ def place(name: str, line: int | None) -> str:
     return name if line is None else f"{name} line {line}"
 
 
-def flat(data: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested keys joined by slashes, with their values."""
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{path}{key}/")
-        else:
-            yield f"{path}{key}", value
+def flat(data: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Nested keys joined by slashes, with their values.
+
+    Raises:
+        ValueError: There is no end of them: aliases of YAML may repeat a mapping in itself, or in many places.
+    """
+    waiting = [(f"{key}", value) for key, value in list(data.items())[::-1]]
+    count = len(waiting)
+    while waiting:
+        path, value = waiting.pop()
+        if not isinstance(value, Mapping):
+            yield path, value
+            continue
+        count += len(value)
+        if count > MOST or len(path) > DEEPEST:
+            raise ValueError(f"it holds more than {MOST} entries, or keys of more than {DEEPEST} characters")
+        waiting += [(f"{path}/{key}", one) for key, one in list(value.items())[::-1]]
 
 
 def ordinal(value: object, place: str) -> int:
@@ -166,7 +227,9 @@ def ordinal(value: object, place: str) -> int:
     try:
         return int(value) if isinstance(value, str) else _integer(value)
     except ValueError:
-        raise FaultToleranceDefinitionException(Fault(ORDINAL, f"is {value!r}", value, "an integer", place)) from None
+        raise FaultToleranceDefinitionException(
+            Fault(ORDINAL, f"is {shown(value)}", value, "an integer", place)
+        ) from None
 
 
 def _integer(value: object) -> int:

@@ -15,7 +15,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, Va
 from pydantic_core import PydanticCustomError
 
 from .._policy import Parameter, Policy, parameters
+from .._shown import brief, escaped, shown, told
 from ..exceptions import Fault
+from .outside import is_from_outside
 from .snapshot import Entry
 from .sort import allowed, sort_of
 from .switch import flag
@@ -26,6 +28,8 @@ __all__ = ["validated"]
 _SPAN = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)\s*({'|'.join(SPANS)})", re.ASCII | re.IGNORECASE)
 _PROBLEM = "faulttolerance"
 _TIMEDELTA = TypeAdapter(timedelta)
+_LONGEST = 100
+"""No duration needs more characters; arithmetic with more digits has failures of its own."""
 
 
 def validated(policy: type[Policy], found: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
@@ -37,7 +41,7 @@ def validated(policy: type[Policy], found: Mapping[str, tuple[str, Entry]]) -> t
         for one in error.errors():
             name = str(one["loc"][0])
             key, entry = found[name]
-            problem = one["msg"] if one["type"] == _PROBLEM else f"is {entry.value!r}"
+            problem = one["msg"] if one["type"] == _PROBLEM else f"is {shown(entry.value)}"
             faults[name] = Fault(key, problem, entry.value, allowed(policy, parameters(policy)[name]), entry.place)
         return {}, list(faults.values())
     return {name: getattr(model, name) for name in found}, []
@@ -81,7 +85,7 @@ def _parsed(policy: type[Policy], parameter: Parameter) -> Any:
         case "callable":
             return Annotated[Any, BeforeValidator(_callable)]
         case "text":
-            return str
+            return Annotated[str, BeforeValidator(_stripped)]
         case kind:
             return Annotated[Any, BeforeValidator(_member_of(kind))]
 
@@ -89,6 +93,10 @@ def _parsed(policy: type[Policy], parameter: Parameter) -> Any:
 def _no_bool(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError
+    return _stripped(value)
+
+
+def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
@@ -97,6 +105,8 @@ def _duration(value: Any) -> float | timedelta:
     if not isinstance(value, str):
         return _no_bool(value)  # type: ignore[no-any-return]
     text = value.strip()
+    if len(text) > _LONGEST:
+        raise ValueError
     try:
         return int(text)
     except ValueError:
@@ -113,7 +123,7 @@ def _duration(value: Any) -> float | timedelta:
     else:
         span = _TIMEDELTA.validate_python(text)
     if not span and re.search("[1-9]", text):
-        raise PydanticCustomError(_PROBLEM, "is {value}, shorter than a microsecond", {"value": repr(value)})
+        raise PydanticCustomError(_PROBLEM, "is {value}, shorter than a microsecond", {"value": shown(value)})
     return span
 
 
@@ -148,8 +158,11 @@ def _named(name: str) -> Any:
         return pkgutil.resolve_name(name)
     except AttributeError:
         raise _unknown(name, "does not exist", _neighbours(name)) from None
-    except Exception as error:  # noqa: BLE001 - a module that is imported may raise anything
-        raise _unknown(name, f"cannot be imported ({type(error).__name__}: {error})", []) from None
+    except BaseException as error:
+        # A module that is imported may raise anything, and may end the program: sys.exit() in a script.
+        if is_from_outside(error):
+            raise
+        raise _unknown(name, f"cannot be imported ({told(error)})", []) from None
 
 
 def _neighbours(name: str) -> list[str]:
@@ -162,7 +175,8 @@ def _neighbours(name: str) -> list[str]:
 
 
 def _unknown(name: str, problem: str, nearest: list[str]) -> PydanticCustomError:
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    hint = f"; did you mean {escaped(nearest[0])}?" if nearest else ""
+    name = brief(escaped(name))  # pydantic takes no surrogates, which stand for bytes that are no text
     return PydanticCustomError(
         _PROBLEM, "names {name}, which {problem}{hint}", {"name": name, "problem": problem, "hint": hint}
     )

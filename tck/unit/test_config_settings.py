@@ -163,7 +163,7 @@ def test_switches_are_read_from_the_environment(
     ("key", "value"),
     [
         ("MP_FAULT_TOLERANCE_NONFALLBACK_ENABLED", "no"),
-        ("MP_FAULT_TOLERANCE_METRICS_ENABLED", ""),
+        ("MP_FAULT_TOLERANCE_METRICS_ENABLED", "1"),
         ("MP_FAULT_TOLERANCE_INTERCEPTOR_PRIORITY", "first"),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_key_that_cannot_be_read_for_lack_of_pydantic_is_not_passed_over(monke
     _, faults = Settings().resolve([Declared(Retry(), "method", "a", "b")], "a.b")
 
     assert [(fault.where, fault.problem, fault.allowed) for fault in faults] == [
-        ("Retry/delay", "needs pydantic", "pip install 'faulttolerance[config]'")
+        ("Retry/delay", "needs pydantic", "pip install pydantic-settings")
     ]
 
 
@@ -284,7 +284,7 @@ def test_files_ask_for_pydantic_settings(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_properties_that_only_switch_need_no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of applications without the extra can switch policies off, too."""
+    """A service mesh switches policies off, and nothing is loaded for it."""
     monkeypatch.setitem(sys.modules, "pydantic", None)
     monkeypatch.setitem(sys.modules, "pydantic_settings", None)
     settings = Settings()

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pydantic_settings")
 
+import faulttolerance as ft
 from faulttolerance._config import Declared, Effective, Settings
 from faulttolerance._config.key import ANNOTATIONS
 from faulttolerance._policy import (
@@ -54,7 +55,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("Retry", "jitter"): ("0", 0, "-0.5"),
     ("Retry", "jitter_delay_unit"): ("NANOS", ChronoUnit.NANOS, ""),
     ("Retry", "retry_on"): ("OSError, concurrent.futures.CancelledError", None, "int"),
-    ("Retry", "abort_on"): ("", (), "acme.NoSuchModule"),
+    ("Retry", "abort_on"): (" ", (), "acme.NoSuchModule"),
     ("Timeout", "value"): ("2.5", 2.5, "nan"),
     ("Timeout", "unit"): ("SECONDS", ChronoUnit.SECONDS, "seconds!"),
     ("Timeout", "interrupt"): ("false", False, "no"),
@@ -183,7 +184,7 @@ def declared(annotation: str) -> Policy:
 
 def beside(annotation: str, name: str) -> dict[str, str]:
     other = OTHERS.get((annotation, name))
-    return {f"{annotation}/{parameters(ANNOTATIONS[annotation])[other].key}": ""} if other else {}
+    return {f"{annotation}/{parameters(ANNOTATIONS[annotation])[other].key}": " "} if other else {}
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.__name__)
@@ -359,16 +360,45 @@ def test_contradictions_are_found_between_configured_and_declared_values() -> No
     _, faults = resolve(configured(properties={"Retry/maxDuration": "100"}), Retry(delay=200))
 
     assert [(fault.where, fault.problem, fault.source) for fault in faults] == [
-        ("Retry/maxDuration", "is 0.1 s while delay is 0.2 s", "configure(properties=...)")
+        (
+            "Retry/maxDuration",
+            "is 0.1 s while delay is 0.2 s",
+            "configure(properties=...); delay: acme.Client.charge @Retry(delay), set by the decorator",
+        )
     ]
 
 
 def test_a_contradiction_that_the_decorator_is_part_of_names_the_function() -> None:
     """The configured delay is fine; it is the declared limit that it passes."""
     _, faults = resolve(configured(properties={"Retry/delay": "5m"}), Retry())
+    _, declared = resolve(configured(properties={"Retry/delay": "5m"}), Retry(max_duration=20_000))
 
-    assert faults[0].where == "acme.Client.charge @Retry(max_duration)"
-    assert faults[0].source == "set by the decorator"
+    assert {fault.where for fault in (*faults, *declared)} == {"acme.Client.charge @Retry(max_duration)"}
+    assert [fault.source for fault in (*faults, *declared)] == [
+        "the default; delay: Retry/delay, configure(properties=...)",
+        "set by the decorator; delay: Retry/delay, configure(properties=...)",
+    ]
+
+
+def test_what_does_not_fit_the_function_names_the_key_that_says_so() -> None:
+    """Whether a fallback fits is known once everything is resolved; it still was somebody's value."""
+
+    class Client:
+        @ft.fallback(fallback_method="other")
+        def charge(self) -> int:
+            return 1
+
+        def other(self) -> int:
+            return 2
+
+    Client().charge()
+    with pytest.raises(ft.FaultToleranceDefinitionException, match=r"which .* does not define") as refused:
+        ft.configure(properties={"Fallback/fallbackMethod": "othr"})
+    with pytest.raises(ft.FaultToleranceDefinitionException, match="which does not take one argument") as unfit:
+        ft.configure(properties={"Fallback/fallbackMethod": "", "Fallback/value": lambda: 1})
+
+    assert refused.value.source == "Fallback/fallbackMethod in configure(properties=...)"
+    assert unfit.value.source == "Fallback/value in configure(properties=...)"
 
 
 def test_all_wrong_values_are_reported_at_once() -> None:

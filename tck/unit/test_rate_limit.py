@@ -204,10 +204,10 @@ def test_another_kind_of_window_remembers_only_what_still_counts(before: WindowK
 def test_a_limit_may_be_any_whole_number(kind: WindowKind) -> None:
     """Files name any, and a limit that is never reached is no mistake."""
     limit = make(limit=10**400, kind=kind)
-    before = passes(limit, 1.0, 1.0)
-    limit.reconfigure(10**30, 1.0, 0.0, "rolling", now=1.0)
+    before = passes(limit, 1.0, 2.0)
+    limit.reconfigure(10**30, 1.0, 0.0, "rolling", now=2.0)
 
-    assert before + passes(limit, 1.0, 1.1) == "yyyy"
+    assert before + passes(limit, 2.0, 2.1) == "yyyy"
 
 
 def test_a_lower_smooth_limit_is_not_in_debt() -> None:

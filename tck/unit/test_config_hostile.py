@@ -1,0 +1,387 @@
+"""Values and files that nobody writes on purpose, or somebody does: each is refused in words, in time and in short."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import tomllib
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_settings")
+
+import faulttolerance as ft
+from faulttolerance import FaultToleranceDefinitionException, configure, reload, retry
+from faulttolerance._config.key import ANNOTATIONS
+from faulttolerance._policy import parameters
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+class Unspeakable:
+    """Has no representation."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def bomb() -> list[Any]:
+    """Short to make, endless to read, as a few lines of YAML aliases are."""
+    found: list[Any] = ["x"]
+    for _ in range(40):
+        found = [found] * 10
+    return found
+
+
+def looped() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+WRONG: dict[str, Any] = {
+    "a list": [1, 2],
+    "a set": {1, 2},
+    "lists in a list": [[OSError]],
+    "a bomb": bomb(),
+    "a loop": looped(),
+    "what has no repr": Unspeakable(),
+    "long text": "x" * 1_000_000,
+    "bytes that are no text": "\udcff.\udcfe",
+    "lines": "a\nb",
+    "escape sequences": "\x1b[31mred",
+    "turned round": "\u202etxt",
+    "a NUL": "nul\x00.x",
+    "bytes": b"bytes",
+    "below all ranges": -(10**400),
+    "no number": math.nan,
+    "negative time": timedelta(-1),
+    "digits": "9" * 5000,
+    "a long duration": "9" * 99 + "d",
+    "a lambda": lambda: None,
+    "dots": "...",
+}
+
+FITTING = {
+    ("Fallback/value", "a lambda"),
+    ("CustomBackoff/value", "a lambda"),
+    ("RetryWhen/exception", "a lambda"),
+    ("RetryWhen/result", "a lambda"),
+    ("BeforeRetry/value", "a lambda"),
+}
+"""It is a callable; whether it fits the function is another question."""
+
+
+def handler(context: object) -> Any:
+    return None
+
+
+def guarded() -> Iterator[Callable[[], object]]:
+    """Functions in use, with every annotation that has values."""
+
+    @ft.fallback(handler)
+    @ft.retry(delay=0, jitter=0)
+    @ft.retry_when(result=lambda value: False)
+    @ft.before_retry(handler)
+    @ft.circuit_breaker
+    @ft.rate_limit
+    @ft.timeout
+    @ft.bulkhead
+    def function() -> None: ...
+
+    backed_off = (ft.exponential_backoff, ft.fibonacci_backoff, ft.custom_backoff(lambda: lambda failure: 0.0))
+    for one in (function, *(decorator(retry(lambda: None)) for decorator in backed_off)):  # type: ignore[operator]
+        one()
+        yield one
+
+
+def keys() -> Iterator[str]:
+    for annotation, policy in ANNOTATIONS.items():
+        if "Asynchronous" not in annotation:
+            yield f"{annotation}/enabled"
+            yield from (f"{annotation}/{one.key}" for one in parameters(policy).values())
+
+
+@pytest.mark.parametrize("key", list(keys()))
+def test_whatever_the_value_the_refusal_names_key_and_source(key: str) -> None:
+    """In short, each on a line of its own, and as an error that another process can be sent."""
+    used = list(guarded())
+
+    for name, value in WRONG.items():
+        if (key, name) in FITTING:
+            continue
+        with pytest.raises(FaultToleranceDefinitionException) as refused:
+            configure(properties={key: value})
+        text = str(refused.value)
+        lines = text.split("\n")
+
+        assert all(key in line and "configure(properties=...)" in line for line in lines), name
+        assert all(line.isprintable() and len(line) < 1000 for line in lines), name
+        assert len(repr(refused.value)) < 2000 * len(lines), name
+        assert str(pickle.loads(pickle.dumps(refused.value))) == text, name
+    assert len(used) == 4
+
+
+@pytest.mark.parametrize("value", ["OSErro\udcff", "acme\udcff.Busy", "\udcff"])
+def test_a_variable_that_is_no_text_is_refused_in_words(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables may be any bytes."""
+    function = retry(lambda: None)
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_RETRYON", value)
+
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Retry/retryOn names .*\\udcff") as refused:
+        function()
+
+    assert "environment variable FAULTTOLERANCE_RETRY_RETRYON" in str(refused.value)
+
+
+ENDLESS = ["properties of themselves", "deep properties", "aliases", "a loop", "deep json", "deep yaml", "deep toml"]
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+@pytest.mark.timeout(30)
+def test_what_has_no_end_is_refused(what: str) -> None:
+    """A file of a few lines may stand for more entries than there is memory."""
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        configure(**endless(what))
+
+    assert "cannot be read" in str(refused.value)
+    assert len(str(refused.value)) < 1000
+
+
+def endless(what: str) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    match what:
+        case "properties of themselves":
+            properties["again"] = properties
+            return {"properties": properties}
+        case "deep properties":
+            for _ in range(50_000):
+                properties = {"deeper": properties}
+            return {"properties": properties}
+        case "aliases":
+            lines = ["a0: &a0 {Retry/delay: 1}"]
+            lines += [f"a{one}: &a{one} {{x: *a{one - 1}, y: *a{one - 1}}}" for one in range(1, 26)]
+            text, name = "\n".join(lines), "f.yaml"
+        case "a loop":
+            text, name = "a: &a {b: *a}", "f.yaml"
+        case "deep json":
+            text, name = '{"a":' * 50_000, "f.json"
+        case "deep yaml":
+            text, name = "{a: " * 5_000, "f.yaml"
+        case _:
+            text, name = "a = " + "[" * 50_000, "f.toml"
+    Path(name).write_text(text)
+    return {"files": [name]}
+
+
+# Files
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        configure(files=[name])
+    return str(refused.value).partition(" (named by")[0]
+
+
+def test_what_is_no_file_is_called_by_its_name() -> None:
+    """A pipe is not opened: nobody may ever write into it."""
+    os.mkdir("folder.toml")
+    os.symlink("loop.toml", "loop.toml")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo("pipe.toml")
+        assert refusal("pipe.toml") == "pipe.toml is no regular file; allowed: an existing file"
+
+    assert refusal("folder.toml") == "folder.toml is a directory; allowed: an existing file"
+    assert refusal("gone/f.toml") == "gone/f.toml does not exist; allowed: an existing file"
+    assert refusal("loop.toml").startswith("loop.toml cannot be read (OSError: ")
+    assert refusal("nul\x00.toml").startswith("nul\\x00.toml cannot be read (ValueError: ")
+
+
+@pytest.mark.parametrize("name", ["f.toml", "f.json", "f.yaml", "f.properties", "f.env"])
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", "Retry/delay = ä".encode("latin-1"), "a".encode("utf-16")])
+def test_a_file_in_another_encoding_is_refused(name: str, content: bytes) -> None:
+    """Not read as something else."""
+    Path(name).write_bytes(content)
+
+    assert refusal(name).startswith(f"{name} cannot be read (UnicodeDecodeError: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("f.properties", "Retry/maxRetries = 5"),
+        (".env", "FAULTTOLERANCE_RETRY_MAXRETRIES=5"),
+        ("f.toml", "Retry.maxRetries = 5"),
+        ("f.yaml", "Retry/maxRetries: 5"),
+        ("f.json", '{"Retry/maxRetries": 5}'),
+    ],
+)
+def test_a_byte_order_mark_and_ends_of_lines_change_nothing(name: str, line: str) -> None:
+    """Editors of Windows write both; the first line counts like all others."""
+    Path(name).write_bytes(b"\xef\xbb\xbf" + line.encode() + b"\r\n\r\n")
+    function = retry(lambda: None)
+    function()
+
+    changes = configure(files=[name])
+
+    assert [(int(one.after), one.source.partition(" in ")[2]) for one in changes] == [(5, f"file {name} line 1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("f.json", "[1]", "f.json cannot be read (TypeError: it holds no mapping)"),
+        ("f.json", '["ab"]', "f.json cannot be read (TypeError: it holds no mapping)"),
+        ("f.json", "false", "f.json cannot be read (TypeError: it holds no mapping)"),
+        ("f.yaml", "[]", "f.yaml cannot be read (TypeError: it holds no mapping)"),
+        ("f.json", f'{{"a": {"9" * 5000}}}', "f.json cannot be read (ValueError: Exceeds the limit"),
+        ("f.toml", "tool.faulttolerance = 5", "f.toml tool.faulttolerance is 5; allowed: a table"),
+        ("pyproject.toml", "tool.faulttolerance = false", "pyproject.toml tool.faulttolerance is False; allowed: a ta"),
+        ("f.toml", "tool.faulttolerance = []", "f.toml tool.faulttolerance is []; allowed: a table"),
+    ],
+)
+def test_what_is_no_table_of_keys_is_refused(name: str, text: str, message: str) -> None:
+    """In words that help to mend it."""
+    Path(name).write_text(text)
+
+    assert refusal(name).startswith(message)
+
+
+def test_a_tool_of_another_kind_is_nobody_s_table() -> None:
+    """``tool`` is a key like others where no table below it is ours."""
+    Path("pyproject.toml").write_text("tool = 5")
+    Path("f.toml").write_text("tool = 5\nRetry.maxRetries = 4")
+
+    assert configure(files=["pyproject.toml", "f.toml"]) == []
+
+
+def test_no_message_holds_a_line_of_a_dotenv_file() -> None:
+    """It may be a password."""
+    Path(".env").write_text("A=1\nPASSWORD='hunter2\n")
+
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        configure(files=[".env"])
+
+    assert str(refused.value).startswith("file .env line 2 cannot be read; allowed: NAME=value")
+    for text in (
+        str(refused.value),
+        repr(refused.value),
+        repr(refused.value.faults),
+        repr(pickle.dumps(refused.value)),
+    ):
+        assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(("name", "text"), [("f.yaml", "PASSWORD: 'hunter2"), ("f.toml", "PASSWORD = hunter2")])
+def test_no_message_quotes_a_file_that_cannot_be_read(name: str, text: str) -> None:
+    """Where it fails is said, not what stands there."""
+    Path(name).write_text(text)
+
+    assert "hunter2" not in refusal(name)
+
+
+def test_a_long_array_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each statement is parsed once more to find where it stands, whatever the number of its lines."""
+    lines = ["[project]", "dependencies = [", *['  "acme]", # "[', "  '''a", "b''',"] * 500, "]"]
+    lines += ["[tool.faulttolerance.Retry]", "maxRetries = 5"]
+    Path("pyproject.toml").write_text("\n".join(lines))
+    function = retry(lambda: None)
+    function()
+    parsed: list[str] = []
+    loads = tomllib.loads
+    monkeypatch.setattr(tomllib, "loads", lambda text: (parsed.append(text), loads(text))[1])
+
+    changes = configure(files=["pyproject.toml"])
+
+    assert changes[0].source.endswith(f"file pyproject.toml line {len(lines)}")
+    assert len(parsed) == 1 + 4
+
+
+# The environment
+
+
+def test_a_variable_that_another_thread_deletes_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the environment takes longer than a moment."""
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "4")
+    listed = [*os.environ, "FAULTTOLERANCE_SOMEBODY_ELSES", "SOMEBODY_ELSES"]
+    monkeypatch.setattr(type(os.environ), "__iter__", lambda self: iter(listed))
+    function = retry(lambda: None)
+
+    function()
+
+    assert reload() == []
+
+
+def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in MicroProfile Config: who starts containers cannot always leave a variable out."""
+    Path(".env").write_text("FAULTTOLERANCE_RETRY_JITTER=\nFAULTTOLERANCE_RETRY_DELAY=7")
+    for name in ("RETRY_MAXRETRIES", "RETRY_ENABLED", "CONFIG_ORDINAL", "TRACING", "CONFIG"):
+        monkeypatch.setenv(f"FAULTTOLERANCE_{name}", "")
+    monkeypatch.setenv("MP_FAULT_TOLERANCE_METRICS_ENABLED", "")
+    function = retry(lambda: None)
+    function()
+
+    changes = configure(files=[".env"])
+
+    assert [(one.where.partition("@")[2], one.after) for one in changes] == [("Retry(delay)", 7)]
+    assert ft.validate() == []
+
+
+def test_empty_text_in_a_file_is_a_value() -> None:
+    """It means none."""
+    Path("f.properties").write_text("Retry/abortOn =")
+    function = retry(abort_on=OSError)(lambda: None)
+    function()
+
+    assert [(one.before, one.after) for one in configure(files=["f.properties"])] == [((OSError,), ())]
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("MP_FAULT_TOLERANCE_METRICS_ENABLE", "MP_FAULT_TOLERANCE_METRICS_ENABLED"),
+        ("MP_Fault_Tolerance_NonFallbackEnable", "MP_Fault_Tolerance_NonFallback_Enabled"),
+    ],
+)
+def test_a_misspelt_switch_is_reported(name: str, nearest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the switch that was meant."""
+    monkeypatch.setenv(name, "false")
+
+    assert [(one.key, one.nearest) for one in ft.validate()] == [(name, nearest)]
+
+
+@pytest.mark.parametrize("value", ["off", "no", "0", "flase"])
+def test_the_switch_for_tracing_is_true_or_false(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not understood is not passed over."""
+    monkeypatch.setenv("FAULTTOLERANCE_TRACING", value)
+
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        retry(lambda: None)()
+
+    assert str(refused.value) == (
+        f"FAULTTOLERANCE_TRACING is {value!r}; allowed: true or false (environment variable FAULTTOLERANCE_TRACING)"
+    )
+
+
+@pytest.mark.timeout(30)
+def test_a_long_name_of_a_variable_takes_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that almost is a key at each of its characters."""
+    monkeypatch.setenv("_RETRY" * 50_000 + "-", "1")
+    monkeypatch.setenv("RETRY_" * 50_000 + "-", "1")
+
+    assert retry(lambda: "done")() == "done"
+
+
+@pytest.mark.parametrize("given", [{"properties": 5}, {"files": 5}, {"files": [5]}, {"sources": 5}])
+def test_what_is_given_in_another_form_is_refused(given: dict[str, Any]) -> None:
+    """As all that is wrong with the configuration."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"configure\(\w+\) is .*5.*; allowed: "):
+        configure(**given)
