@@ -15,6 +15,7 @@ from threading import RLock
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ._log import ERROR, log
+from ._swap import Swap
 from .exceptions import CircuitBreakerOpenException
 
 __all__ = [
@@ -383,16 +384,18 @@ class Ledger:
         """Whether nothing was ever guarded."""
         return not self._accounts and not self._final_counts
 
-    def open(self, name: str, shape: Shape) -> Tally:
-        """A new account; it is final when nothing holds the tally any more. Called under the registry's lock."""
+    def new(self, name: str, shape: Shape) -> Tally:
+        """A new account, read once it is entered; it is final when nothing holds the tally any more."""
         if len(self._departed) >= FOLD // 8 and self._lock.acquire(blocking=False):
             try:
                 self._merge_locked()
             finally:
                 self._lock.release()
-        account = Account(name, shape)
-        self._accounts[account] = None
-        return Tally(account, self._departed)
+        return Tally(Account(name, shape), self._departed)
+
+    def enter(self, tally: Tally, swap: Swap) -> None:
+        """Let the account of *tally* be read from now on, together with the other stores of *swap*."""
+        swap.item(self._accounts, tally.account, None)
 
     def read(self) -> Reading:
         """What was counted until now; equal names add up."""

@@ -60,8 +60,8 @@ def log(
         ours = logger()
         if not ours.isEnabledFor(level) or _is_logging.get() or _handles_our_words():
             return
-        _is_logging.set(True)
         try:
+            _is_logging.set(True)  # in here: a signal's handler may raise as soon as it has returned
             ours.log(level, message, *values, exc_info=error, extra=fields, stacklevel=depth + 1)
         finally:
             _is_logging.set(False)

@@ -3,7 +3,6 @@
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from .._log import WARNING, log
 from .._policy import DEFAULT_PLACE, Fallback, check, parameters
 from .._shown import shown
+from .._swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .effective import Effective
 from .key import ENABLED, Declared, enabled_keys, parameter_keys
@@ -36,20 +36,26 @@ class State(NamedTuple):
     snapshot: Snapshot | None = None
     switches: Switches | None = None
     inputs: Inputs = Inputs()
+    number: int = 0
+    """How often it was said what holds, by an installation or a restoration."""
 
 
 class Settings:
     """The configuration in force.
 
-    One reference to an immutable snapshot. Whoever changes the configuration prepares a new one, resolves every guard
-    against it, and installs it only if nothing is wrong.
+    One reference to an immutable state, exchanged by swaps only. Whoever changes the configuration prepares a new one,
+    resolves every guard against it, and puts it in force together with what the guards have become.
     """
 
     def __init__(self) -> None:
-        # Reentrant: a signal handler or a finalizer may make a first call while its thread is in here.
-        self._lock = threading.RLock()
-        self._state = State()  # writes guarded by _lock
-        self._version = 0  # guarded by _lock
+        self.version = Version()
+        """Of the configuration, and of all that follows from it."""
+        self._state = State()
+
+    @property
+    def state(self) -> State:
+        """What holds, as far as it was read. Another object whenever that, or what is declared, has changed."""
+        return self._state
 
     @property
     def snapshot(self) -> Snapshot:
@@ -58,13 +64,12 @@ class Settings:
         Raises:
             FaultToleranceDefinitionException: If ``prepare`` does.
         """
-        while (found := self._state.snapshot) is None:
-            prepared = self.prepare()
-            with self._lock:
-                # Not an installation: what others are preparing builds on the same inputs and stays valid.
-                if self._state.snapshot is None and prepared.version == self._version:
-                    self._state = self._state._replace(snapshot=prepared)
-        return found
+        while True:
+            seen, state = self.version.current, self._state
+            if state.snapshot is not None:
+                return state.snapshot
+            # Not an installation: what others are preparing builds on the same inputs and stays valid.
+            self._exchange(seen, state._replace(snapshot=self.prepare()))
 
     @property
     def switches(self) -> Switches:
@@ -73,13 +78,36 @@ class Settings:
         Raises:
             FaultToleranceDefinitionException: If ``prepare`` does.
         """
-        found = self._state.switches
-        if found is None:
-            switches, _ = read_switches(self.snapshot)
-            with self._lock:
-                found = self._state.switches or switches
-                self._state = self._state._replace(switches=found)
-        return found
+        return self.loaded().switches  # type: ignore[return-value]
+
+    def loaded(self) -> State:
+        """What holds, everything read.
+
+        Raises:
+            FaultToleranceDefinitionException: If ``prepare`` does.
+        """
+        while True:
+            snapshot = self.snapshot
+            seen, state = self.version.current, self._state
+            if state.snapshot is snapshot:
+                if state.switches is not None:
+                    return state
+                self._exchange(seen, state._replace(switches=read_switches(snapshot)[0]))
+
+    @property
+    def basis(self) -> State:
+        """What plans are made from: what holds, everything read unless something is wrong with it."""
+        try:
+            return self.loaded()
+        except FaultToleranceDefinitionException:
+            return self._state
+
+    @staticmethod
+    def switches_under(state: State) -> Switches:
+        """The global switches: those that were read, else what the snapshot of *state* says."""
+        if state.switches is not None:
+            return state.switches
+        return Switches() if state.snapshot is None else read_switches(state.snapshot)[0]
 
     def prepare(
         self,
@@ -99,8 +127,8 @@ class Settings:
             FaultToleranceDefinitionException: With all sources that cannot be read, or all global switches that are
                 wrong.
         """
-        with self._lock:
-            last, version = self._state.inputs, self._version
+        state = self._state
+        last = state.inputs
         inputs = Inputs(
             last.properties if properties is _UNSET else _given("properties", dict, properties, "a mapping of keys"),
             last.files if files is _UNSET else _given("files", _paths, files, "paths of files"),
@@ -117,45 +145,57 @@ class Settings:
                     Fault("the configuration", f"needs {error.name}", None, _INSTALL)
                 ) from error
             own += read(inputs, named)
-        snapshot = Snapshot(own, inputs, version)
+        snapshot = Snapshot(own, inputs, state.number)
         if faults := [*read_switches(snapshot)[1], *tracing_faults()]:
             raise FaultToleranceDefinitionException(*faults)
         if _sets_values(snapshot):
             _load()
         return snapshot
 
-    def install(self, snapshot: Snapshot) -> bool:
-        """Let *snapshot* be in force; false, and nothing is done, if another was installed since it was prepared.
+    def following(self, snapshot: Snapshot, state: State | None = None) -> State:
+        """What is to hold after *state*, by default what holds now, once *snapshot* is in force.
 
-        A global switch that has been read stays; that the new value is ignored is logged.
+        A global switch that has been read stays.
         """
-        with self._lock:
-            if snapshot.version != self._version:
-                return False
-            self._version += 1
-            self._state = self._state._replace(snapshot=snapshot, inputs=snapshot.inputs)
-            switches = self._state.switches
-        if switches is not None and (read := read_switches(snapshot)[0]) != switches:
-            log(WARNING, "ignored until the application restarts: %s; in force: %s", read, switches)
-        return True
+        state = state or self._state
+        return State(snapshot, state.switches, snapshot.inputs, state.number + 1)
 
-    @property
-    def state(self) -> State:
-        """What ``restore`` takes."""
-        return self._state
+    def install(self, snapshot: Snapshot) -> bool:
+        """Let *snapshot* be in force; false, and nothing is done, if another was installed since it was prepared."""
+        while True:
+            seen, state = self.version.current, self._state
+            if snapshot.version != state.number:
+                return False
+            if self._exchange(seen, self.following(snapshot, state)):
+                self.tell_of_ignored_switches()
+                return True
+
+    def tell_of_ignored_switches(self) -> None:
+        """Log that the snapshot in force has other switches than those in force."""
+        snapshot, switches, *_ = self._state
+        if snapshot is not None and switches is not None and (read := read_switches(snapshot)[0]) != switches:
+            log(WARNING, "ignored until the application restarts: %s; in force: %s", read, switches)
 
     def restore(self, state: State | None = None) -> None:
         """Return to an earlier state; by default forget everything, the switches included."""
-        with self._lock:
-            self._version += 1
-            self._state = state or State()
+        while not self._exchange(self.version.current, self.returning(state or State())):
+            pass
 
-    def renew_lock(self) -> None:
-        """Replace the lock in a forked child, where the thread that may have held it does not exist."""
-        self._lock = threading.RLock()
+    def returning(self, state: State) -> State:
+        """What is to hold where *state* is to hold again."""
+        return state._replace(number=self._state.number + 1)
+
+    def put(self, state: State, swap: Swap) -> None:
+        """Let *state* be in force, together with the other stores of *swap*."""
+        swap.attribute(self, "_state", state)
+
+    def _exchange(self, seen: object, state: State) -> bool:
+        swap = Swap()
+        self.put(state, swap)
+        return self.version.swap(seen, swap)
 
     def resolve(
-        self, declared: Sequence[Declared], where: str, snapshot: Snapshot | None = None
+        self, declared: Sequence[Declared], where: str, state: State | None = None
     ) -> tuple[list[Effective], list[Fault]]:
         """The effective policies of one guard, in the order of *declared*, and all that is wrong with them.
 
@@ -164,15 +204,15 @@ class Settings:
         Args:
             declared: What the guarded function's annotations say.
             where: The guarded function in messages, as in ``acme.Client.charge``.
-            snapshot: Where to look, if not in the one in force; then nothing is remembered.
+            state: What holds, if not what is in force; then nothing is remembered.
         """
         try:
-            if snapshot is None or self._state.switches is not None:
-                snapshot, switches = snapshot or self.snapshot, self.switches
-            else:
-                switches, _ = read_switches(snapshot)
+            if state is None or state.snapshot is None:
+                state = self.loaded()
         except FaultToleranceDefinitionException as error:
             return [Effective(one.policy) for one in declared], list(error.faults)
+        snapshot: Snapshot = state.snapshot  # type: ignore[assignment]
+        switches = self.switches_under(state)
         effective, faults = [], list[Fault]()
         for one in declared:
             resolved, wrong = _resolved(one, where, snapshot, switches)
@@ -305,5 +345,5 @@ def _words(key: str, entry: Entry) -> str:
 
 settings = Settings()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=settings.renew_lock)
+    os.register_at_fork(after_in_child=settings.version.renew_lock)
 _load_in_time()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .._config import settings
 from .._event import Ledger
 from .._policy import (
     Asynchronous,
@@ -35,7 +34,7 @@ from .course import Course
 from .declaration import Declaration
 from .invocation import around
 from .plan import Plan
-from .state import State
+from .state import Prospect, State
 from .weave import source_of
 
 __all__ = ["call_path", "code_of", "course_for", "plainly"]
@@ -53,13 +52,13 @@ def plainly(function: Callable[..., Any]) -> blocking.GuardedCall:
     return call
 
 
-def call_path(declaration: Declaration, plan: Plan, state: State | None) -> blocking.GuardedCall:
+def call_path(declaration: Declaration, plan: Plan, prospect: Prospect | None) -> blocking.GuardedCall:
     """What a call goes through: interceptors, policies, interceptors, the method."""
-    base = settings.switches.interceptor_priority if plan.interceptors else 0
+    base = plan.switches.interceptor_priority
     outer = [one for one in plan.interceptors if one.priority < base]
     inner = [one for one in plan.interceptors if one.priority >= base]
     function = _intercepted(plan.function, inner, declaration)
-    call = plainly(function) if state is None or not plan.policies else _guarded(declaration, plan, function, state)
+    call = plainly(function) if prospect is None else _guarded(declaration, plan, function, prospect)
     return around(call, outer, declaration)
 
 
@@ -72,11 +71,13 @@ def _intercepted(
     return lambda *args, **kwargs: call(args, kwargs)
 
 
-def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any], state: State) -> blocking.GuardedCall:
+def _guarded(
+    declaration: Declaration, plan: Plan, function: Callable[..., Any], prospect: Prospect
+) -> blocking.GuardedCall:
     policies = plan.policies
     asynchronous = is_asynchronous(declaration, policies)
     is_apart = Asynchronous in policies or AsynchronousNonBlocking in policies
-    course = course_for(plan.name, policies, state, asynchronous=asynchronous, apart=is_apart)
+    course = course_for(plan, prospect, asynchronous=asynchronous, apart=is_apart)
     substitute = policies.get(Fallback)
     before = policies.get(BeforeRetry)
     aside = before_aside = None
@@ -142,20 +143,14 @@ def _guarded(declaration: Declaration, plan: Plan, function: Callable[..., Any],
     return start
 
 
-class _Sketch(State):
-    """The state of a call that nobody makes: what it would count is nobody's business."""
-
-    __slots__ = ()
-
-    _ledger = Ledger()
-
-
 def code_of(declaration: Declaration, plan: Plan) -> str:
     """The code that a call of *plan* runs through, for people."""
     policies = plan.policies
     asynchronous = is_asynchronous(declaration, policies)
     apart = Asynchronous in policies or AsynchronousNonBlocking in policies
-    course = course_for(plan.name, policies, _Sketch(plan.name), asynchronous=asynchronous, apart=apart)
+    # The state of a call that nobody makes: what it would count is nobody's business.
+    sketch = Prospect(State(plan.name), policies, Ledger())
+    course = course_for(plan, sketch, asynchronous=asynchronous, apart=apart)
     shape = shape_of(
         course,
         fallback=Fallback in policies,
@@ -192,10 +187,9 @@ def _binder(function: Callable[..., Any]) -> Callable[..., object]:
         return lambda *args, **kwargs: None
 
 
-def course_for(
-    name: str, policies: Mapping[type[Policy], Policy], state: State, *, asynchronous: bool, apart: bool
-) -> Course:
-    """The policies of one guarded function, bound to its state."""
+def course_for(plan: Plan, prospect: Prospect, *, asynchronous: bool, apart: bool) -> Course:
+    """The policies of one guarded function, bound to what its state is to become."""
+    name, policies = plan.name, plan.policies
     values: dict[str, Any] = {}
     substitute = policies.get(Fallback)
     if isinstance(substitute, Fallback):
@@ -205,21 +199,19 @@ def course_for(
         values["retry"] = _retry(name, retry, policies)
     breaker = policies.get(CircuitBreaker)
     if isinstance(breaker, CircuitBreaker):
-        values["circuit_breaker"] = state.breaker_for(breaker)
+        values["circuit_breaker"] = prospect.circuit_breaker
         values["fail_on"], values["skip_on"] = breaker.fail_on, breaker.skip_on
         values["on_transition"] = registry.deliver_transitions
-    limit = policies.get(RateLimit)
-    if isinstance(limit, RateLimit):
-        values["rate_limit"] = state.rate_limit_for(limit)
+    if RateLimit in policies:
+        values["rate_limit"] = prospect.rate_limit
     timeout = policies.get(Timeout)
     if isinstance(timeout, Timeout):
         values["seconds"], values["interrupt"] = seconds(timeout.value, timeout.unit), timeout.interrupt
-    bulkhead = policies.get(Bulkhead)
-    if isinstance(bulkhead, Bulkhead):
-        values["bulkhead"] = state.bulkhead_for(bulkhead)
+    if Bulkhead in policies:
+        values["bulkhead"] = prospect.bulkhead
     if not apart and values.get("seconds"):
         values["conclude"] = _conclude(asynchronous)
-    tally = state.tally_for(policies, queue=asynchronous) if settings.switches.metrics_enabled else None
+    tally = prospect.tally_for(policies, queue=asynchronous) if plan.switches.metrics_enabled else None
     return Course(name, **values, queues=asynchronous, tally=tally)
 
 

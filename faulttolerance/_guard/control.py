@@ -6,14 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-from .._config import Declared, Snapshot, settings
-from .._config.report import Change, Unused, changes, collisions, unused
+from .._config import Declared, settings
+from .._config.report import Change, Unused, collisions, unused
 from .._event import Series
 from .._policy import Policy, parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import registry
+from . import exchange, registry
 from .call_path import code_of
 from .declaration import class_name, declaration_of, exempt, unbound
 from .guard import Guard
@@ -143,7 +144,7 @@ def configure(
     if sources is not None:
         given["sources"] = sources
     telemetry.check(prometheus_registry, meter_provider)
-    changes = _exchange(given)
+    changes = exchange.exchange(partial(settings.prepare, **given))
     telemetry.choose(prometheus_registry, meter_provider, tracing)
     if max_threads is not None:
         from .._runtime import pool
@@ -169,7 +170,7 @@ def reload() -> list[Change]:
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong; then nothing has changed.
     """
-    return _exchange({})
+    return exchange.exchange(settings.prepare)
 
 
 def validate() -> list[Unused]:
@@ -240,61 +241,27 @@ def reset() -> None:
     """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
     from .._runtime import runtime
 
-    with registry.resolving:
-        registry.forget()
-        settings.restore()
+    exchange.forget()
+    registry.forget()
     runtime.reset()
 
 
 @contextmanager
 def configured(properties: Mapping[str, Any]) -> Iterator[None]:
     """Apply *properties* within the block, the global switches included."""
-    with registry.resolving:
-        before = settings.state
-        settings.restore(before._replace(switches=None))
-        try:
-            _exchange({"properties": {**before.inputs.properties, **properties}})
-        except BaseException:
-            settings.restore(before)
-            raise
+    before = settings.state
+    given = {**before.inputs.properties, **properties}
+    exchange.exchange(partial(settings.prepare, properties=given), renews_switches=True)
     try:
         yield
     finally:
-        with registry.resolving:
-            settings.restore(before)
-            _install(settings.snapshot)
-
-
-def _exchange(given: Mapping[str, Any]) -> list[Change]:
-    with registry.resolving:
-        snapshot = settings.prepare(**given)
-        return _install(snapshot)
-
-
-def _install(snapshot: Snapshot) -> list[Change]:
-    """Let *snapshot* be in force, for all guards or for none. Called under ``registry.resolving``."""
-    before = settings.state.snapshot
-    prepared, faults, found = [], list[Fault](), list[Change]()
-    for resolver in list(registry.resolvers()):
-        plans, wrong = resolver.replan(snapshot)
-        prepared.append((resolver, plans))
-        faults += wrong
-        for cls, plan in plans:
-            found += changes(plan.name, resolver.plan(cls, before)[0].effective, plan.effective)
-    if faults:
-        raise FaultToleranceDefinitionException(*dict.fromkeys(faults))
-    if snapshot is not before:
-        settings.install(snapshot)
-    for resolver, plans in prepared:
-        resolver.install(plans)
-    return found
+        exchange.return_to(before)
 
 
 def follow_declarations() -> None:
     """Let guards that were called before follow what is declared now: a class was decorated late, or no longer is."""
-    with registry.resolving:
-        if any(resolver.resolved() for resolver in registry.resolvers()):
-            _install(settings.snapshot)
+    if any(resolver.resolved() for resolver in registry.resolvers()):
+        exchange.plan_anew()
 
 
 def _classes_of(resolver: Any) -> list[type | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .._config import Declared, Effective
+from .._config import Declared, Effective, Switches
 from .._policy import (
     Asynchronous,
     AsynchronousNonBlocking,
@@ -47,6 +47,7 @@ ORDER: Sequence[type[Policy]] = (
 
 _RANK: Mapping[type[Policy], int] = {kind: rank for rank, kind in enumerate(ORDER)}
 _NO_HOMES: Mapping[type[Policy], type] = {}
+_ALL_ON = Switches()
 
 
 class Plan:
@@ -59,9 +60,10 @@ class Plan:
         effective: The same with configuration applied, in the same order.
         interceptors: Those that stand around it, the outermost first.
         homes: The class that declares each policy; empty for a function.
+        switches: Those for the whole application.
     """
 
-    __slots__ = ("declared", "effective", "function", "homes", "interceptors", "name", "policies")
+    __slots__ = ("declared", "effective", "function", "homes", "interceptors", "name", "policies", "switches")
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class Plan:
         effective: Sequence[Effective] = (),
         interceptors: tuple[Any, ...] = (),
         homes: Mapping[type[Policy], type] = _NO_HOMES,
+        switches: Switches = _ALL_ON,
     ) -> None:
         self.name = name
         self.function = function
@@ -78,6 +81,7 @@ class Plan:
         self.effective = effective
         self.interceptors = interceptors
         self.homes = homes
+        self.switches = switches
         self.policies = {type(one.policy): one.policy for one in effective if one.enabled}
         """The policies that are in force."""
 

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
 
 from .._event import Series, StateChanged, ledger, sinks
 from .._log import ERROR, log
-from .._policy import CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
-from ..exceptions import Fault, FaultToleranceDefinitionException
-from .state import State
+from .._swap import Swap
+from ..exceptions import Fault
+from .state import State, alias_in
 from .telemetry import telemetry
 
 if TYPE_CHECKING:
-    from .._config import Snapshot
+    from .._config import State as Configuration
     from .._strategy.circuit_breaker import CircuitBreaker as Breaker
     from .plan import Plan
 
 __all__ = [
     "CircuitBreakers",
     "Guarded",
+    "Prepared",
     "add",
     "circuit_breakers",
+    "deliver_all",
     "deliver_transitions",
     "every_state",
-    "new_state",
+    "follow_all",
+    "name_clashes",
     "resolvers",
     "resolving",
 ]
@@ -38,19 +41,19 @@ __all__ = [
 class Guarded(Protocol):
     """What is asked of every guard, of methods and ``Guard`` alike."""
 
-    def plan(self, cls: type | None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
-        """What holds for *cls*, and what is wrong with it."""
+    def plan(self, cls: type | None, basis: Configuration | None = None) -> tuple[Plan, list[Fault]]:
+        """What holds for *cls* under the configuration *basis*, and what is wrong with it."""
         ...
 
-    def replan(self, snapshot: Snapshot) -> tuple[list[tuple[type | None, Plan]], list[Fault]]:
-        """What would hold for each class that was resolved, and what is wrong with it."""
+    def prepare(self, cls: type | None, plan: Plan) -> Prepared:
+        """All that calls for *cls* need to follow *plan*."""
         ...
 
-    def install(self, plans: Sequence[tuple[type | None, Plan]]) -> None:
-        """Let the next call of each class follow its new plan."""
+    def drop(self, cls: type | None, swap: Swap) -> None:
+        """Let the next call for *cls* find out anew what holds; what is remembered stays."""
         ...
 
-    def forget(self) -> None:
+    def forget(self, swap: Swap) -> None:
         """Go back to how it was before the first call."""
         ...
 
@@ -71,35 +74,31 @@ class Guarded(Protocol):
         ...
 
 
+class Prepared(Protocol):
+    """What a guard becomes for one class: nothing of it is there before ``put``."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all that it was made from is still there."""
+        ...
+
+    def put(self, swap: Swap) -> None:
+        """Let it be so, together with the other stores of *swap*."""
+        ...
+
+
 Listener: TypeAlias = Callable[[str, str, str], object]
 
 
 class _Resolving(Section):
-    """When the last of its holders on a thread lets it go, exporters are connected if that is due."""
+    """When a thread has left, exporters are connected if that is due."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._depth = 0  # guarded by the lock
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        is_free = self._depth == 0
-        super().__exit__()
-        if is_free:
-            telemetry.connect_if_due()
-
-    def _begin_anew(self) -> None:
-        if get_ident() not in self._forking:
-            self._depth = 0
-        super()._begin_anew()
+    def _left(self) -> None:
+        telemetry.connect_if_due()
 
 
 resolving = _Resolving()
-"""Held while call paths are found or exchanged: at first calls, and when the configuration changes."""
+"""Where call paths are found or exchanged: at first calls, and when the configuration changes. Keeps out forks only."""
 
 _resolvers: dict[ref[Guarded], None] = {}
 _forget: Callable[[ref[Guarded]], None] = _resolvers.pop
@@ -125,22 +124,27 @@ def every_state() -> Iterator[State]:
         yield from resolver.states()
 
 
-def new_state(name: str, policies: Mapping[type[Policy], Policy]) -> State:
-    """What the method *name* remembers, known to ``circuit_breakers`` under its names."""
-    given = policies.get(CircuitBreakerName)
-    if not isinstance(given, CircuitBreakerName):
-        return State(name)
-    for other in every_state():
-        if given.value in other.breaker_names and other.name != name:
-            raise FaultToleranceDefinitionException(
-                Fault(
-                    f"{name} @CircuitBreakerName(value)",
-                    f"is {given.value!r}, the name of the breaker of {other.name}",
-                    given.value,
-                    "a name that no other breaker has",
-                )
-            )
-    return State(name, given.value)
+def name_clashes(plans: Iterable[Plan]) -> list[Fault]:
+    """What is wrong with the names that ``@circuit_breaker_name`` gives the breakers of *plans*."""
+    wanted = [(alias, plan.name) for plan in plans if (alias := alias_in(plan.policies))]
+    if not wanted:
+        return []
+    owners: dict[str, str] = {}
+    for state in every_state():
+        owners |= dict.fromkeys(state.breaker_names, state.name)
+    faults = []
+    for alias, name in wanted:
+        owner = owners.setdefault(alias, name)
+        if owner != name:
+            where, problem = f"{name} @CircuitBreakerName(value)", f"is {alias!r}, the name of the breaker of {owner}"
+            faults.append(Fault(where, problem, alias, "a name that no other breaker has"))
+    return faults
+
+
+def follow_all() -> None:
+    """Let every breaker, bulkhead and rate window have the values that are in force."""
+    for state in every_state():
+        state.follow()
 
 
 def counts() -> dict[str, dict[Series, int]]:
@@ -149,13 +153,17 @@ def counts() -> dict[str, dict[Series, int]]:
 
 
 def forget() -> None:
-    """Forget every state, listener and count."""
-    with resolving:
-        for resolver in resolvers():
-            resolver.forget()
-        ledger.clear()
-        telemetry.reset()
-        _listeners.clear()
+    """Forget every listener and count."""
+    ledger.clear()
+    telemetry.reset()
+    _listeners.clear()
+
+
+def deliver_all() -> None:
+    """Tell the listeners what happened to any breaker."""
+    for state in every_state():
+        if state.circuit_breaker is not None:
+            deliver_transitions(state.circuit_breaker)
 
 
 def deliver_transitions(breaker: Breaker) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, Self
 from weakref import ref
 
-from .._config import Declared, Snapshot, settings
+from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Policy
 from .._runtime import blocking
+from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import proxy, registry
 from .call_path import call_path, plainly
@@ -29,7 +30,7 @@ from .declaration import (
 )
 from .plan import Plan, in_order
 from .sibling import home_of
-from .state import State
+from .state import Prospect, State
 
 __all__ = ["Resolver"]
 
@@ -40,7 +41,7 @@ class Resolver:
     What led to a path is not kept: who wants to know finds it again.
     """
 
-    __slots__ = ("__weakref__", "_uses", "call", "calls", "declaration", "home")
+    __slots__ = ("__weakref__", "call", "calls", "declaration", "home", "uses")
 
     def __init__(self, declaration: Declaration) -> None:
         self.declaration = declaration
@@ -51,7 +52,8 @@ class Resolver:
             """The call path of ``home``."""
         self.calls: dict[int, blocking.GuardedCall] = {}
         """Those of other concrete classes by their id; the entry goes when the class does."""
-        self._uses: tuple[_Use, ...] = ()
+        self.uses: tuple[_Use, ...] = ()
+        """The classes that have called, and what is remembered for them."""
         registry.add(self)
 
     # Calls that come for the first time
@@ -65,18 +67,35 @@ class Resolver:
     def for_class(self, cls: type | None) -> blocking.GuardedCall:
         """The call path for the concrete class *cls*; resolved at the first call for it."""
         with registry.resolving:
-            found = self._path_of(cls)
-            if found is None:
-                plan, faults = self.plan(cls)
+            while (found := self._path_of(cls)) is None:
+                basis = settings.basis
+                plan, faults = self.plan(cls, basis)
                 if faults:
-                    raise FaultToleranceDefinitionException(*faults)
-                found = self._install(cls, plan)
+                    raise FaultToleranceDefinitionException(*faults) from None
+                self._put(plan, self.prepare(cls, plan), basis)
             return found
+
+    def _put(self, plan: Plan, prepared: _Prepared, basis: Configuration) -> None:
+        """Let *prepared* be so, unless something has changed since its making began."""
+        while True:
+            seen = settings.version.current
+            if settings.state is not basis or not prepared.is_current or self._path_of(prepared.cls) is not None:
+                return
+            if clashes := registry.name_clashes([plan]):
+                raise FaultToleranceDefinitionException(*clashes) from None
+            swap = Swap()
+            prepared.put(swap)
+            try:
+                if settings.version.swap(seen, swap):
+                    return
+            finally:
+                prepared.follow()
 
     # Configuration
 
-    def plan(self, cls: type | None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
-        """What holds for *cls* under the configuration *snapshot*, and what is wrong with it."""
+    def plan(self, cls: type | None, basis: Configuration | None = None) -> tuple[Plan, list[Fault]]:
+        """What holds for *cls* under the configuration *basis*, and what is wrong with it."""
+        basis = basis or settings.basis
         declaration = self.declaration
         if cls is None:
             name, function = declaration.where, declaration.template
@@ -96,42 +115,41 @@ class Resolver:
                 interceptors = (*written, *declaration.interceptors)
         if declaration.binding == INSTANCE:
             function = proxy.bound_first(function)
-        if not declared:
-            return Plan(name, function, interceptors=interceptors), []
-        effective, faults = settings.resolve(declared, name, snapshot)
-        plan = Plan(name, function, tuple(declared), tuple(effective), interceptors, homes)
-        if not faults:
-            faults = self._faults(plan)
-        return plan, faults
+        if not declared and not interceptors:
+            return Plan(name, function), []
+        effective, faults = settings.resolve(declared, name, basis)
+        switches = settings.switches_under(basis)
+        plan = Plan(name, function, tuple(declared), tuple(effective), interceptors, homes, switches)
+        return plan, faults or self._faults(plan)
 
-    def replan(self, snapshot: Snapshot) -> tuple[list[tuple[type | None, Plan]], list[Fault]]:
-        """Resolve anew, for every class that was resolved before; ``install`` makes it so."""
-        plans, faults = [], list[Fault]()
-        for cls in self.resolved():
-            plan, wrong = self.plan(cls, snapshot)
-            plans.append((cls, plan))
-            faults += wrong
-        return plans, faults
+    def prepare(self, cls: type | None, plan: Plan) -> _Prepared:
+        """The call path of *plan*, and what the state for *cls* becomes."""
+        known = self._use_of(cls)
+        use = known or _Use(cls, self)
+        prospect = Prospect(use.state or State(plan.name), plan.policies) if plan.policies else None
+        call = call_path(self.declaration, plan, prospect)
+        return _Prepared(self, cls, use, plan, prospect, call)
 
-    def install(self, plans: Sequence[tuple[type | None, Plan]]) -> None:
-        """Let the next call of each class follow its new plan; calls in flight finish under the old one."""
-        with registry.resolving:
-            for cls, plan in plans:
-                self._install(cls, plan)
+    def drop(self, cls: type | None, swap: Swap) -> None:
+        """Let the next call for *cls* find out anew what holds; what is remembered stays."""
+        if cls is not self.home:
+            swap.removal(self.calls, id(cls))
+            return
+        swap.attribute(self, "home", _Nobody)
+        if self.declaration.binding == FUNCTION:
+            swap.attribute(self, "call", _first_call(self.declaration))
 
-    def forget(self) -> None:
+    def forget(self, swap: Swap) -> None:
         """Go back to how it was before the first call."""
-        with registry.resolving:
-            self.home = _Nobody
-            self.calls.clear()
-            self._uses = ()
-            if self.declaration.binding == FUNCTION:
-                self.call = _first_call(self.declaration)
+        for cls in self.resolved():
+            self.drop(cls, swap)
+        swap.attribute(self, "uses", ())
 
     def resolved(self) -> list[type | None]:
         """The classes for which a call path was found, ``None`` for the guard's own."""
-        users = [use() for use in self._uses]
-        return [None if user is NoneType else user for user in users if user is not None]
+        users = [(use(), use) for use in self.uses]
+        living = [None if user is NoneType else user for user, _ in users if user is not None]
+        return [user for user in living if self._path_of(user) is not None]
 
     def resolve_breaker(self) -> None:
         """Make the breaker of the declaring class known, if there is one and its method was not called yet."""
@@ -145,35 +163,30 @@ class Resolver:
 
     def state(self, cls: type | None) -> State | None:
         """What the method remembers for *cls*, if it was ever called."""
-        return next((use.state for use in self._uses if use.key == id(cls)), None)
+        use = self._use_of(cls)
+        return use.state if use is not None else None
 
     def states(self) -> list[State]:
         """What the method remembers, class by class."""
-        return [use.state for use in self._uses if use.state is not None]
+        return [use.state for use in self.uses if use.state is not None]
 
-    def _install(self, cls: type | None, plan: Plan) -> blocking.GuardedCall:
-        known = next((use for use in self._uses if use.key == id(cls)), None)
-        use = known or _Use(cls, self)
-        if use.state is None and plan.policies:
-            use.state = registry.new_state(plan.name, plan.policies)
-        call = call_path(self.declaration, plan, use.state)
-        if known is None:
-            self._uses = (*self._uses, use)
-        if cls is self.declaration.owner or self.declaration.binding == FUNCTION:
-            self.call = call
-            self.home = cls
-        else:
-            self.calls[use.key] = call
-        return call
+    def _use_of(self, cls: type | None) -> _Use | None:
+        return next((use for use in self.uses if use.key == id(cls)), None)
 
     def _path_of(self, cls: type | None) -> blocking.GuardedCall | None:
         return self.call if cls is self.home else self.calls.get(id(cls))
 
     def depart(self, use: _Use) -> None:
         """Let go of a class that no longer exists; its counts stay in the ledger, under its name."""
-        with registry.resolving:
-            self._uses = tuple(one for one in self._uses if one is not use)
-            self.calls.pop(use.key, None)
+        while True:
+            seen = settings.version.current
+            if all(one is not use for one in self.uses):
+                return
+            swap = Swap()
+            swap.attribute(self, "uses", tuple(one for one in self.uses if one is not use))
+            swap.removal(self.calls, use.key)
+            if settings.version.swap(seen, swap):
+                return
 
     # What is declared
 
@@ -231,6 +244,56 @@ class Resolver:
                 wrong = misfits(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
                 faults += map(one.traced, wrong)
         return faults
+
+
+class _Prepared:
+    """What a guard becomes for one class."""
+
+    __slots__ = ("_call", "_policies", "_prospect", "_resolver", "_use", "cls")
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        cls: type | None,
+        use: _Use,
+        plan: Plan,
+        prospect: Prospect | None,
+        call: blocking.GuardedCall,
+    ) -> None:
+        self.cls = cls
+        self._resolver = resolver
+        self._use = use
+        self._policies = plan.policies
+        self._prospect = prospect
+        self._call = call
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all that it was made from is still there."""
+        known = self._resolver._use_of(self.cls)
+        if known is not None and known is not self._use:
+            return False
+        prospect = self._prospect
+        return prospect is None or (self._use.state in (None, prospect.state) and prospect.is_current)
+
+    def put(self, swap: Swap) -> None:
+        """Let it be so, together with the other stores of *swap*."""
+        resolver, use = self._resolver, self._use
+        if self._prospect is not None:
+            self._prospect.put(self._policies, swap)
+            swap.attribute(use, "state", self._prospect.state)
+        if all(one is not use for one in resolver.uses):
+            swap.attribute(resolver, "uses", (*resolver.uses, use))
+        if self.cls is resolver.declaration.owner or resolver.declaration.binding == FUNCTION:
+            swap.attribute(resolver, "call", self._call)
+            swap.attribute(resolver, "home", self.cls)
+        else:
+            swap.item(resolver.calls, use.key, self._call)
+
+    def follow(self) -> None:
+        """Let what is remembered have the values that are in force."""
+        if self._use.state is not None:
+            self._use.state.follow()
 
 
 class _Nobody:

@@ -110,10 +110,10 @@ class Meter:
 
     __slots__ = ("breaker", "bulkhead", "queues")
 
-    def __init__(self) -> None:
-        self.breaker: CircuitBreaker | None = None
-        self.bulkhead: Bulkhead | None = None
-        self.queues = False
+    def __init__(self, breaker: CircuitBreaker | None, bulkhead: Bulkhead | None, queues: bool) -> None:
+        self.breaker = breaker
+        self.bulkhead = bulkhead
+        self.queues = queues
         """Whether calls may wait for a permit, or ever might."""
 
     def totals(self) -> dict[Series, int]:

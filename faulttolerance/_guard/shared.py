@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
-from .._config import Declared, settings
-from .._config.snapshot import Snapshot
+from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Fallback, Policy
 from .._runtime import blocking
+from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .awaited import call_awaited, is_coroutine_code, told
@@ -19,7 +19,7 @@ from .compose import compose
 from .course import Course
 from .declaration import FUNCTION, Declaration, binding_by_name
 from .plan import Plan
-from .state import State
+from .state import Prospect, State
 
 if TYPE_CHECKING:
     from .guard import Guard
@@ -35,14 +35,16 @@ class Shared:
     What ``Resolver`` is to a guarded function. Nothing of it is public, so that nothing of it is in a ``Guard``.
     """
 
-    __slots__ = ("__weakref__", "_guard", "_plan", "_state", "declared", "name", "paths")
+    __slots__ = ("__weakref__", "_guard", "declared", "known", "name", "paths", "remembered")
 
     def __init__(self, guard: Guard, name: str, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
         self.name = name
         self.declared = tuple(declared)
-        self._state: State | None = None
-        self._plan: Plan | None = None
+        self.remembered: State | None = None
+        """The state, if the guard was ever called."""
+        self.known: Plan | None = None
+        """What holds, if that was found out."""
         self.paths: dict[bool, blocking.GuardedCall] = {}
         """The paths of functions that are given to the guard, each time anew; whether they are asynchronous.
 
@@ -56,47 +58,54 @@ class Shared:
 
     # What the registry asks of every guard
 
-    def plan(self, cls: type | None = None, snapshot: Snapshot | None = None) -> tuple[Plan, list[Fault]]:
-        """What holds under the configuration *snapshot*, and what is wrong with it."""
-        effective, faults = settings.resolve(list(self.declared), self.name, snapshot)
-        plan = Plan(self.name, call_given, self.declared, tuple(effective))
-        return plan, faults or substitute_faults(plan.policies.get(Fallback), self.name)
+    def plan(self, cls: type | None = None, basis: Configuration | None = None) -> tuple[Plan, list[Fault]]:
+        """What holds under the configuration *basis*, and what is wrong with it."""
+        basis = basis or settings.basis
+        effective, faults = settings.resolve(self.declared, self.name, basis)
+        switches = settings.switches_under(basis)
+        plan = Plan(self.name, call_given, self.declared, tuple(effective), switches=switches)
+        return plan, faults or self._faults(plan)
 
-    def replan(self, snapshot: Snapshot) -> tuple[list[tuple[type | None, Plan]], list[Fault]]:
-        """Resolve anew if it was resolved before."""
-        if self._plan is None:
-            return [], []
-        plan, faults = self.plan(None, snapshot)
-        return [(None, plan)], faults
+    def _faults(self, plan: Plan) -> list[Fault]:
+        substitute = plan.policies.get(Fallback)
+        faults = substitute_faults(substitute, self.name)
+        if not faults and False in self.paths:
+            faults = substitute_faults(substitute, self.name, call_given, asynchronous=False)
+        return faults
 
-    def install(self, plans: Sequence[tuple[type | None, Plan]]) -> None:
-        """Let the next call follow its new plan."""
-        for _, plan in plans:
-            self._plan = plan
-            self.paths = {}
+    def prepare(self, cls: type | None, plan: Plan) -> _Prepared:
+        """The call paths of *plan*, of the kinds that were called, and what the state becomes."""
+        prepared = _Prepared(self, plan, {})
+        for asynchronous in list(self.paths):
+            prepared.paths[asynchronous] = prepared.call_path(_GIVEN[asynchronous], asynchronous)
+        return prepared
 
-    def forget(self) -> None:
+    def drop(self, cls: type | None, swap: Swap) -> None:
+        """Let the next call find out anew what holds; what is remembered stays."""
+        swap.attribute(self, "known", None)
+        swap.attribute(self, "paths", {})
+
+    def forget(self, swap: Swap) -> None:
         """Go back to how it was before the first call."""
-        self._state = None
-        self._plan = None
-        self.paths = {}
+        self.drop(None, swap)
+        swap.attribute(self, "remembered", None)
 
     def resolved(self) -> list[type | None]:
         """Whether it was ever called, in the form of ``Resolver.resolved``."""
-        return [None] if self._plan is not None else []
+        return [None] if self.known is not None else []
 
     def state(self, cls: type | None = None) -> State | None:
         """What it remembers, if it was ever called."""
-        return self._state
+        return self.remembered
 
     def states(self) -> list[State]:
         """The same, in the form of ``Resolver.states``."""
-        return [self._state] if self._state is not None else []
+        return [self.remembered] if self.remembered is not None else []
 
     def resolve_breaker(self) -> None:
         """Make the breaker known, if there is one."""
         if any(isinstance(one.policy, CircuitBreaker) for one in self.declared):
-            self._course(False)
+            self._resolve(None)
 
     # Calls
 
@@ -104,22 +113,39 @@ class Shared:
         """The call path of functions that are given as the first argument."""
         found = self.paths.get(asynchronous)
         if found is None:
-            paths, found = self.resolve(call_awaited if asynchronous else call_given, asynchronous)
-            paths[asynchronous] = found
+            _, found = self.resolve(_GIVEN[asynchronous], asynchronous)
         return found
 
     def resolve(
         self, function: Callable[..., Any], asynchronous: bool
     ) -> tuple[dict[bool, blocking.GuardedCall], blocking.GuardedCall]:
         """The call path of *function*, and what ``paths`` is as long as it holds."""
+        paths, call = self._resolve((function, asynchronous))
+        assert call is not None
+        return paths, call
+
+    def _resolve(
+        self, called: tuple[Callable[..., Any], bool] | None
+    ) -> tuple[dict[bool, blocking.GuardedCall], blocking.GuardedCall | None]:
+        """Find out what holds, and the call path of the function that is *called*, asynchronous or not."""
         with registry.resolving:
-            paths = self.paths  # looked at before the plan: who changes that replaces this afterwards
-            policies, course = self._course(asynchronous)
-            substitute = policies.get(Fallback)
-            if faults := substitute_faults(substitute, self.name, function, asynchronous):
-                raise FaultToleranceDefinitionException(*faults)
-            aside = _aside(substitute, function, asynchronous) if isinstance(substitute, Fallback) else None
-            return paths, _path(function, course, aside, asynchronous, self.name)
+            while True:
+                basis, paths, plan = settings.basis, self.paths, self.known
+                if plan is None:
+                    plan, faults = self.plan(None, basis)
+                    if faults:
+                        raise FaultToleranceDefinitionException(*faults)
+                prepared = _Prepared(self, plan, paths)
+                call = self._checked_path(prepared, *called) if called is not None else None
+                if self._put(prepared, basis, called, call):
+                    return paths, call
+
+    def _checked_path(
+        self, prepared: _Prepared, function: Callable[..., Any], asynchronous: bool
+    ) -> blocking.GuardedCall:
+        if faults := substitute_faults(prepared.substitute, self.name, function, asynchronous):
+            raise FaultToleranceDefinitionException(*faults)
+        return prepared.call_path(function, asynchronous)
 
     def check(self, function: Callable[..., Any], asynchronous: bool) -> None:
         """Refuse *function*, which is to be guarded, where a policy as it was declared does not fit it."""
@@ -127,18 +153,67 @@ class Shared:
         if faults := substitute_faults(declared.get(Fallback), self.name, function, asynchronous):
             raise FaultToleranceDefinitionException(*faults)
 
-    def _course(self, asynchronous: bool) -> tuple[Mapping[type[Policy], Policy], Course]:
-        """The policies that hold, bound to what is remembered."""
-        with registry.resolving:
-            if self._plan is None:
-                plan, faults = self.plan()
-                if faults:
-                    raise FaultToleranceDefinitionException(*faults)
-                self._plan = plan
-            policies = self._plan.policies
-            if self._state is None:
-                self._state = registry.new_state(self.name, policies)
-            return policies, course_for(self.name, policies, self._state, asynchronous=asynchronous, apart=False)
+    def _put(
+        self,
+        prepared: _Prepared,
+        basis: Configuration,
+        called: tuple[Callable[..., Any], bool] | None,
+        call: blocking.GuardedCall | None,
+    ) -> bool:
+        """Let *prepared* be so, with *call* for what is *called*; false if something has changed meanwhile."""
+        while True:
+            seen = settings.version.current
+            if settings.state is not basis or self.paths is not prepared.paths or not prepared.is_current:
+                return False
+            swap = Swap()
+            prepared.put(swap)
+            if called is not None and called[0] in _GIVEN:
+                swap.item(self.paths, called[1], call)
+            try:
+                if settings.version.swap(seen, swap):
+                    return True
+            finally:
+                prepared.follow()
+
+
+class _Prepared:
+    """What a ``Guard`` becomes, with *paths* for its calls."""
+
+    __slots__ = ("_plan", "_prospect", "_shared", "paths")
+
+    def __init__(self, shared: Shared, plan: Plan, paths: dict[bool, blocking.GuardedCall]) -> None:
+        self._shared = shared
+        self._plan = plan
+        self._prospect = Prospect(shared.remembered or State(plan.name), plan.policies)
+        self.paths = paths
+
+    @property
+    def substitute(self) -> Policy | None:
+        """The fallback that holds."""
+        return self._plan.policies.get(Fallback)
+
+    def call_path(self, function: Callable[..., Any], asynchronous: bool) -> blocking.GuardedCall:
+        """The call path of *function*."""
+        course = course_for(self._plan, self._prospect, asynchronous=asynchronous, apart=False)
+        substitute = self.substitute
+        aside = _aside(substitute, function, asynchronous) if isinstance(substitute, Fallback) else None
+        return _path(function, course, aside, asynchronous, self._plan.name)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all that it was made from is still there."""
+        return self._shared.remembered in (None, self._prospect.state) and self._prospect.is_current
+
+    def put(self, swap: Swap) -> None:
+        """Let it be so, together with the other stores of *swap*."""
+        self._prospect.put(self._plan.policies, swap)
+        swap.attribute(self._shared, "remembered", self._prospect.state)
+        swap.attribute(self._shared, "known", self._plan)
+        swap.attribute(self._shared, "paths", self.paths)
+
+    def follow(self) -> None:
+        """Let what is remembered have the values that are in force."""
+        self._prospect.state.follow()
 
 
 def call_given(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
@@ -147,6 +222,7 @@ def call_given(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 
 
 _GIVEN = (call_given, call_awaited)
+"""What is guarded where a guard is given the function at each call; whether it is asynchronous is its index."""
 
 
 def substitute_faults(

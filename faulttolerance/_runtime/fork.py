@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from threading import RLock
 
-from .native import get_ident
+from .native import get_ident, native
 
 __all__ = ["Section", "at_fork"]
 
-_PATIENCE_SECONDS = 5.0
+_LOOK_SECONDS = 0.001
+_LOOKS = 5_000
 
 _before: list[Callable[[], object]] = []
 _parent: list[Callable[[], object]] = []
@@ -38,39 +38,83 @@ def at_fork(
 
 
 class Section:
-    """A reentrant lock around what no fork may interrupt, such as an import.
+    """What no fork may come into the middle of, such as an import; any number of threads may be in it at once.
 
     A module that another thread is importing at the fork stays locked in the child for ever. So a fork waits until no
-    other thread is in here; not for ever, as that thread may wait for a module that the forking one imports.
+    other thread is in here, and who arrives while it goes on waits for it. Not for ever: code of the application runs
+    in here, and may wait for the forking thread.
     """
 
     def __init__(self) -> None:
-        self._lock = RLock()
-        self._forking: set[int] = set()
+        self._inside: dict[int, int] = {}
+        """How often each thread has entered; written by that thread only."""
+        self._forking: int | None = None
+        """The thread that forks, or that looks whether it is alone."""
         at_fork(self._hold, self._let_go, self._begin_anew)
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        ident, inside = get_ident(), self._inside
+        depth = inside.get(ident, 0)
+        inside[ident] = depth + 1
+        # Who arrives stores, then looks; who forks stores, then looks: one of the two sees the other.
+        if not depth and self._forking is not None:
+            self._give_way(ident)
+
+    def _give_way(self, ident: int) -> None:
+        """Stay outside while another thread forks."""
+
+        def is_free() -> bool:
+            return self._forking in (None, ident)
+
+        patience = True
+        while patience and not is_free():
+            del self._inside[ident]
+            patience = _wait(is_free)
+            self._inside[ident] = 1
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        ident, inside = get_ident(), self._inside
+        depth = inside.get(ident, 1) - 1
+        if depth:
+            inside[ident] = depth
+        else:
+            inside.pop(ident, None)
+            self._left()
+
+    def _left(self) -> None:
+        """Do what is due when a thread has left for good."""
 
     def _hold(self) -> None:
-        if self._lock.acquire(timeout=_PATIENCE_SECONDS):
-            self._forking.add(get_ident())
+        ident = get_ident()
+
+        def is_alone() -> bool:
+            self._forking = ident
+            if not self._inside.keys() - {ident}:
+                return True
+            self._forking = None  # who is inside may wait for somebody who has yet to enter
+            return False
+
+        if not _wait(is_alone):
+            self._forking = None
 
     def _let_go(self) -> None:
-        if get_ident() in self._forking:
-            self._forking.discard(get_ident())
-            self._lock.release()
+        if self._forking == get_ident():
+            self._forking = None
 
     def _begin_anew(self) -> None:
-        if get_ident() in self._forking:
-            self._forking = {get_ident()}
-            self._let_go()
-        else:
-            self._lock = RLock()
-            self._forking = set()
+        ident = get_ident()
+        for other in self._inside.keys() - {ident}:
+            del self._inside[other]
+        self._forking = None
+
+
+def _wait(is_over: Callable[[], bool]) -> bool:
+    """Look again and again, and not for ever; return whether it was over."""
+    for _ in range(_LOOKS):
+        if is_over():
+            return True
+        native.sleep(_LOOK_SECONDS)
+    return False
 
 
 def _call_before() -> None:

@@ -26,7 +26,8 @@ def pydantic() -> Any:
 
 def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list[Effective]:
     declared = [Declared(policy, "method", "acme.Client", "charge") for policy in policies]
-    effective, faults = settings.resolve(declared, "acme.Client.charge", snapshot)
+    state = settings.following(snapshot) if snapshot is not None else None
+    effective, faults = settings.resolve(declared, "acme.Client.charge", state)
     assert faults == []
     return effective
 
