@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import WRAPPER_ASSIGNMENTS, update_wrapper
 from types import CodeType, FunctionType
 from typing import Any
@@ -19,11 +19,13 @@ from .declaration import (
     FUNCTION,
     INSTANCE,
     Declaration,
+    accessors,
     binding_by_name,
     class_level_interceptors,
     class_name,
     covering,
     declaration_of,
+    exempt,
     first_of_name,
     unbound,
     user_frames,
@@ -216,6 +218,8 @@ def adopt(owner: type) -> None:
         if at_home is not value:
             setattr(owner, name, at_home)
         faults += wrong
+        for accessor in _guards_in_property(value):
+            faults += adopted(owner, name, accessor)[1]
     if faults:
         raise FaultToleranceDefinitionException(*faults)
 
@@ -239,6 +243,14 @@ def _binding_of(attribute: object) -> str:
     if isinstance(attribute, classmethod):
         return CLASS
     return FUNCTION if isinstance(attribute, staticmethod) else INSTANCE
+
+
+def _guards_in_property(attribute: object) -> Iterator[Any]:
+    """The guards in a property; class-level decorators are not for them (contract L2)."""
+    for one in accessors(attribute):
+        if declaration_of(one) is not None:
+            exempt(one)
+            yield one
 
 
 def _class_body(function: Any) -> dict[str, Any] | None:

@@ -143,10 +143,9 @@ def _guarded(
     return start
 
 
-def code_of(declaration: Declaration, plan: Plan) -> str:
+def code_of(plan: Plan, asynchronous: bool) -> str:
     """The code that a call of *plan* runs through, for people."""
     policies = plan.policies
-    asynchronous = is_asynchronous(declaration, policies)
     apart = Asynchronous in policies or AsynchronousNonBlocking in policies
     # The state of a call that nobody makes: what it would count is nobody's business.
     sketch = Prospect(State(plan.name), policies, Ledger())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,10 +14,9 @@ from .._event import Series
 from .._policy import Policy, parameters
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import exchange, registry
-from .call_path import code_of
-from .declaration import class_name, declaration_of, exempt, unbound
-from .guard import Guard
-from .plan import ORDER, Plan
+from .declaration import FUNCTION, exempt
+from .explanation import explain
+from .plan import Plan
 from .shared import Shared
 from .telemetry import ChosenProvider, ChosenRegistry, telemetry
 
@@ -195,38 +193,6 @@ def validate() -> list[Unused]:
     return unused(settings.snapshot, declared)
 
 
-def explain(target: Any, name: str = "", *, source: bool = False) -> str:
-    """Say which policies hold for a guarded function, each value and where it came from.
-
-    Args:
-        target: A guarded function, a bound method (then of its object's class), a class together with *name*, or a
-            ``Guard``.
-        name: The method's name where *target* is a class.
-        source: Whether to add the code that a call runs through, cut down to these policies.
-
-    Raises:
-        ValueError: If *target* is not guarded.
-    """
-    cls: type | None = None
-    if isinstance(target, type):
-        cls, target = target, getattr(target, name)
-    elif getattr(target, "__self__", None) is not None:
-        owner = target.__self__
-        cls = owner if isinstance(owner, type) else type(owner)
-    if isinstance(target, Guard):
-        return _explained(target._shared.plan()[0])
-    declaration = declaration_of(unbound(target))
-    if declaration is None:
-        raise ValueError(f"{target!r} is not guarded")
-    if declaration.binding == "function":
-        cls = declaration.owner
-    plan, faults = declaration.resolver.plan(cls or declaration.owner)
-    parts = [_explained(plan), *(f"  wrong: {fault}" for fault in faults)]
-    if source and plan.policies:
-        parts.append(code_of(declaration, plan))
-    return "\n".join(parts)
-
-
 def unguarded(function: F) -> F:
     """Exempt a method from what class-level decorators cover.
 
@@ -269,6 +235,8 @@ def _classes_of(resolver: Any) -> list[type | None]:
     if isinstance(resolver, Shared):
         return [None]
     owner = resolver.declaration.owner
+    if owner is None and resolver.declaration.binding != FUNCTION:
+        return resolved or [None]  # put into a class late, it is known by the classes that use it
     return [*dict.fromkeys([owner, *_subclasses(owner), *resolved])]
 
 
@@ -278,32 +246,3 @@ def _subclasses(cls: Any) -> Iterator[type]:
         for one in type.__subclasses__(cls):
             yield one
             yield from _subclasses(one)
-
-
-def _explained(plan: Plan) -> str:
-    lines = [plan.name]
-    if not plan.declared:
-        return f"{plan.name}\n  runs plainly: no policy holds for it"
-    for one, declared in sorted(
-        zip(plan.effective, plan.declared, strict=True), key=lambda pair: ORDER.index(type(pair[0].policy))
-    ):
-        level = f"declared on {declared.owner}" if declared.level == "class" else "declared on the method"
-        state = "" if one.enabled else f", switched off by {one.sources.get('enabled', 'configuration')}"
-        lines.append(f"  {one.policy.annotation} ({level}{state})")
-        for name, parameter in parameters(type(one.policy)).items():
-            lines.append(f"    {parameter.key} = {_shown(getattr(one.policy, name))}  [{one.sources[name]}]")
-    return "\n".join(lines)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, timedelta):
-        from .._config.text import text
-
-        return text(value)
-    if isinstance(value, tuple):
-        return ", ".join(map(_shown, value)) or "none"
-    if isinstance(value, type):
-        return class_name(value).removeprefix("builtins.")
-    if callable(value):
-        return getattr(value, "__qualname__", repr(value))
-    return str(getattr(value, "name", value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from types import FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet, ref
@@ -18,6 +19,7 @@ __all__ = [
     "CLASS_LEVEL",
     "Declaration",
     "Policies",
+    "accessors",
     "binding_by_name",
     "class_level",
     "class_level_interceptors",
@@ -157,6 +159,13 @@ def binding_by_name(function: Any) -> str:
 def unbound(candidate: object) -> Any:
     """The function in a static method, a class method or a bound method; else *candidate*."""
     return candidate.__func__ if isinstance(candidate, (staticmethod, classmethod, MethodType)) else candidate
+
+
+def accessors(attribute: object) -> tuple[Any, ...]:
+    """The functions of a property."""
+    if isinstance(attribute, property):
+        return (attribute.fget, attribute.fset, attribute.fdel)
+    return (attribute.func,) if isinstance(attribute, cached_property) else ()
 
 
 def class_level_interceptors(cls: type, name: str, function: object, owner: type) -> tuple[Any, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import WRAPPER_ASSIGNMENTS, update_wrapper
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from .._config import Declared
 from .._policy import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry, Timeout
@@ -16,13 +17,14 @@ from .awaited import NothingToAwait, gives_nothing_to_await, is_coroutine_code
 from .declaration import INSTANCE, binding_by_name, user_frames
 from .shared import Shared, substitute_faults
 
-__all__ = ["Guard", "apply_guard"]
+__all__ = ["Guard", "apply_guard", "finder_of"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _named: dict[str, Guard] = {}
+_finders: WeakKeyDictionary[Callable[..., Any], Callable[[], Shared]] = WeakKeyDictionary()
 
 
 class Guard:
@@ -164,7 +166,13 @@ def _decorated(
         return found[1](args, kwargs)
 
     update_wrapper(guarded, function, [name for name in WRAPPER_ASSIGNMENTS if own(function, name, own) is not own])
+    _finders[guarded] = find
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
+
+
+def finder_of(function: object) -> Callable[[], Shared] | None:
+    """What finds the guard that decorates *function*, if one does; known by identity, as ``declaration_of`` is."""
+    return _finders.get(function) if isinstance(function, FunctionType) else None
 
 
 def _running_module() -> tuple[str, CodeType] | None:

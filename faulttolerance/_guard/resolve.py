@@ -20,6 +20,7 @@ from .declaration import (
     FUNCTION,
     INSTANCE,
     Declaration,
+    accessors,
     class_level_interceptors,
     class_name,
     covering,
@@ -214,10 +215,14 @@ class Resolver:
 
     def _is_first(self, cls: type) -> bool:
         found = first_of_name(cls, self.declaration.name)
-        guard = self.declaration.guard
-        if found is None or unbound(found[1]) is guard:
+        if found is None or self._is_in(found[1]):
             return True
-        return all(unbound(vars(base).get(self.declaration.name)) is not guard for base in cls.__mro__)
+        return not any(self._is_in(vars(base).get(self.declaration.name)) for base in cls.__mro__)
+
+    def _is_in(self, attribute: object) -> bool:
+        """Whether *attribute* of a class is the guard, or a property made of it."""
+        guard = self.declaration.guard
+        return unbound(attribute) is guard or any(one is guard for one in accessors(attribute))
 
     def _followed(self, cls: type) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
         """What runs for *cls*, the method-level policies on it, and the class that declares it."""

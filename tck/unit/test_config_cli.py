@@ -39,6 +39,9 @@ class Client:
 def pay() -> None: ...
 
 payments = Guard(retry=__import__("faulttolerance").Retry(max_retries=2), name="cli payments")
+
+@payments
+def settle() -> None: ...
 """
 
 Run = Callable[..., Any]
@@ -162,6 +165,15 @@ def test_a_wrong_switch_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 # explain
+
+
+def test_explain_shows_the_guard_of_a_function(run: Run) -> None:
+    """Whatever decorates it."""
+    result = run("explain", "shop.billing:settle")
+
+    assert result.exit_code == 0
+    assert "shop.billing.settle, by the guard cli payments" in result.output
+    assert "maxRetries = 2" in result.output
 
 
 def test_explain_shows_each_value_and_its_source(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

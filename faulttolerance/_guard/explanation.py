@@ -1,0 +1,109 @@
+"""Saying what guards a function: each guard of it from the outside inward, each value and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from .._policy import parameters
+from .._runtime.kinds import is_coroutine_function
+from .call_path import code_of
+from .check import is_asynchronous
+from .declaration import FUNCTION, Declaration, class_name, declaration_of, unbound
+from .guard import Guard, finder_of
+from .plan import ORDER, Plan
+from .shared import Shared
+
+__all__ = ["explain"]
+
+
+def explain(target: Any, name: str = "", *, source: bool = False) -> str:
+    """Say which policies hold for a guarded function, each value and where it came from.
+
+    Args:
+        target: A guarded function, a bound method (then of its object's class), a class together with *name*, or a
+            ``Guard``. Where several guards stand above one another, each is told of, the outermost first.
+        name: The method's name where *target* is a class.
+        source: Whether to add the code that a call runs through, cut down to these policies.
+
+    Raises:
+        ValueError: If *target* is not guarded.
+    """
+    cls: type | None = None
+    if isinstance(target, Guard):
+        return "\n".join(_by_a_guard(target._shared, "", source))
+    if isinstance(target, type):
+        cls, target = target, getattr(target, name)
+    elif getattr(target, "__self__", None) is not None:
+        owner = target.__self__
+        cls = owner if isinstance(owner, type) else type(owner)
+    parts = list(_layers(target, cls, source))
+    if not parts:
+        raise ValueError(f"{target!r} is not guarded")
+    return "\n".join(parts)
+
+
+def _layers(function: Any, cls: type | None, source: bool) -> Iterator[str]:
+    """What is said of each guard of *function*: decorators of policies are one, each ``Guard`` is another."""
+    while True:
+        function = unbound(function)
+        if (find := finder_of(function)) is not None:
+            where = Declaration(function, {}, FUNCTION).where
+            try:
+                yield from _by_a_guard(find(), f"{where}, by the guard ", source, is_coroutine_function(function))
+            except KeyError as error:
+                yield f"{where}\n  wrong: {error.args[0]}"
+            function = function.__wrapped__
+        elif (declaration := declaration_of(function)) is not None:
+            yield from _by_decorators(declaration, cls, source)
+            function = declaration.template
+        else:
+            return
+
+
+def _by_decorators(declaration: Declaration, cls: type | None, source: bool) -> Iterator[str]:
+    if declaration.binding == FUNCTION:
+        cls = declaration.owner
+    plan, faults = declaration.resolver.plan(cls or declaration.owner)
+    yield _explained(plan)
+    yield from (f"  wrong: {fault}" for fault in faults)
+    if source and plan.policies:
+        yield code_of(plan, is_asynchronous(declaration, plan.policies))
+
+
+def _by_a_guard(shared: Shared, above: str, source: bool, asynchronous: bool = False) -> Iterator[str]:
+    plan, faults = shared.plan()
+    yield above + _explained(plan)
+    yield from (f"  wrong: {fault}" for fault in faults)
+    if source and plan.policies:
+        yield code_of(plan, asynchronous)
+
+
+def _explained(plan: Plan) -> str:
+    lines = [plan.name]
+    if not plan.declared:
+        return f"{plan.name}\n  runs plainly: no policy holds for it"
+    for one, declared in sorted(
+        zip(plan.effective, plan.declared, strict=True), key=lambda pair: ORDER.index(type(pair[0].policy))
+    ):
+        place = "the method" if declared.level == "method" else declared.owner or "the guard"
+        state = "" if one.enabled else f", switched off by {one.sources.get('enabled', 'configuration')}"
+        lines.append(f"  {one.policy.annotation} (declared on {place}{state})")
+        for name, parameter in parameters(type(one.policy)).items():
+            lines.append(f"    {parameter.key} = {_shown(getattr(one.policy, name))}  [{one.sources[name]}]")
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, timedelta):
+        from .._config.text import text
+
+        return text(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value)) or "none"
+    if isinstance(value, type):
+        return class_name(value).removeprefix("builtins.")
+    if callable(value):
+        return getattr(value, "__qualname__", repr(value))
+    return str(getattr(value, "name", value))

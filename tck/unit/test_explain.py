@@ -1,0 +1,211 @@
+"""What is said of a function that several guards stand around, and what is listed."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Bulkhead,
+    Guard,
+    Retry,
+    Timeout,
+    apply_guard,
+    bulkhead,
+    explain,
+    fallback,
+    guards,
+    retry,
+    timeout,
+)
+from kit.definition import refused
+
+
+@pytest.fixture
+def payments() -> Iterator[Guard]:
+    guard = Guard(retry=Retry(max_retries=7), name="payments")
+    yield guard
+    guard.close()
+
+
+def headings(text: str) -> list[str]:
+    """The lines that begin a guard, and the policies in it."""
+    return [line.partition(" (")[0].strip() for line in text.splitlines() if "[" not in line]
+
+
+def test_a_function_under_a_guard_is_explained(payments: Guard) -> None:
+    """By whatever way the guard was put there."""
+
+    @payments
+    def charge() -> None: ...
+
+    @apply_guard("payments")
+    async def refund() -> None: ...
+
+    class Client:
+        @classmethod
+        @payments
+        def find(cls) -> None: ...
+
+        @payments
+        def send(self) -> None: ...
+
+    for function in (charge, refund, Client.find, Client().find, Client.send, Client().send):
+        found = explain(function)
+        assert found.startswith(f"{__name__}.{function.__qualname__}, by the guard payments\n")
+        assert "maxRetries = 7" in found
+    assert explain(Client, "send") == explain(Client().send)
+    assert "(declared on the guard)" in explain(Guard(retry=Retry())(len))
+
+
+def test_guards_that_stand_above_one_another_are_all_explained(payments: Guard) -> None:
+    """The outermost first, and each with its own values."""
+
+    @bulkhead
+    @payments
+    @timeout
+    def charge() -> None: ...
+
+    @retry(max_retries=2)
+    class Client:
+        @payments
+        def send(self) -> None: ...
+
+    name = f"{__name__}.{charge.__qualname__}"
+    assert headings(explain(charge)) == [name, "Bulkhead", f"{name}, by the guard payments", "Retry", name, "Timeout"]
+    found = explain(Client().send)
+    assert found.index("maxRetries = 2") < found.index("by the guard payments") < found.index("maxRetries = 7")
+
+
+def test_a_guard_that_is_not_there_is_told_of(payments: Guard) -> None:
+    """The other guards are explained all the same."""
+
+    @apply_guard("paymnets")
+    @timeout
+    def charge() -> None: ...
+
+    found = explain(charge)
+
+    assert "wrong: no guard is named 'paymnets'; did you mean 'payments'?" in found
+    assert "Timeout" in found
+
+
+def test_the_code_of_a_call_is_shown_for_guards_too(payments: Guard) -> None:
+    """As it is for decorators; that of a coroutine function is another."""
+    shared = Guard(timeout=Timeout(100), bulkhead=Bulkhead(2))
+
+    @shared
+    async def charge() -> None: ...
+
+    assert "course.next_delay" in explain(payments, source=True)
+    assert "async def" not in explain(payments, source=True)
+    assert "async def" in explain(charge, source=True)
+
+
+def test_what_only_wraps_a_guarded_function_is_not_explained(payments: Guard) -> None:
+    """A guard knows itself by identity: a wrapper may do anything."""
+
+    @payments
+    def charge() -> None: ...
+
+    @functools.wraps(charge)
+    def wrapper() -> None: ...
+
+    with pytest.raises(ValueError, match="is not guarded"):
+        explain(wrapper)
+
+
+def listed(of: Callable[..., object]) -> list[str]:
+    """What is guarded in the function *of*, without that part of the name."""
+    prefix = f"{__name__}.{of.__name__}.<locals>."
+    return [one.name.removeprefix(prefix) for one in guards() if one.name.startswith(prefix)]
+
+
+def test_a_property_is_listed_once_for_each_class_used_or_not() -> None:
+    """It belongs to the class in which it stands, like any other method."""
+
+    class Base:
+        @property
+        @retry
+        def price(self) -> int:
+            return 1
+
+        @functools.cached_property
+        @retry
+        def name(self) -> str:
+            return "name"
+
+    class Heir(Base):
+        pass
+
+    names = ["Base.price", "Heir.price", "Base.name", "Heir.name"]
+    test = test_a_property_is_listed_once_for_each_class_used_or_not
+    assert listed(test) == names
+    assert (Base().price, Base().name, Heir().price, Heir().name) == (1, "name", 1, "name")
+    assert listed(test) == names
+
+
+def test_a_method_that_was_guarded_late_is_listed_once_for_each_class_that_uses_it() -> None:
+    """Before its first use it is known by where it was defined."""
+
+    class Client:
+        def send(self) -> None: ...
+
+    Client.send = retry(Client.send)  # type: ignore[method-assign]
+    test = test_a_method_that_was_guarded_late_is_listed_once_for_each_class_that_uses_it
+    assert listed(test) == ["Client.send"]
+    Client().send()
+    assert listed(test) == ["Client.send"]
+
+
+def test_class_level_decorators_are_not_for_properties() -> None:
+    """L2: not even for those that have a decorator of their own."""
+
+    @timeout
+    class Client:
+        @property
+        @retry
+        def price(self) -> int:
+            return 1
+
+    getter: Any = vars(Client)["price"].fget
+    assert headings(explain(getter))[1:] == ["Retry"]
+
+
+def test_the_fallback_method_of_a_property_is_looked_up_when_the_class_is_created() -> None:
+    """R6: as that of a method."""
+    with refused("names 'missing'", "Client.price"):
+
+        class Client:
+            @property
+            @fallback(fallback_method="missing")
+            def price(self) -> int:
+                return 1
+
+    gc.collect()  # `validate()` would report it
+
+
+def test_a_guarded_property_runs_plainly_where_it_is_reached_through_super() -> None:
+    """L3: as a method does."""
+    calls = []
+
+    class Base:
+        @property
+        @retry(max_retries=3, jitter=0)
+        def price(self) -> int:
+            calls.append(1)
+            raise OSError
+
+    class Heir(Base):
+        @property
+        def price(self) -> int:
+            return super().price
+
+    with pytest.raises(OSError):
+        _ = Heir().price
+
+    assert len(calls) == 1
