@@ -123,7 +123,6 @@ def test_a_fallback_that_gives_what_is_to_be_awaited_is_reported_too() -> None:
 
 def test_an_asynchronous_function_that_was_switched_off_is_not_reported() -> None:
     """It is declared as it ought to be; who switches that off knows."""
-    pytest.importorskip("pydantic")
     configure(properties={"Asynchronous/enabled": "false"})
 
     @asynchronous

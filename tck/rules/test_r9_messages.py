@@ -113,7 +113,6 @@ class Configured:
 )
 def test_wrong_configuration_is_refused_when_it_is_resolved(parameter: str, value: str) -> None:
     """R9: with the key and its source, at the first call where nobody validates, and across parameters."""
-    pytest.importorskip("pydantic", reason="configured values are checked by pydantic")
     name = key(Configured, "charge", parameter)
     given = "50" if value == "0.05" else value  # of another parameter the message tells seconds
     with pytest.raises(FaultToleranceDefinitionException) as raised, configured({name: given}):

@@ -541,7 +541,6 @@ def test_future_fails_at_the_deadline(level: str, clock: Clock) -> None:
 
     What the future failed with is raised as it is; Java wraps it into an ExecutionException.
     """
-    pytest.importorskip("pydantic_settings")
     client: Any
 
     if level == "method":

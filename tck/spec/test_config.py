@@ -29,8 +29,6 @@ from faulttolerance import (
 from faulttolerance.testing import configured
 from kit import Clock, Stopwatch
 
-pytest.importorskip("pydantic_settings")
-
 
 class TestException(RuntimeError):  # the catalogue's name
     __test__ = False

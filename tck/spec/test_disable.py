@@ -26,8 +26,6 @@ from faulttolerance import (
 from faulttolerance.testing import configured
 from kit import Clock, Stopwatch
 
-pytest.importorskip("pydantic_settings")
-
 
 class TestException(Exception):  # the catalogue's name
     __test__ = False

@@ -46,7 +46,6 @@ def order(request: pytest.FixtureRequest) -> Iterator[Order]:
     if request.param == "default":
         yield Order(4000, 4100)
         return
-    pytest.importorskip("pydantic_settings")
     with configured({"mp.fault.tolerance.interceptor.priority": 3850}):
         yield Order(3800, 3900)
 

@@ -93,7 +93,6 @@ def test_max_duration_counts_from_the_beginning_of_the_call(invoke: Invoke) -> N
 @pytest.mark.tck("RetryTest.testRetryWithDelay")
 def test_delays_stay_within_delay_plus_jitter(invoke: Invoke, clock: Clock) -> None:
     """400 ms with jitter of 400 ms is 0 to 800 ms; the key of no parameter, from the official kit, is ignored."""
-    pytest.importorskip("pydantic_settings")
 
     class Client(Service):
         def __init__(self) -> None:
@@ -243,7 +242,6 @@ def test_retry_of_a_method_replaces_that_of_its_class_in_seconds(invoke: Invoke)
 @pytest.mark.tck("RetryTimeoutTest.testRetryTimeout")
 def test_time_out_begins_anew_with_each_retry(invoke: Invoke) -> None:
     """An attempt that times out is retried under a new deadline, also where the body swallows the interruption."""
-    pytest.importorskip("pydantic_settings")
 
     class Client(Service):
         @timeout(500)

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 pytest.importorskip("typer")
-pytest.importorskip("pydantic_settings")
-
 from typer.testing import CliRunner
 
 import faulttolerance

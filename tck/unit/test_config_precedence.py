@@ -6,10 +6,6 @@ import os
 from typing import Any, NamedTuple
 from unittest import mock
 
-import pytest
-
-pytest.importorskip("pydantic_settings")
-
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from faulttolerance._config import Declared, Settings

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pydantic_settings")
-
 from faulttolerance import (
     BulkheadException,
     CircuitBreakerOpenException,

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pydantic_settings")
-
 from faulttolerance._config import Declared, Settings
 from faulttolerance._config.report import changes, collisions, keys, unused
 from faulttolerance._policy import Bulkhead, Policy, Retry, Timeout
@@ -100,6 +98,7 @@ def test_variables_of_others_are_not_reported(variable: str, monkeypatch: pytest
 
 def test_keys_of_others_in_a_shared_file_are_not_reported(tmp_path: Path) -> None:
     """``microprofile-config.properties`` holds the settings of a whole application."""
+    pytest.importorskip("javaproperties")
     file = tmp_path / "microprofile-config.properties"
     file.write_text("db.url=x\nacme.Rest/mp-rest/url=http://x\nacme.Client/charge/Retry/dely=5\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
@@ -15,13 +16,6 @@ import faulttolerance
 from faulttolerance._config import Declared, Effective, Settings, Switches
 from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
-
-needs_pydantic = pytest.mark.usefixtures("pydantic")
-
-
-@pytest.fixture
-def pydantic() -> Any:
-    return pytest.importorskip("pydantic_settings")
 
 
 def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list[Effective]:
@@ -39,7 +33,6 @@ def configure(settings: Settings, **inputs: Any) -> bool:
 # In force and not yet
 
 
-@needs_pydantic
 def test_what_is_prepared_changes_nothing_before_it_is_installed() -> None:
     """So that every guard can be checked against it first."""
     settings = Settings()
@@ -53,7 +46,6 @@ def test_what_is_prepared_changes_nothing_before_it_is_installed() -> None:
     assert [one[0].policy for one in (there, in_force, after)] == [Retry(max_retries=5), Retry(), Retry(max_retries=5)]
 
 
-@needs_pydantic
 def test_what_is_not_given_again_stays() -> None:
     """``configure(files=...)`` does not forget the properties; an empty mapping does."""
     settings = Settings()
@@ -67,7 +59,6 @@ def test_what_is_not_given_again_stays() -> None:
     assert (both, one) == (Retry(max_retries=5, delay=7), Retry(delay=7))
 
 
-@needs_pydantic
 def test_of_two_that_prepare_at_once_only_the_first_installs() -> None:
     """The second would undo the first; it prepares again."""
     settings = Settings()
@@ -78,7 +69,6 @@ def test_of_two_that_prepare_at_once_only_the_first_installs() -> None:
     assert resolve(settings, Retry())[0].policy == Retry(delay=1)
 
 
-@needs_pydantic
 def test_what_was_given_is_not_changed_from_outside() -> None:
     """A snapshot is immutable, also through the mapping it was made from."""
     settings, properties = Settings(), {"Retry/maxRetries": 5}
@@ -90,7 +80,6 @@ def test_what_was_given_is_not_changed_from_outside() -> None:
     assert resolve(settings, Retry())[0].policy == Retry(max_retries=5)
 
 
-@needs_pydantic
 def test_a_state_can_be_restored() -> None:
     """Tests set values for a block and leave nothing behind, neither keys nor switches."""
     settings = Settings()
@@ -108,7 +97,6 @@ def test_a_state_can_be_restored() -> None:
     assert (after.policy, forgotten.policy) == (Retry(delay=1), Retry())
 
 
-@needs_pydantic
 def test_resolutions_see_one_snapshot_each_while_others_are_installed() -> None:
     """A guard never gets one value from the old configuration and one from the new."""
     settings = Settings()
@@ -199,7 +187,6 @@ def test_individual_keys_beat_the_switch(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [one.enabled for one in effective] == [False, True, False]
 
 
-@needs_pydantic
 def test_a_wrong_switch_is_refused_when_it_is_configured() -> None:
     """Before anything changes."""
     settings = Settings()
@@ -208,7 +195,6 @@ def test_a_wrong_switch_is_refused_when_it_is_configured() -> None:
         settings.prepare(properties={"MP_Fault_Tolerance_Metrics_Enabled": 1})
 
 
-@needs_pydantic
 def test_a_switch_is_read_once_and_a_later_change_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Specification: changes are "ignored until the application restarts"."""
     settings = Settings()
@@ -221,7 +207,6 @@ def test_a_switch_is_read_once_and_a_later_change_is_logged(caplog: pytest.LogCa
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-@needs_pydantic
 def test_a_switch_that_is_configured_before_the_first_call_counts() -> None:
     """A configuration that was only prepared does not fix the switches."""
     settings = Settings()
@@ -260,6 +245,83 @@ def test_without_configuration_nothing_heavy_is_imported(variables: dict[str, st
     )
 
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+PROGRAM_THAT_CALLS = """
+import builtins, json, sys
+hidden = {"javaproperties", "yaml", "typer", "rich", "wrapt", "prometheus_client", "opentelemetry"}
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Hidden())
+import faulttolerance
+imported = ["pydantic" in sys.modules]
+@faulttolerance.timeout(500)
+def call():
+    return faulttolerance.remaining()
+imported.append("pydantic" in sys.modules)
+left = call()
+imported.append("pydantic" in sys.modules)
+print(json.dumps([imported, left]))
+"""
+
+
+def called(folder: Path, variables: dict[str, str]) -> tuple[list[bool], float]:
+    """When pydantic was imported (by the package, by the first decorator, by the first call), and the time left."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM_THAT_CALLS],
+        capture_output=True, text=True, check=False, cwd=folder, env={"PYTHONPATH": HERE, **variables},
+    )  # fmt: skip
+    assert done.stderr == ""
+    imported, left = json.loads(done.stdout)
+    return imported, left
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"FAULTTOLERANCE_TIMEOUT_VALUE": "50000"},
+        {"FAULTTOLERANCE_CONFIG": "f.toml"},
+        {"FAULTTOLERANCE_CONFIG": "f.json"},
+        {"FAULTTOLERANCE_CONFIG": ".env"},
+        {"__main___call_Timeout_value": "50s"},
+    ],
+    ids=lambda one: " ".join(one.values()),
+)
+def test_values_need_no_extra_and_are_looked_at_when_the_program_starts(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
+    """Not in a first request, which would wait while pydantic is imported."""
+    (tmp_path / "f.toml").write_text("Timeout.value = 50000")
+    (tmp_path / "f.json").write_text('{"Timeout": {"value": "50s"}}')
+    (tmp_path / ".env").write_text("FAULTTOLERANCE_TIMEOUT_VALUE=PT50S")
+
+    imported, left = called(tmp_path, variables)
+
+    assert imported == [False, True, True]
+    assert 10 < left <= 50
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"SOMEBODY_RETRY_DELAY": "3", "TIMEOUT_VALUE": "x"}, {"FAULTTOLERANCE_RETRY_ENABLED": "true"}]
+)
+def test_pydantic_is_imported_only_where_something_is_configured(variables: dict[str, str], tmp_path: Path) -> None:
+    """To switch policies on and off takes none of it."""
+    assert called(tmp_path, variables)[0] == [False, False, False]
+
+
+@pytest.mark.parametrize(("name", "needs"), [("f.yaml", "yaml"), ("f.properties", "javaproperties")])
+def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path) -> None:
+    """The rest of the message is what to type."""
+    (tmp_path / name).write_text("")
+    program = f"import sys; sys.modules[{needs!r}] = None; import faulttolerance as ft; ft.configure(files=[{name!r}])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env={"PYTHONPATH": HERE},
+    )  # fmt: skip
+
+    assert f"{name} cannot be read without {needs}; allowed: pip install 'faulttolerance[config]'" in done.stderr
 
 
 def test_a_key_that_cannot_be_read_for_lack_of_pydantic_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

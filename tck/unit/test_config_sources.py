@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pydantic_settings")
-
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from faulttolerance._config import Declared, Settings
 from faulttolerance._policy import Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
+from kit.optional import needs_reader_of
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +28,7 @@ def configured(**inputs: Any) -> Settings:
 
 
 def write(name: str, *lines: str) -> str:
+    needs_reader_of(name)
     Path(name).write_text("\n".join(lines), encoding="utf-8")
     return name
 
@@ -212,6 +211,8 @@ def test_a_file_that_nobody_names_is_not_read(name: str) -> None:
 )
 def test_a_file_is_read_and_its_lines_are_known(name: str, lines: list[str], line: int) -> None:
     """A mistake is found where it was made; nested tables are joined by a slash."""
+    if name.endswith(".json"):
+        pytest.importorskip("yaml")  # which tells the lines of JSON, too
     assert max_retries(configured(files=[write(name, *lines)])) == (5, f"file {name} line {line}")
 
 

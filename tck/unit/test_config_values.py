@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pydantic_settings")
-
 import faulttolerance as ft
 from faulttolerance._config import Declared, Effective, Settings
 from faulttolerance._config.key import ANNOTATIONS
@@ -128,6 +126,7 @@ def from_dotenv(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, s
 
 
 def from_java_properties(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    pytest.importorskip("javaproperties")
     file = folder / "microprofile-config.properties"
     return from_file(file, [f"{name} = {value}" for name, value in keys.items()])
 
@@ -143,6 +142,7 @@ def from_nested_toml(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[s
 
 
 def from_yaml(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
+    pytest.importorskip("yaml")
     return from_file(folder / "f.yaml", [f"{name}: {json.dumps(value)}" for name, value in keys.items()])
 
 

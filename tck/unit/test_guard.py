@@ -128,7 +128,6 @@ def test_a_name_belongs_to_one_guard_until_it_is_given_back() -> None:
 
 def test_keys_begin_with_the_name_of_the_guard() -> None:
     """`payments/Retry/maxRetries` is to a guard what `<class>/Retry/maxRetries` is to a class."""
-    pytest.importorskip("pydantic")
     failing = Moods(*[OSError()] * 9)
     guard = Guard(retry=Retry(max_retries=5, jitter=0), name="payments")
     configure(properties={"payments/Retry/maxRetries": 1})

@@ -226,7 +226,6 @@ def test_a_handler_of_another_type_is_refused_where_a_guard_decorates(till: Till
 
 def test_a_configured_handler_is_checked_as_well(till: Till) -> None:
     """The function does not run under a fallback that could not take its place."""
-    pytest.importorskip("pydantic")
     guard = Guard(fallback=Fallback(instead), name="configured")
     configure(properties={"configured/Fallback/value": f"{__name__}.InsteadLater"})
 

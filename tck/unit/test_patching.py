@@ -344,7 +344,6 @@ def test_unguarded_exempts_a_method_of_a_class_that_is_patched(flaky: Any) -> No
 
 def test_keys_and_metrics_name_the_class_that_was_named(flaky: Any) -> None:
     """A key for the method sets its parameters, and its counts stand under its name."""
-    pytest.importorskip("pydantic")
     patch(flaky, "Client.ping", again)
     client = flaky.Client()
 

@@ -186,7 +186,6 @@ def test_one_test_begins_anew_by_the_fixture(run: Run) -> None:
 
 def test_configuration_lasts_as_long_as_its_test(run: Run) -> None:
     """``ft_configured`` may be called more than once; each call adds to what holds already."""
-    pytest.importorskip("pydantic_settings")
     done = run("""
         def test_with(ft_clock, ft_configured):
             ft_configured({"Retry/maxRetries": 1})

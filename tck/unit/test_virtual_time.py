@@ -980,7 +980,6 @@ def test_the_same_seed_gives_the_same_course_of_events() -> None:
 
 def test_configuration_holds_for_its_block() -> None:
     """Keys that a test sets are gone behind it."""
-    pytest.importorskip("pydantic_settings")
     attempts: list[int] = []
 
     @retry(max_retries=1, delay=0, jitter=0)
