@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from functools import WRAPPER_ASSIGNMENTS, update_wrapper
-from types import CodeType, FunctionType
+from functools import update_wrapper
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from .._policy import Policy, check, parameters, shared
@@ -30,6 +30,7 @@ from .declaration import (
     unbound,
     user_frames,
 )
+from .naming import wrapper_named
 from .resolve import Resolver
 
 __all__ = ["Decorator", "attach", "decorate", "intercept", "refuse_bare"]
@@ -143,7 +144,8 @@ def _guarded(
     target: Any, policies: Mapping[type[Policy], Policy], interceptors: tuple[Any, ...], binding: str | None
 ) -> Any:
     """A new guard of *target* with what is given, and with what it has if it is a guard."""
-    known = declaration_of(target)
+    # A bound method of a guard is a function by itself: it has an object, and calls the guard.
+    known = declaration_of(target) if not isinstance(target, MethodType) else None
     namespace = _class_body(target)
     if binding is None:
         binding = known.binding if known else INSTANCE if namespace is not None else binding_by_name(target)
@@ -190,12 +192,7 @@ def make_guard(declaration: Declaration) -> Callable[..., Any]:
                 call = resolver.for_call(args, kwargs)
             return call(args, kwargs)
 
-    template = declaration.template
-    update_wrapper(guard, template, [name for name in WRAPPER_ASSIGNMENTS if own(template, name, own) is not own])
-    if own(template, "__name__") is None:
-        guard.__name__ = declaration.name
-        guard.__qualname__ = declaration.name
-        guard.__module__ = type(template).__module__
+    wrapper_named(guard, declaration.template)
     if declaration.is_coroutine:
         mark_coroutine_function(guard)
     declaration.mark(guard, resolver)

@@ -12,6 +12,7 @@ from weakref import WeakSet, ref
 from .._policy import Policy
 from .._runtime.kinds import is_coroutine_function, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
+from .naming import class_name, spelling_of
 
 __all__ = [
     "BINDINGS",
@@ -95,7 +96,7 @@ class Declaration:
         self._guard: ref[Any] | None = None
         self.owner: type | None = None
         """The class in whose namespace the guard was found when the class was created."""
-        self.name: str = own(self.template, "__name__", type(self.template).__name__)
+        self.name: str = spelling_of(self.template).method.rpartition(".")[2]
         self.is_coroutine = is_coroutine_function(self.template)
         self.fallback_fits: bool | None = None
         """For which calls the handler of its own fallback fits, for good: asynchronous ones, others, or not known."""
@@ -110,8 +111,7 @@ class Declaration:
         """The guarded function's qualified name, as in messages."""
         if self.owner is not None:
             return f"{class_name(self.owner)}.{self.name}"
-        module = own(self.template, "__module__") or ""
-        return f"{module}.{own(self.template, '__qualname__', self.name)}".lstrip(".")
+        return str(spelling_of(self.template))
 
     @property
     def guard(self) -> Any:
@@ -174,20 +174,6 @@ def class_level_interceptors(cls: type, name: str, function: object, owner: type
         return ()
     homes = [home for home in cls.__mro__ if _reaches(home, owner)]
     return tuple(dict.fromkeys(one for home in homes for one in vars(home).get(CLASS_INTERCEPTORS, ())))
-
-
-def class_name(cls: type) -> str:
-    """A class as messages, metrics and configuration keys name it; a program run with ``-m`` by its real module."""
-    return f"{module_name(cls.__module__)}.{cls.__qualname__}"
-
-
-def module_name(name: str) -> str:
-    """*name*, or what ``__main__`` is called when it is imported."""
-    if name == "__main__":
-        spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-        if spec is not None and spec.name:
-            return str(spec.name).removesuffix(".__main__")
-    return name
 
 
 def class_level(cls: type) -> dict[type[Policy], tuple[Policy, type]]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import WRAPPER_ASSIGNMENTS, update_wrapper
 from types import CodeType, FunctionType
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from .._config import Declared
 from .._policy import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry, Timeout
-from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, own
+from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import proxy
 from .awaited import NothingToAwait, gives_nothing_to_await, is_coroutine_code
 from .declaration import INSTANCE, binding_by_name, user_frames
+from .naming import wrapper_named
 from .shared import Shared, substitute_faults
 
 __all__ = ["Guard", "apply_guard", "finder_of"]
@@ -165,7 +165,7 @@ def _decorated(
             found = known = shared.resolve(function, asynchronous)
         return found[1](args, kwargs)
 
-    update_wrapper(guarded, function, [name for name in WRAPPER_ASSIGNMENTS if own(function, name, own) is not own])
+    wrapper_named(guarded, function)
     _finders[guarded] = find
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
 

@@ -26,9 +26,9 @@ from .declaration import (
     covering,
     declaration_of,
     first_of_name,
-    module_name,
     unbound,
 )
+from .naming import spelling_of
 from .plan import Plan, in_order
 from .sibling import home_of
 from .state import Prospect, State
@@ -193,9 +193,8 @@ class Resolver:
 
     def _declared_on_function(self) -> list[Declared]:
         declaration = self.declaration
-        module = module_name(getattr(declaration.template, "__module__", "") or "")
-        qualname = getattr(declaration.template, "__qualname__", declaration.name)
-        return in_order([Declared(policy, "method", module, qualname) for policy in declaration.policies.values()])
+        owner, method = spelling_of(declaration.template)
+        return in_order([Declared(policy, "method", owner, method) for policy in declaration.policies.values()])
 
     def _declared(
         self,

@@ -21,6 +21,8 @@ def own(call: Any, name: str, default: Any = None) -> Any:
     """An attribute that *call* really has; not one that its ``__getattr__`` makes up, as proxies of servers do."""
     if type(call) is FunctionType:
         return getattr(call, name, default)  # a plain function makes nothing up
+    if type(call) is MethodType:
+        return own(call.__func__, name, default)
     import inspect
 
     try:

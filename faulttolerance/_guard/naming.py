@@ -1,0 +1,97 @@
+"""What functions and classes are called in metrics, configuration keys and messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
+from types import (
+    BuiltinMethodType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any, NamedTuple
+
+from .._runtime.kinds import own
+
+__all__ = ["Spelling", "class_name", "module_name", "spelling_of", "wrapper_named"]
+
+
+def class_name(cls: type) -> str:
+    """A class as messages, metrics and configuration keys name it; a program run with ``-m`` by its real module."""
+    return f"{module_name(cls.__module__)}.{cls.__qualname__}"
+
+
+def module_name(name: str) -> str:
+    """*name*, or what ``__main__`` is called when it is imported."""
+    if name == "__main__":
+        spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+        if spec is not None and spec.name:
+            return str(spec.name).removesuffix(".__main__")
+    return name
+
+
+class Spelling(NamedTuple):
+    """What a function is called that no class body guards: ``<class>`` and ``<method>`` of its keys."""
+
+    owner: str
+    """Module, dot and ``__qualname__`` of the class; the module alone where there is none."""
+    method: str
+    """The method's name; the ``__qualname__`` of a plain function."""
+
+    def __str__(self) -> str:
+        return f"{self.owner}.{self.method}".lstrip(".")
+
+
+def spelling_of(call: Any) -> Spelling:
+    """The names of *call*: of a bound method by the class of its object, of a partial object by what that calls."""
+    named = _named_by(call)
+    owner, name = _owner(named), own(named, "__name__", "")
+    if owner is not None:
+        return Spelling(class_name(owner), name)
+    return Spelling(module_name(own(named, "__module__") or ""), own(named, "__qualname__", name))
+
+
+def wrapper_named(wrapper: Any, call: Any) -> Any:
+    """*wrapper* with the names and the texts of *call*."""
+    update_wrapper(wrapper, call, [name for name in WRAPPER_ASSIGNMENTS if own(call, name, own) is not own])
+    named = _named_by(call)
+    if named is not call or own(call, "__module__", own) is own:
+        wrapper.__name__ = own(named, "__name__", "")
+        wrapper.__qualname__ = own(named, "__qualname__", wrapper.__name__)
+        wrapper.__module__ = own(named, "__module__") or own(_owner(named), "__module__") or ""
+    return wrapper
+
+
+def _named_by(call: Any) -> Any:
+    """What has the name of *call*: itself, what a partial object calls in the end, or the class of an object."""
+    if type(call) is FunctionType:
+        return call
+    while isinstance(call, partial) and not _has_name(call):
+        call = call.func
+    if isinstance(call, MethodType) and not _has_name(call):
+        return MethodType(_named_by(call.__func__), call.__self__)
+    return call if _has_name(call) else type(call)
+
+
+def _has_name(call: Any) -> bool:
+    return isinstance(own(call, "__name__"), str)
+
+
+_BOUND = (MethodType, BuiltinMethodType, MethodWrapperType)
+_UNBOUND = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
+
+
+def _owner(call: Callable[..., Any]) -> type | None:
+    """The class to whose object a method is bound, or that defines one written in C."""
+    if isinstance(call, _UNBOUND):
+        return call.__objclass__
+    target = call.__self__ if isinstance(call, _BOUND) else None
+    if target is None or isinstance(target, ModuleType):
+        return None
+    return target if isinstance(target, type) else type(target)

@@ -1,0 +1,191 @@
+"""What is guarded has a name of its own: in metrics, in configuration keys, for circuits and in explanations."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    circuit_breaker,
+    circuit_breakers,
+    configure,
+    explain,
+    guards,
+    retry,
+    timeout,
+)
+
+
+class Client:
+    """A client of somebody else, as it comes out of a library."""
+
+    def send(self, order: int = 0) -> Any:
+        return type(self), order
+
+    def receive(self) -> None: ...
+
+    @classmethod
+    def connect(cls, order: int = 0) -> Any:
+        return cls, order
+
+    def __call__(self) -> None: ...
+
+    class Cursor:
+        def fetch(self) -> None: ...
+
+        def __call__(self) -> None: ...
+
+    resend = functools.partialmethod(send, 1)
+
+
+class Special(Client):
+    pass
+
+
+def plain(*_: object) -> None: ...
+
+
+class Named:
+    """An object that has a name, as tasks of a queue do."""
+
+    __name__ = "charge"
+
+    def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (plain, "plain"),
+        (Client().send, "Client.send"),
+        (Client().receive, "Client.receive"),
+        (Special().send, "Special.send"),
+        (Client.connect, "Client.connect"),
+        (Special.connect, "Special.connect"),
+        (Client.Cursor().fetch, "Client.Cursor.fetch"),
+        (Client(), "Client"),
+        (Client.Cursor(), "Client.Cursor"),
+        (Named(), "charge"),
+        (functools.partial(plain, 1), "plain"),
+        (functools.partial(functools.partial(plain, 1), 2), "plain"),
+        (functools.partial(Special().send, 1), "Special.send"),
+        (functools.partial(Client.Cursor()), "Client.Cursor"),
+        (Special().resend, "Special.send"),
+        (functools.wraps(plain)(functools.partial(Client().send)), "plain"),
+        (len, "builtins.len"),
+        ([].append, "builtins.list.append"),
+        (dict.fromkeys, "builtins.dict.fromkeys"),
+        (str.upper, "builtins.str.upper"),
+        (functools.partial(max), "builtins.max"),
+        (operator.itemgetter(0), "operator.itemgetter"),
+    ],
+    ids=str,
+)
+def test_whatever_can_be_called_is_named_by_what_it_does(call: Callable[..., Any], name: str) -> None:
+    """A bound method by the class of its object, a partial object by its function, an object by its class."""
+    guarded = retry(call)
+
+    expected = name if name.startswith(("builtins.", "operator.")) else f"{__name__}.{name}"
+    assert [one.name for one in guards() if one.method is guarded] == [expected]
+    assert explain(guarded).startswith(expected)
+    assert guarded.__name__ == name.rpartition(".")[2]
+    assert guarded.__module__ is None or expected.startswith(guarded.__module__)
+
+
+def test_a_guard_names_what_it_decorates_likewise() -> None:
+    """Frameworks register functions by their names."""
+    guard = Guard(retry=Retry(max_retries=1))
+
+    assert guard(functools.partial(plain, 1)).__name__ == "plain"  # type: ignore[attr-defined]
+    assert guard(Client().send).__name__ == "send"
+
+
+def test_counts_of_two_bound_methods_are_kept_apart() -> None:
+    """Each has its series, under the name of its method."""
+    send, receive = retry(Client().send), retry(Client().receive)
+    send()
+    send()
+    receive()
+
+    counts = {one.name: one.counts for one in guards() if one.method in (send, receive)}
+    returned = ("ft.invocations.total", (("result", "valueReturned"), ("fallback", "notDefined")))
+    assert {name: found[returned] for name, found in counts.items()} == {
+        f"{__name__}.Client.send": 2,
+        f"{__name__}.Client.receive": 1,
+    }
+
+
+def test_a_bound_method_is_configured_by_its_class_and_name() -> None:
+    """The key is the one of a method that is guarded in its class; others are not concerned."""
+    send, special, partly = retry(Client().send), retry(Special().send), retry(functools.partial(plain))
+    configure(properties={f"{__name__}.Client/send/Retry/maxRetries": 7, f"{__name__}/plain/Retry/maxRetries": 8})
+
+    assert "maxRetries = 7" in explain(send)
+    assert "maxRetries = 3" in explain(special)
+    assert "maxRetries = 8" in explain(partly)
+
+
+def test_circuits_of_bound_methods_have_names_of_their_own() -> None:
+    """One can be opened without the other."""
+    send, receive = circuit_breaker(Client().send), circuit_breaker(Client().receive)
+    send()
+    receive()
+
+    circuit_breakers.force_open(f"{__name__}.Client.send")
+
+    assert circuit_breakers.state(f"{__name__}.Client.receive") == "closed"
+    assert receive() is None
+
+
+class Guarded:
+    @timeout(9000)
+    def send(self, order: int = 0) -> Any:
+        return type(self), order
+
+    @classmethod
+    @timeout(9000)
+    def connect(cls, order: int = 0) -> Any:
+        return cls, order
+
+
+class AlsoGuarded(Guarded):
+    pass
+
+
+def test_a_bound_method_of_a_guard_keeps_its_object() -> None:
+    """What is guarded once more still is a method of that object, under both policies."""
+    for bound in (AlsoGuarded().send, AlsoGuarded.connect):
+        assert retry(bound)(5) == (AlsoGuarded, 5)
+        assert retry(bound)() == (AlsoGuarded, 0)
+
+    with pytest.raises(FaultToleranceDefinitionException, match="is there twice"):
+        timeout(1000)(AlsoGuarded().send)
+
+
+def test_functions_of_a_program_are_named_by_its_module(tmp_path: Path) -> None:
+    """Run with ``-m``, a module's functions have the names that its classes' methods have, and their keys."""
+    (tmp_path / "billing.py").write_text(
+        "from faulttolerance import guards, retry\n"
+        "@retry\n"
+        "def charge(): ...\n"
+        "class Client:\n"
+        "    @retry\n"
+        "    def charge(self): ...\n"
+        "print(*(one.name for one in guards()))\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "billing"], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+    )
+
+    assert (done.stdout.strip(), done.stderr) == ("billing.charge billing.Client.charge", "")
