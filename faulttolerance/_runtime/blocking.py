@@ -45,13 +45,14 @@ HARMLESS: dict[int, ref[type]] = {}
 
 
 def comes_later(result: object) -> bool:
-    """Whether *result* is to be awaited, or asked for a result of its own."""
+    """Whether *result* is to be awaited, or asked for a result of its own that it has not got."""
     kind = type(result)
     if id(kind) in HARMLESS:
         return False
     futures = sys.modules.get("concurrent.futures")
     if futures is not None and issubclass(kind, futures.Future):
-        return True
+        future: Any = result
+        return not future.done() or future.cancelled() or future.exception(0) is not None
     if any("__await__" in vars(base) for base in kind.__mro__):
         return True
     ident = id(kind)

@@ -15,6 +15,7 @@ import pytest
 
 from faulttolerance import (
     Fallback,
+    Future,
     Guard,
     Retry,
     asynchronous,
@@ -46,10 +47,17 @@ class Service:
         return next(self.results)
 
 
+def failed_future() -> concurrent.futures.Future[int]:
+    future: concurrent.futures.Future[int] = concurrent.futures.Future()
+    future.set_exception(OSError())
+    return future
+
+
 COMING: dict[str, Callable[[], object]] = {
     "awaitable": Awaitable,
     "future of an executor": concurrent.futures.Future,
-    "future of ours": lambda: completed_future(7),
+    "future of ours": Future,
+    "future that failed": failed_future,
     "future of asyncio": lambda: asyncio.get_running_loop().create_future(),
     "task": lambda: asyncio.create_task(asyncio.sleep(0)),
     "coroutine": lambda: asyncio.sleep(0),
@@ -96,7 +104,7 @@ def test_the_first_result_that_is_to_be_awaited_is_reported_whenever_it_comes(
 
 def test_where_warnings_are_errors_the_call_is_not_made_again() -> None:
     """The warning is no failure of what was called, and is counted once."""
-    service = Service(completed_future(1), completed_future(2))
+    service = Service(Future(), Future())
     guarded = Guard(retry=Retry(jitter=0), fallback=Fallback(lambda context: "instead"), name="strict")
 
     with warnings.catch_warnings():
@@ -113,7 +121,7 @@ def test_where_warnings_are_errors_the_call_is_not_made_again() -> None:
 def test_a_fallback_that_gives_what_is_to_be_awaited_is_reported_too() -> None:
     """It is as little waited for."""
 
-    @fallback(Service(completed_future(1)))
+    @fallback(Service(Future()))
     def service() -> Any:
         raise OSError
 
@@ -128,9 +136,14 @@ def test_an_asynchronous_function_that_was_switched_off_is_not_reported() -> Non
     @asynchronous
     @retry
     def service() -> Any:
-        return completed_future(1)
+        return Future()
 
-    assert service().result() == 1
+    assert not service().done()
+
+
+def test_a_future_that_has_its_result_is_not_reported() -> None:
+    """Nothing can fail any more."""
+    assert retry(lambda: completed_future(1))().result() == 1
 
 
 def test_classes_of_results_are_not_kept() -> None:
