@@ -43,6 +43,10 @@ class Swap:
         self._replaced.append(mapping.get(key))
         self.steps.append((mapping.pop, key, None))
 
+    def take_place(self) -> None:
+        """Make all stores, whatever else was stored meanwhile."""
+        deque(starmap(call, self.steps), maxlen=0)
+
 
 class Version:
     """Stands for all that is changed by swaps only: it is another one after each."""

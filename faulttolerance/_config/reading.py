@@ -29,7 +29,7 @@ from .._shown import shown, told
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import ORDINAL, PREFIX
 from .outside import is_from_outside
-from .snapshot import CONFIG_VARIABLE, DEEPEST, MOST, Entry, Inputs, Source, flat, ordinal, place, source_of
+from .snapshot import CONFIG_VARIABLE, DEEPEST, MOST, Entry, File, Inputs, Source, flat, ordinal, place, source_of
 
 __all__ = ["read"]
 
@@ -102,7 +102,7 @@ class PropertiesFile(InitSettingsSource):
         super().__init__(settings_cls, data)
 
 
-def read(inputs: Inputs, named: Sequence[str]) -> list[Source]:
+def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
     """What the files and sources of *inputs* and the files *named* by the environment hold, the strongest first.
 
     Raises:
@@ -123,9 +123,9 @@ def read(inputs: Inputs, named: Sequence[str]) -> list[Source]:
             faults.append(Fault(where, f"cannot be read ({told(error)})", None, "", source))
 
     for file in inputs.files:
-        collect(partial(_file, file), file, "named by configure(files=...)")
+        collect(partial(_file, *file), file.name, "named by configure(files=...)")
     for file in named:
-        collect(partial(_file, file), file, f"named by {CONFIG_VARIABLE}")
+        collect(partial(_file, *file), file.name, f"named by {CONFIG_VARIABLE}")
     for source in inputs.sources:
         collect(partial(_foreign, source), shown(source), "given to configure(sources=...)")
     if faults:
@@ -142,8 +142,8 @@ def _foreign(source: Any) -> Source:
     return source_of(f"source {name}", 100, data)
 
 
-def _file(name: str) -> Source:
-    path = Path(name).expanduser()
+def _file(name: str, found: str) -> Source:
+    path = Path(found)
     _look_at(path, name)
     words = f"file {name}"
     try:

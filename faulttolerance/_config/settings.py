@@ -3,18 +3,18 @@
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from .._log import WARNING, log
 from .._policy import DEFAULT_PLACE, Fallback, check, parameters
-from .._shown import shown
 from .._swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .effective import Effective
+from .given import file, kept, named_files
 from .key import ENABLED, Declared, enabled_keys, parameter_keys
-from .snapshot import CONFIG_VARIABLE, Entry, Inputs, Snapshot, Source, environment, sets_values, source_of, variables
+from .snapshot import Entry, Inputs, Snapshot, Source, environment, sets_values, source_of, variables
 from .switch import Switches, read_enabled, read_switches
 from .tracing import tracing_faults
 
@@ -51,6 +51,8 @@ class Settings:
         self.version = Version()
         """Of the configuration, and of all that follows from it."""
         self._state = State()
+        self._places: dict[str, str] = {}
+        """Where the files are that the environment names: the process may work in another directory by and by."""
 
     @property
     def state(self) -> State:
@@ -129,14 +131,11 @@ class Settings:
         """
         state = self._state
         last = state.inputs
-        inputs = Inputs(
-            last.properties if properties is _UNSET else _given("properties", dict, properties, "a mapping of keys"),
-            last.files if files is _UNSET else _given("files", _paths, files, "paths of files"),
-            last.sources if sources is _UNSET else _given("sources", tuple, sources, "a list of sources"),
-        )
+        given = {"properties": properties, "files": files, "sources": sources}
+        inputs = last.__replace__(**kept({name: value for name, value in given.items() if value is not _UNSET}))
         own = [_own(inputs.properties)] if inputs.properties else []
         own += [found] if (found := environment()) else []
-        named = _named()
+        named = [file(name, self._places) for name in named_files()]
         if inputs.files or inputs.sources or named:
             try:
                 from .reading import read
@@ -178,8 +177,14 @@ class Settings:
 
     def restore(self, state: State | None = None) -> None:
         """Return to an earlier state; by default forget everything, the switches included."""
-        while not self._exchange(self.version.current, self.returning(state or State())):
-            pass
+        while True:
+            seen, swap = self.version.current, Swap()
+            if state is None:
+                self.put_blank(swap)
+            else:
+                self.put(self.returning(state), swap)
+            if self.version.swap(seen, swap):
+                return
 
     def returning(self, state: State) -> State:
         """What is to hold where *state* is to hold again."""
@@ -188,6 +193,11 @@ class Settings:
     def put(self, state: State, swap: Swap) -> None:
         """Let *state* be in force, together with the other stores of *swap*."""
         swap.attribute(self, "_state", state)
+
+    def put_blank(self, swap: Swap) -> None:
+        """Let everything be as it was in the beginning, together with the other stores of *swap*."""
+        self.put(self.returning(State()), swap)
+        swap.attribute(self, "_places", {})
 
     def _exchange(self, seen: object, state: State) -> bool:
         swap = Swap()
@@ -221,15 +231,6 @@ class Settings:
         return effective, faults
 
 
-def _given(name: str, kind: Callable[[Any], Any], value: object, allowed: str) -> Any:
-    try:
-        return kind(value)
-    except (TypeError, ValueError) as error:
-        raise FaultToleranceDefinitionException(
-            Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
-        ) from error
-
-
 def _own(properties: Mapping[str, Any]) -> Source:
     name = "configure(properties=...)"
     try:
@@ -238,11 +239,6 @@ def _own(properties: Mapping[str, Any]) -> Source:
         if isinstance(error, FaultToleranceDefinitionException):
             raise
         raise FaultToleranceDefinitionException(Fault(name, f"cannot be read: {error}")) from error
-
-
-def _named() -> list[str]:
-    """The files that the environment names."""
-    return [name for name in os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if name]
 
 
 def _sets_values(snapshot: Snapshot) -> bool:
@@ -262,20 +258,13 @@ def _load() -> None:
 
 def _load_in_time() -> None:
     """Load pydantic while the program starts and not in its first request, if there is something to read."""
-    if named := _named():
+    if named := named_files():
         try:
             from . import reading  # noqa: F401
         except ImportError:
             pass
     if named or sets_values(variables()):
         _load()
-
-
-def _paths(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """One path is meant as a list of one, not as its letters."""
-    if isinstance(files, (str, os.PathLike)):
-        files = [files]
-    return tuple(os.fspath(file) for file in files)
 
 
 def _resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switches) -> tuple[Effective, list[Fault]]:

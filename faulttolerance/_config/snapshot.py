@@ -21,6 +21,7 @@ __all__ = [
     "DEEPEST",
     "MOST",
     "Entry",
+    "File",
     "Inputs",
     "Snapshot",
     "Source",
@@ -54,11 +55,18 @@ DEEPEST = 1_000
 """So many characters a key may have, where it is nested."""
 
 
+class File(NamedTuple):
+    """A file: its name as it was given, for messages, and its path, whatever directory the process works in."""
+
+    name: str
+    path: str
+
+
 class Inputs(Record):
     """What a snapshot is built from, beside the environment."""
 
     properties: Mapping[str, Any] = MappingProxyType({})
-    files: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
     sources: tuple[Any, ...] = ()
 
 

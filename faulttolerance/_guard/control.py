@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .._config import Declared, settings
+from .._config.given import kept
 from .._config.report import Change, Unused, collisions, unused
 from .._event import Series
 from .._policy import Policy, parameters
@@ -17,8 +18,9 @@ from . import exchange, registry
 from .declaration import FUNCTION, exempt
 from .explanation import explain
 from .plan import Plan
+from .process import Process
 from .shared import Shared
-from .telemetry import ChosenProvider, ChosenRegistry, telemetry
+from .telemetry import ChosenProvider, ChosenRegistry
 
 __all__ = [
     "GuardedMethod",
@@ -103,7 +105,7 @@ def configure(
     files: Iterable[str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
     sources: Iterable[Any] | None = None,
     max_threads: int | None = None,
-    uninterruptible_modules: Iterable[str] = (),
+    uninterruptible_modules: Iterable[str] | str | None = None,
     interrupt_signal: int | None = None,
     prometheus_registry: ChosenRegistry = "unchanged",
     meter_provider: ChosenProvider = "unchanged",
@@ -116,10 +118,12 @@ def configure(
 
     Args:
         properties: Configuration keys and values; they win over every other source.
-        files: Configuration files to read, by suffix: ``.properties``, ``.toml``, ``.yaml``, ``.json``, ``.env``.
+        files: Configuration files to read, by suffix: ``.properties``, ``.toml``, ``.yaml``, ``.json``, ``.env``. A
+            relative one is looked for in the directory in which the process works now, also by later reloads.
         sources: Settings sources of pydantic-settings, or other callables that return a mapping of keys to values.
         max_threads: The most threads that offloaded calls may use at once; no limit unless given.
-        uninterruptible_modules: Further modules in whose code no time-out interrupts (contract R2a).
+        uninterruptible_modules: Further modules in whose code no time-out interrupts (contract R2a); one name, or
+            several.
         interrupt_signal: The signal that interrupts blocking calls of the main thread instead of ``SIGURG``.
         prometheus_registry: Where Prometheus metrics are shown: a ``CollectorRegistry``; ``"auto"``, as in the
             beginning, for the global one if the application imports ``prometheus_client``; ``None`` for nowhere.
@@ -134,28 +138,22 @@ def configure(
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong.
     """
-    given: dict[str, Any] = {}
-    if properties is not None:
-        given["properties"] = properties
-    if files is not None:
-        given["files"] = files
-    if sources is not None:
-        given["sources"] = sources
-    telemetry.check(prometheus_registry, meter_provider)
-    changes = exchange.exchange(partial(settings.prepare, **given))
-    telemetry.choose(prometheus_registry, meter_provider, tracing)
-    if max_threads is not None:
-        from .._runtime import pool
-
-        pool.pool.configure(max_threads=max_threads)
-    if uninterruptible_modules:
-        from .._runtime import interruption
-
-        interruption.add_uninterruptible_modules(uninterruptible_modules)
-    if interrupt_signal is not None:
-        from .._runtime import interruption
-
-        interruption.set_interrupt_signal(interrupt_signal)
+    given = {"properties": properties, "files": files, "sources": sources}
+    process = Process(
+        max_threads,
+        [*uninterruptible_modules] if isinstance(uninterruptible_modules, Iterator) else uninterruptible_modules,
+        interrupt_signal,
+        prometheus_registry,
+        meter_provider,
+        tracing,
+    )
+    faults = process.faults()
+    try:
+        inputs = kept({name: value for name, value in given.items() if value is not None})
+    except FaultToleranceDefinitionException as error:
+        raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
+    changes = exchange.exchange(partial(settings.prepare, **inputs), faults=faults, put=process.put)
+    process.follow()
     return changes
 
 

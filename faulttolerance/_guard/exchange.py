@@ -89,7 +89,7 @@ def forget() -> None:
     while True:
         seen = settings.version.current
         swap = Swap()
-        settings.put(settings.returning(Configuration()), swap)
+        settings.put_blank(swap)
         for guard in registry.resolvers():
             guard.forget(swap)
         if settings.version.swap(seen, swap):

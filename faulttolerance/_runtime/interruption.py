@@ -17,8 +17,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._strategy import deadline as lateness
+from .._swap import Swap
 from .clock import clock, next_deadline, raise_if_expired
-from .safe_point import add_uninterruptible_modules, forget_added_modules
+from .safe_point import forget_added_modules, put_uninterruptible_modules
 from .slot import HAS_GIL, Entry, Slot, all_slots, slot_here, slots
 from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, innermost
 from .watchdog import OTHER_GREENLETS, Interrupted, watchdog, withdraw
@@ -30,13 +31,14 @@ __all__ = [
     "NOT_WANTED",
     "Interrupted",
     "Slot",
-    "add_uninterruptible_modules",
     "be_watched",
     "begin",
     "conclude",
     "end",
     "interrupt",
     "next_deadline",
+    "put_interrupt_signal",
+    "put_uninterruptible_modules",
     "raise_if_expired",
     "remaining",
     "reset",
@@ -310,21 +312,31 @@ def sleep(seconds: float) -> None:
 # The signal
 
 
-def set_interrupt_signal(signum: int | None) -> None:
-    """Let this signal interrupt blocking calls of the main thread; ``None``: they end late.
+def can_interrupt(signum: object) -> bool:
+    """Whether a handler can be installed for *signum*."""
+    return (
+        isinstance(signum, int)
+        and signum is not True
+        and signum in signal.valid_signals()
+        and signum not in _UNCATCHABLE
+    )
+
+
+def put_interrupt_signal(signum: int | None, swap: Swap) -> None:
+    """Let this signal interrupt blocking calls of the main thread once *swap* takes place; ``None``: they end late.
 
     The next guarded call on the main thread installs the handler, and only where the signal has none.
-
-    Raises:
-        ValueError: No handler can be installed for such a signal.
     """
-    if signum is not None and (signum not in signal.valid_signals() or signum in _UNCATCHABLE):
-        raise ValueError(
-            f"cannot interrupt by signal {signum!r}; allowed: one of signal.valid_signals() that can be caught"
-        )
-    watchdog.signum = signum
+    swap.attribute(watchdog, "signum", signum)
     for slot in all_slots():
-        slot.is_ready = not slot.is_main
+        swap.attribute(slot, "is_ready", not slot.is_main)
+
+
+def set_interrupt_signal(signum: int | None) -> None:
+    """Let this signal interrupt blocking calls of the main thread; see ``put_interrupt_signal``."""
+    swap = Swap()
+    put_interrupt_signal(signum, swap)
+    swap.take_place()
 
 
 def reset() -> None:

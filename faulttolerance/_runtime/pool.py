@@ -143,7 +143,12 @@ class Pool:
     def configure(self, max_threads: int | None) -> None:
         """Change the limit; threads beyond a smaller one end as soon as they have nothing to do."""
         self.max_threads = max_threads
+        self.follow_limit()
+
+    def follow_limit(self) -> None:
+        """Have as many threads as there is work for and as the limit allows; called when that has changed."""
         self._see_to_waiting()
+        max_threads = self.max_threads
         if max_threads is not None:
             self._send_home(len(self._workers) - max_threads)
 

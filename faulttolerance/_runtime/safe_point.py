@@ -16,7 +16,9 @@ from collections.abc import Iterable
 from functools import cache
 from types import CodeType, FrameType
 
-__all__ = ["IS_EXACT", "OURS", "add_uninterruptible_modules", "forget_added_modules", "may_call", "objection", "place"]
+from .._swap import Swap
+
+__all__ = ["IS_EXACT", "OURS", "forget_added_modules", "may_call", "objection", "place", "put_uninterruptible_modules"]
 
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
@@ -60,10 +62,9 @@ _CONDITION_WAIT = threading.Condition.wait.__code__
 _added: frozenset[str] = frozenset()
 
 
-def add_uninterruptible_modules(names: Iterable[str]) -> None:
-    """Leave the code of these modules, and of the modules inside them, in peace as well."""
-    global _added
-    _added |= frozenset(names)
+def put_uninterruptible_modules(names: Iterable[str], swap: Swap) -> None:
+    """Leave the code of these modules, and of the modules inside them, in peace as well, once *swap* takes place."""
+    swap.attribute(sys.modules[__name__], "_added", _added | frozenset(names))
 
 
 def forget_added_modules() -> None:

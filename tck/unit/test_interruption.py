@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
+    FaultToleranceDefinitionException,
     Guard,
     Interrupted,
     Timeout,
@@ -1056,8 +1057,8 @@ def test_signal_may_be_done_without() -> None:
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP, 0, 4711])
 def test_signal_that_cannot_be_caught_is_refused(signum: int) -> None:
     """P7."""
-    with pytest.raises(ValueError, match="cannot interrupt by signal"):
-        set_interrupt_signal(signum)
+    with pytest.raises(FaultToleranceDefinitionException, match=r"configure\(interrupt_signal\) is .*can be caught"):
+        configure(interrupt_signal=signum)
 
 
 # Where interruption is impossible

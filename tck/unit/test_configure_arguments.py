@@ -1,0 +1,180 @@
+"""What ``configure`` is given: everything is checked first, and an error leaves all as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_settings")
+
+from faulttolerance import (
+    FaultToleranceDefinitionException,
+    Future,
+    asynchronous,
+    completed_future,
+    configure,
+    explain,
+    reload,
+    retry,
+)
+from faulttolerance._runtime import safe_point
+from faulttolerance._runtime.pool import pool
+from faulttolerance._runtime.watchdog import watchdog
+
+WRONG: dict[str, list[Any]] = {
+    "properties": [5, "Retry/delay=1", ["Retry/delay"], [("Retry/delay", 1)]],
+    "files": [5, [5], [b"conf.toml"], [None]],
+    "sources": [5, [5], ["conf.toml"], len],
+    "max_threads": [0, -1, 1.5, "4", True, [4]],
+    "uninterruptible_modules": [5, [5], [""], ""],
+    "interrupt_signal": [9999, 0, -1, "SIGUSR2", 1.5, True, [], getattr(signal, "SIGKILL", 0)],
+    "prometheus_registry": [5, "global", object()],
+    "meter_provider": [5, "global", object()],
+    "tracing": ["false", 0, 1, "x"],
+}
+
+
+class Client:
+    """Has a value that everybody sees."""
+
+    @retry(max_retries=2, delay=0, jitter=0)
+    def call(self) -> None:
+        self.calls = getattr(self, "calls", 0) + 1
+        raise OSError
+
+
+def attempts() -> int:
+    client = Client()
+    with pytest.raises(OSError):
+        client.call()
+    return int(client.calls)
+
+
+def everything() -> tuple[object, ...]:
+    """What holds for the process, as far as it can be seen."""
+    return attempts(), explain(Client.call), pool.max_threads, watchdog.signum, safe_point._added
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_wrong_argument_leaves_all_as_it_was(name: str, value: Any) -> None:
+    """Neither what is right beside it nor a part of it is in force."""
+    configure(properties={"Retry/maxRetries": 4})
+    before = everything()
+    right: dict[str, Any] = {
+        "properties": {"Retry/maxRetries": 0},
+        "max_threads": 3,
+        "interrupt_signal": signal.SIGINT,
+        "uninterruptible_modules": ["acme.pool"],
+    }
+
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        configure(**{**right, name: value})
+
+    assert [fault.where for fault in refused.value.faults] == [f"configure({name})"]
+    assert all(fault.allowed for fault in refused.value.faults)
+    assert everything() == before
+
+
+def test_a_wrong_value_leaves_what_holds_for_the_process_as_it_was() -> None:
+    """The other way round: what is no source of values waits until these were checked."""
+    before = everything()
+
+    with pytest.raises(FaultToleranceDefinitionException, match="lots"):
+        configure(
+            properties={"Retry/maxRetries": "lots"},
+            max_threads=3,
+            interrupt_signal=signal.SIGINT,
+            uninterruptible_modules=["acme.pool"],
+            tracing=False,
+        )
+
+    assert everything() == before
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """Arguments and values alike."""
+    attempts()
+
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        configure(properties={"Retry/maxRetries": "lots"}, max_threads=0, tracing="x")  # type: ignore[arg-type]
+
+    assert {fault.where for fault in refused.value.faults} == {
+        "configure(max_threads)",
+        "configure(tracing)",
+        "Retry/maxRetries",
+    }
+
+
+def test_offloaded_calls_go_on_after_a_limit_was_refused() -> None:
+    """A pool of no threads would let every call wait for ever."""
+
+    @asynchronous
+    def answer() -> Future[int]:
+        return completed_future(42)
+
+    with pytest.raises(
+        FaultToleranceDefinitionException, match=r"configure\(max_threads\) is 0; allowed: an integer >= 1"
+    ):
+        configure(max_threads=0)
+
+    assert answer().result(10) == 42
+
+
+def test_one_module_is_meant_as_a_name_and_not_as_its_letters() -> None:
+    """As one file is."""
+    configure(uninterruptible_modules="json")
+
+    assert safe_point._added == {"json"}
+
+
+def test_what_can_be_read_only_once_is_read_once(tmp_path: Path) -> None:
+    """Generators serve as lists do, also for later reloads."""
+    file = tmp_path / "faulttolerance.toml"
+    file.write_text("Retry.maxRetries = 0")
+
+    def files() -> Iterator[Path]:
+        yield file
+
+    configure(files=files(), sources=iter([lambda: {"Retry/delay": 0}]), uninterruptible_modules=iter(["acme"]))
+    reload()
+
+    assert attempts() == 1
+    assert safe_point._added == {"acme"}
+
+
+def test_a_relative_file_is_found_again_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that becomes a daemon goes to the root."""
+    (tmp_path / "conf").mkdir()
+    file = tmp_path / "conf" / "faulttolerance.toml"
+    file.write_text("Retry.maxRetries = 0")
+    monkeypatch.chdir(tmp_path)
+    configure(files="conf/faulttolerance.toml")
+
+    monkeypatch.chdir("/")
+    file.write_text("Retry.maxRetries = 1")
+    reload()
+
+    assert attempts() == 2
+    assert "file conf/faulttolerance.toml line 1" in explain(Client.call)
+
+
+def test_a_relative_file_that_the_environment_names_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is named together with others."""
+    for name, text in (("one.toml", "Retry.maxRetries = 0"), ("two.toml", "Retry.delay = 0")):
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAULTTOLERANCE_CONFIG", os.pathsep.join(["one.toml", "two.toml"]))
+    before = attempts()
+
+    monkeypatch.chdir("/")
+    (tmp_path / "one.toml").write_text("Retry.maxRetries = 1")
+    reload()
+
+    assert (before, attempts()) == (1, 2)
