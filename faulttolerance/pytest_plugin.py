@@ -6,13 +6,15 @@ configuration keys. With ``ft_reset = true`` in pytest's configuration every tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from .testing import VirtualClock
 
 # What the fixtures need is imported when a test asks for them: this module is loaded in every run of pytest.
@@ -28,6 +30,42 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ft_clock(seed): where the jitter under the fixture ft_clock comes from")
     if config.getini("ft_reset"):
         config.pluginmanager.register(_ResetAroundEveryTest(), "faulttolerance-reset")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
+    """Let pytest-asyncio make a loop that follows ``ft_clock``, where nobody else says how to make loops."""
+    hook = getattr(metafunc.config.hook, "pytest_asyncio_loop_factories", None)
+    if hook is None or "ft_clock" not in metafunc.fixturenames or hook.get_hookimpls():
+        return (yield)
+    # Once it is known to the hook, pytest-asyncio asks for a factory for every test; so it is for this one only.
+    factories = _LoopFactories()
+    metafunc.config.pluginmanager.register(factories)
+    try:
+        return (yield)
+    finally:
+        metafunc.config.pluginmanager.unregister(factories)
+
+
+class _LoopFactories:
+    def pytest_asyncio_loop_factories(self) -> dict[str, Callable[[], AbstractEventLoop]]:
+        from .testing import loop_factory
+
+        return {"virtual": loop_factory}
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Let anyio make a loop that follows ``ft_clock``, where its fixture does not say how to make one."""
+    arguments = pyfuncitem.funcargs
+    backend = arguments.get("anyio_backend")
+    if "ft_clock" in arguments and backend:
+        name, options = (backend, {}) if isinstance(backend, str) else cast("tuple[str, dict[str, Any]]", backend)
+        if name == "asyncio":
+            from .testing import loop_factory
+
+            arguments["anyio_backend"] = name, {"loop_factory": loop_factory, **options}
+    return (yield)
 
 
 class _ResetAroundEveryTest:
@@ -54,8 +92,8 @@ def ft_reset() -> Iterator[None]:
 def ft_clock(request: pytest.FixtureRequest) -> Iterator[VirtualClock]:
     """Let delays and deadlines pass at once; ``ft_clock.advance(seconds)`` moves time on.
 
-    ``@pytest.mark.ft_clock(seed=7)`` chooses the jitter. Coroutines run by ``ft_clock.run(main())``; loops that a test
-    framework makes follow the clock where it makes them by ``faulttolerance.testing.loop_factory``.
+    ``@pytest.mark.ft_clock(seed=7)`` chooses the jitter. Coroutines run by ``ft_clock.run(main())``; tests that are
+    coroutines run on a loop that follows the clock, where pytest-asyncio 1.4 or anyio runs them.
     """
     from .testing import virtual_time
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from .._log import ERROR, log
 from ..typing import Timer
 from .native import get_ident, native, threads_are_real
 
@@ -54,10 +55,8 @@ class _GreenletTimer:
             return
         try:
             callback()
-        except Exception:
-            import logging
-
-            logging.getLogger("faulttolerance").exception("a timer's callback failed")
+        except Exception as error:
+            log(ERROR, "a timer's callback failed", error=error)
 
     def cancel(self) -> None:
         """Forget the callback if it has not begun."""

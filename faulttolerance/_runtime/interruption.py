@@ -16,6 +16,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from .._log import WARNING, log
 from .._strategy import deadline as lateness
 from .._swap import Swap
 from .clock import clock, next_deadline, raise_if_expired
@@ -148,12 +149,11 @@ def _tell_of_greenlets() -> None:
     if _has_told_of_greenlets:
         return
     _has_told_of_greenlets = True
-    import logging
-
-    logging.getLogger("faulttolerance").warning(
+    log(
+        WARNING,
         "deadlines interrupt no call that runs in a greenlet, nor one during which other greenlets run in its thread:"
         " such calls end late, by themselves; let what they wait for have a time-out of its own, or put it under"
-        " gevent.Timeout(remaining(), TimeoutError), or eventlet's"
+        " gevent.Timeout(remaining(), TimeoutError), or eventlet's",
     )
 
 

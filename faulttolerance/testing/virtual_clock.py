@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
+from inspect import CO_COROUTINE
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
@@ -21,7 +22,7 @@ from .._runtime.loop_thread import loop_thread
 from .._runtime.slot import slots
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
-from .waiter import Sleeper, Waiter
+from .waiter import Sleeper, VirtualTimeStalled, Waiter
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +39,15 @@ _TICKS = 2**30
 """Virtual time moves in steps of about a nanosecond, so that no sum of durations depends on when the test began."""
 _JOIN_SECONDS = 1.0
 """Real seconds in which the threads of a clock have to end once its block has."""
+
+
+_FOREIGN_LOOP = (
+    "virtual_time() is active, and this event loop does not follow it: delays would take real time here, and deadlines"
+    " of coroutines would not pass. Run the coroutine by clock.run(...), or let faulttolerance.testing.loop_factory"
+    " make the loop, while the clock is there: in pytest-asyncio by the hook pytest_asyncio_loop_factories, in anyio by"
+    " the fixture anyio_backend. With the fixture ft_clock both do so by themselves, if no fixture that is a coroutine,"
+    " or loop of a wider scope, comes before it"
+)
 
 
 class _Timer:
@@ -245,17 +255,14 @@ class VirtualClock:
     def _look_at_loop(self) -> None:
         asyncio = sys.modules.get("asyncio")
         loop = asyncio._get_running_loop() if asyncio is not None else None
-        if loop is None or loop in self._known_loops:
+        if loop is None or getattr(loop, "virtual_clock", None) is self:
             return
-        self._known_loops.add(loop)
-        if getattr(loop, "virtual_clock", None) is not self:
-            warnings.warn(
-                "virtual_time() is active, and this event loop does not follow it: asyncio.sleep() takes real time"
-                " there, and deadlines of coroutines do not pass; run the coroutine by clock.run(...), or let"
-                " faulttolerance.testing.loop_factory make the loop",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+        # Who asks is the coroutine of a guard or of a test, or else a function, which sleeps on this clock as ever.
+        if sys._getframe(2).f_code.co_flags & CO_COROUTINE:
+            raise VirtualTimeStalled(_FOREIGN_LOOP)
+        if loop not in self._known_loops:
+            self._known_loops.add(loop)
+            warnings.warn(_FOREIGN_LOOP, RuntimeWarning, stacklevel=3)
 
     def _refuse_if_ended(self) -> None:
         if self._ended_at is not None:

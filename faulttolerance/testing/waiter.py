@@ -11,8 +11,9 @@ __all__ = ["Sleeper", "VirtualTimeStalled", "Waiter"]
 class VirtualTimeStalled(BaseException):
     """Time cannot pass: a thread inside a guard waits for something that is no business of the clock.
 
-    Raised where the library sleeps; the message names who holds time, and where. It is no ``Exception``, so that no
-    retry, fallback or handler of the code under test takes it for a failure of the call.
+    Raised where the library sleeps; the message names who holds time, and where. Raised as well where a guarded
+    coroutine begins on an event loop that does not follow the clock. It is no ``Exception``, so that no retry, fallback
+    or handler of the code under test takes it for a failure of the call.
     """
 
 

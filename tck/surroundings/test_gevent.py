@@ -425,7 +425,8 @@ def run():
 APPLICATION = (
     PREAMBLE
     + """
-import os
+import logging, os
+logging.basicConfig()
 
 @retry(max_retries=2, delay=50, jitter=0)
 @bulkhead(100)
@@ -479,4 +480,4 @@ def test_gunicorn_serves_guarded_calls_by_greenlets(preloaded: tuple[str, ...], 
         until(lambda: service.get("/worker") not in workers)
         assert all(map(ask, EXPECTED))
     assert "Traceback" not in service.log
-    assert service.log.count("deadlines interrupt no call that runs in a greenlet") <= 4
+    assert 1 <= service.log.count("deadlines interrupt no call that runs in a greenlet") <= 4

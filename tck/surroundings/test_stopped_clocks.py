@@ -55,7 +55,10 @@ print(outcome(broken, False))
 
 STOPPED = {
     "freezegun": ("import freezegun", 'with freezegun.freeze_time("2030-01-01"):'),
-    "freezegun-ticks-by-hand": ("import freezegun", 'with freezegun.freeze_time("2030-01-01", auto_tick_seconds=3600):'),
+    "freezegun-leaps": (
+        "import freezegun",
+        'with freezegun.freeze_time("2030-01-01", auto_tick_seconds=3600):',
+    ),
     "time-machine": ("import time_machine", 'with time_machine.travel("2030-01-01", tick=False):'),
 }
 
@@ -96,7 +99,9 @@ def test_the_clock_may_be_stopped_when_the_library_is_imported(stopped: tuple[st
 def test_the_clock_may_be_stopped_and_go_on_again_within_virtual_time(stopped: tuple[str, str]) -> None:
     """Neither takes the other's clock; the real one is back in use in the end."""
     imported, stops = stopped
-    program = f"{imported}\n{PREAMBLE}\nfrom faulttolerance.testing import virtual_time\n" + f"""
+    program = (
+        f"{imported}\n{PREAMBLE}\nfrom faulttolerance.testing import virtual_time\n"
+        f"""
 with virtual_time() as clock:
     {stops}
         began = clock.monotonic()
@@ -107,6 +112,7 @@ with virtual_time() as clock:
         sleep(3600)
 print(outcome(sleeps))
 """
+    )
 
     assert run(program) == ["3600.0", "TimeoutException"]
 
@@ -117,7 +123,7 @@ def test_coroutines_go_on_under_freezegun_where_it_leaves_their_loop_alone() -> 
 
     assert run(
         f"import freezegun, asyncio\n{PREAMBLE}"
-        + """
+        """
 @timeout(50)
 async def waits():
     await asyncio.sleep(60)

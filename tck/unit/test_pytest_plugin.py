@@ -253,6 +253,64 @@ def test_loops_of_pytest_asyncio_follow_the_clock(run: Run, pytester: pytest.Pyt
     done.assert_outcomes(passed=4)
 
 
+@pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
+@pytest.mark.parametrize("backend", ["'asyncio'", "('asyncio', {'debug': True})"])
+def test_anyio_makes_loops_that_follow_the_clock_by_itself(run: Run, pytester: pytest.Pytester, backend: str) -> None:
+    """Where a test asks for the clock, nobody has to say how loops are made."""
+    pytester.makeconftest(f"""
+        import pytest
+
+        @pytest.fixture
+        def anyio_backend():
+            return {backend}
+    """)
+
+    done = run("        pytestmark = pytest.mark.anyio\n" + LOOP_PER_TEST, plugins=("anyio.pytest_plugin",))
+
+    done.assert_outcomes(passed=4)
+
+
+PYTEST_ASYNCIO = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
+
+
+@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
+def test_pytest_asyncio_makes_loops_that_follow_the_clock_by_itself(run: Run) -> None:
+    """Only for tests that ask for the clock; the others have the loops that they always had."""
+    done = run(
+        LOOP_PER_TEST
+        + """
+        async def test_whose_loop_is_an_ordinary_one():
+            assert not hasattr(asyncio.get_running_loop(), "virtual_clock")
+        """,
+        *PYTEST_ASYNCIO,
+        plugins=("pytest_asyncio.plugin",),
+    )
+
+    done.assert_outcomes(passed=5)
+
+
+@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
+def test_a_loop_that_was_made_before_the_clock_is_refused_at_once(run: Run) -> None:
+    """Instead of waiting, in real time, for what the clock says is due in an hour."""
+    done = run(
+        """
+        import pytest_asyncio
+
+        @pytest_asyncio.fixture
+        async def service():
+            return asyncio.get_running_loop()
+
+        async def test_coroutine(service, ft_clock):
+            await charge_async()
+        """,
+        *PYTEST_ASYNCIO,
+        plugins=("pytest_asyncio.plugin",),
+    )
+
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*VirtualTimeStalled*pytest_asyncio_loop_factories*"])
+
+
 @pytest.mark.skipif(not is_installed("pytest-xdist", 3, 0), reason="pytest-xdist is not installed")
 def test_processes_of_xdist_have_a_clock_each(run: Run) -> None:
     """Nothing is shared between them."""

@@ -730,15 +730,34 @@ def test_a_loop_that_is_blocked_stalls_the_others(clock: VirtualClock) -> None:
     blocker.result(PATIENCE)
 
 
-def test_a_guard_on_a_loop_of_real_time_warns(clock: VirtualClock) -> None:
-    """Deadlines of coroutines would never pass there, and delays take real time."""
+def test_a_guarded_coroutine_is_refused_on_a_loop_of_real_time(clock: VirtualClock) -> None:
+    """Delays would take real time there, and deadlines never pass; the message names what makes a loop that follows."""
+    attempts = []
+
+    @retry(delay=3_600_000, max_duration=0)
+    async def fails() -> None:
+        attempts.append(1)
+        raise OSError
+
+    for _ in range(2):
+        with pytest.raises(VirtualTimeStalled, match="pytest_asyncio_loop_factories"):
+            asyncio.run(fails())
+
+    assert not attempts
+
+
+def test_a_guarded_function_is_let_pass_on_a_loop_of_real_time(clock: VirtualClock) -> None:
+    """It sleeps on the clock itself; a warning tells what coroutines would come to."""
 
     @retry
-    async def fine() -> str:
+    def fine() -> str:
         return "fine"
 
+    async def main() -> str:
+        return fine()
+
     with pytest.warns(RuntimeWarning, match="does not follow it"):
-        result = asyncio.run(fine())
+        result = asyncio.run(main())
 
     assert result == "fine"
 
