@@ -11,9 +11,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
+import os
 import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, NoReturn
@@ -22,14 +24,18 @@ import typer
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from ._config import Declared, Effective, Key, Switches, enabled_keys, parameter_keys, settings
 from ._config.key import INTERCEPTOR_PRIORITY, SWITCHES, switch_key
+from ._config.outside import is_from_outside
 from ._config.report import Unused
 from ._config.sort import allowed
 from ._config.text import text
 from ._guard import control
+from ._guard.doubt import doubts
 from ._policy import parameters
+from ._shown import escaped, told
 from .exceptions import FaultToleranceDefinitionException
 
 __all__ = ["app"]
@@ -59,15 +65,25 @@ class Format(StrEnum):
 def check(
     modules: Modules,
     recursive: Recursive = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on keys that nothing uses, too.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail on keys that nothing uses and on doubts, too.")
+    ] = False,
 ) -> None:
-    """Import modules and report everything that is wrong; exit status 1 if anything is."""
-    _import(modules, recursive)
-    unused = _validated()
-    for one in unused:
+    """Import modules and report everything that is wrong; exit status 1 if anything is, or nothing was checked."""
+    with _apart():
+        is_whole = _imported(modules, recursive)
+        unused = _validated()
+        guards = list(control.guards())
+        doubtful = list(doubts(guards))
+    for one in (*unused, *doubtful):
         _warn(str(one))
-    typer.echo(f"nothing wrong; guards: {len(list(control.guards()))}, unused keys: {len(unused)}")
-    if strict and unused:
+    if not is_whole:
+        raise typer.Exit(1)
+    if not guards:
+        _warn(f"nothing is guarded in {', '.join(modules)}; --recursive imports the modules of packages, too")
+        raise typer.Exit(1)
+    typer.echo(f"nothing wrong; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(doubtful)}")
+    if strict and (unused or doubtful):
         raise typer.Exit(1)
 
 
@@ -79,12 +95,13 @@ def explain(
     module, colon, path = target.partition(":")
     if not colon or not path:
         raise typer.BadParameter(f"{target!r} is not MODULE:NAME, as in acme.billing:Client.charge")
-    _import([module], recursive=False)
     *outer, name = path.split(".")
-    parent: Any = sys.modules[module]
-    for one in outer:
-        parent = _member(parent, one, target)
-    explained = _explained(parent, name, _member(parent, name, target))
+    with _apart():
+        _import([module], recursive=False)
+        parent: Any = importlib.import_module(module)
+        for one in outer:
+            parent = _member(parent, one, target)
+        explained = _explained(parent, name, _member(parent, name, target))
     if not explained:
         raise typer.BadParameter(f"{target!r} is not guarded")
     typer.echo("\n".join(explained))
@@ -97,18 +114,21 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """List every guard with its effective values and their sources."""
-    _import(modules, recursive)
-    guards = sorted(control.guards(), key=lambda guard: guard.name)
+    with _apart():
+        _import(modules, recursive)
+        guards = sorted(control.guards(), key=lambda guard: guard.name)
+        listed = [_as_json(guard) for guard in guards]
     if as_json:
-        typer.echo(json.dumps([_as_json(guard) for guard in guards], indent=2))
+        typer.echo(json.dumps(listed, indent=2))
     else:
         table = _table("guard", "parameter", "value", "source")
         for guard in guards:
             for _, one in _resolved(guard):
                 for name, value, source in _rows(one):
-                    table.add_row(guard.name, f"{one.policy.annotation}{name}", value, source)
+                    _add(table, guard.name, f"{one.policy.annotation}{name}", value, source)
         _print(table)
-    _validated()
+    with _apart():
+        _validated()
 
 
 @app.command()
@@ -118,16 +138,18 @@ def keys(
     how: Annotated[Format, typer.Option("--format", help="A table, or a template to fill in.")] = Format.TABLE,
 ) -> None:
     """List every key that could be set, its environment variable, the value that holds, and the declared one."""
-    _import(modules, recursive)
-    found = _keys((one, effective) for guard in control.guards() for one, effective in _resolved(guard))
+    with _apart():
+        _import(modules, recursive)
+        found = _keys((one, effective) for guard in control.guards() for one, effective in _resolved(guard))
     if how is Format.TABLE:
         table = _table("key", "environment variable", "value", "declared", "allowed")
         for one in found:
-            table.add_row(one.key.name, one.key.variable, one.value, one.default, one.allowed)
+            _add(table, one.key.name, one.key.variable, one.value, one.default, one.allowed)
         _print(table)
     else:
         typer.echo("\n".join(_template(found, how)))
-    _validated()
+    with _apart():
+        _validated()
 
 
 # What is listed
@@ -240,14 +262,18 @@ def _plain(value: Any) -> Any:
 
 def _template(lines: Iterable[_Line], how: Format) -> Iterator[str]:
     """A file in which every key is commented out, with the value that holds now."""
+    if how is Format.PROPERTIES:
+        try:
+            from javaproperties import join_key_value
+        except ImportError as error:
+            _warn(f"the format {how} needs {error.name}: pip install 'faulttolerance[config]'")
+            raise typer.Exit(1) from error
     for line in lines:
         yield f"# {line.allowed}; declared: {line.default or 'nothing'}; variable: {line.key.variable}"
         value = "" if line.value == "(several)" else line.value
         if how is Format.TOML:
             yield f"#{json.dumps(line.key.name, ensure_ascii=False)} = {json.dumps(value, ensure_ascii=False)}"
         else:
-            from javaproperties import join_key_value
-
             yield f"#{join_key_value(line.key.name, value, separator='=')}"
         yield ""
 
@@ -255,22 +281,59 @@ def _template(lines: Iterable[_Line], how: Format) -> Iterator[str]:
 # Help
 
 
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Modules may print while they are imported, which is none of what was asked for: it goes where messages go.
+
+    So does what their subprocesses print, and C code.
+    """
+    with redirect_stdout(sys.stderr), ExitStack() as stack:
+        with suppress(OSError):
+            kept = os.dup(1)
+            stack.callback(os.close, kept)
+            os.dup2(2, 1)
+            stack.callback(os.dup2, kept, 1)
+            stack.callback(_flush)
+        yield
+
+
+def _flush() -> None:
+    if sys.__stdout__ is not None and not sys.__stdout__.closed:
+        sys.__stdout__.flush()
+
+
 def _import(modules: Iterable[str], recursive: bool) -> None:
-    for name in modules:
-        try:
-            module = importlib.import_module(name)
-            if recursive and hasattr(module, "__path__"):
-                for found in pkgutil.walk_packages(module.__path__, f"{name}."):
-                    if not found.name.endswith(".__main__"):
-                        importlib.import_module(found.name)
-        except FaultToleranceDefinitionException as error:
-            _fail(error)
-        except Exception as error:
-            cause = error.__cause__
-            if isinstance(cause, FaultToleranceDefinitionException):  # Python 3.11 wraps what __set_name__ raises
-                _fail(cause)
-            _warn(f"{name} cannot be imported ({type(error).__name__}: {error})")
-            raise typer.Exit(1) from error
+    if not _imported(modules, recursive):
+        raise typer.Exit(1)
+
+
+def _imported(modules: Iterable[str], recursive: bool) -> bool:
+    """Import all of *modules*, and say what is wrong with each; whether nothing is."""
+    wrong = [line for name in modules for line in _problems(name, recursive)]
+    for line in dict.fromkeys(wrong):
+        _warn(line)
+    return not wrong
+
+
+def _problems(name: str, recursive: bool) -> Iterator[str]:
+    """Import a module, and what is in it if it is a package; one that fails does not keep the others from it."""
+    try:
+        module = importlib.import_module(name)
+        inside = list(pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}.")) if recursive else []
+    except BaseException as error:
+        # A module may raise anything. One that ends the program, a script, must not end the check as passed.
+        if is_from_outside(error):
+            raise
+        cause = error.__cause__ if isinstance(error, RuntimeError) else None
+        for one in (error, cause):  # Python 3.11 wraps what __set_name__ raises
+            if isinstance(one, FaultToleranceDefinitionException):
+                yield from map(str, one.faults)
+                return
+        yield f"{name} cannot be imported ({told(error)})"
+        return
+    for found in inside:
+        if not found.name.endswith(".__main__"):
+            yield from _problems(found.name, recursive)
 
 
 def _validated() -> list[Unused]:
@@ -288,7 +351,12 @@ def _fail(error: FaultToleranceDefinitionException) -> NoReturn:
 
 
 def _warn(line: str) -> None:
-    typer.echo(line, err=True)
+    typer.echo(escaped(line), err=True)
+
+
+def _add(table: Table, *cells: str) -> None:
+    """A row of plain text: nothing in it is markup, nor meant for the terminal."""
+    table.add_row(*(Text(escaped(one)) for one in cells))
 
 
 def _table(*columns: str) -> Table:

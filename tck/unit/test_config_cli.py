@@ -162,6 +162,107 @@ def test_a_wrong_switch_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatc
     assert "MP_Fault_Tolerance_Metrics_Enabled is 'maybe'; allowed: true or false" in done.stderr
 
 
+@pytest.mark.parametrize("how", ["sys.exit(0)", "sys.exit('over')", "raise BaseException", "raise GeneratorExit"])
+def test_a_module_that_ends_the_program_fails_the_check(how: str, tmp_path: Path) -> None:
+    """A script in a package would end it with status 0, and nothing was checked."""
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "__init__.py").write_text("")
+    (tmp_path / "acme" / "script.py").write_text(f"import sys\n{how}\n")
+
+    done = program("check", "--recursive", "acme", folder=tmp_path)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("acme.script cannot be imported (")
+
+
+def test_a_module_that_a_value_names_and_that_ends_the_program_fails_the_check(tmp_path: Path) -> None:
+    """With the key that names it."""
+    (tmp_path / "acme.py").write_text("from faulttolerance import retry\n@retry\ndef call(): ...\n")
+    (tmp_path / "script.py").write_text("raise SystemExit(0)")
+
+    done = program("check", "acme", folder=tmp_path, FAULTTOLERANCE_RETRY_RETRYON="script.Busy")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "Retry/retryOn names script.Busy, which cannot be imported (SystemExit: 0); allowed: qualified names"
+    )
+
+
+def test_checking_nothing_is_no_success(tmp_path: Path) -> None:
+    """A package whose modules nobody imports has no guards."""
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "__init__.py").write_text("")
+
+    done = program("check", "acme", folder=tmp_path)
+
+    assert done.returncode == 1
+    assert done.stderr == "nothing is guarded in acme; --recursive imports the modules of packages, too\n"
+
+
+def test_one_wrong_module_keeps_no_other_from_being_checked(run: Run, tmp_path: Path) -> None:
+    """Each that fails is told of by its own name, and what is configured is checked all the same."""
+    (tmp_path / "shop" / "broken.py").write_text("1 / 0")
+    (tmp_path / "shop" / "wrong.py").write_text("from faulttolerance import retry\nretry(max_retries=-3)(print)\n")
+    (tmp_path / "shop" / "around.py").write_text("from shop.about import one\n")
+    (tmp_path / "shop" / "about.py").write_text("from shop.around import other\n")
+    (tmp_path / "shop" / "__main__.py").write_text("raise SystemExit('it was run')")
+
+    done = run("check", "--recursive", "shop.nowhere", "shop")
+
+    assert done.exit_code == 1
+    assert "nothing wrong" not in done.stdout
+    assert [line.split("(")[0] for line in done.stderr.splitlines()] == [
+        "shop.nowhere cannot be imported ",
+        "shop.about cannot be imported ",
+        "shop.around cannot be imported ",
+        "shop.broken cannot be imported ",
+        "builtins.print @Retry",
+    ]
+    assert "shop.billing" in sys.modules
+
+
+DOUBTFUL = """
+from faulttolerance import bulkhead, circuit_breaker, rate_limit, timeout, BulkheadException
+
+@circuit_breaker(fail_on=ConnectionError)
+@timeout
+@rate_limit
+@bulkhead
+def doubtful(): ...
+
+@circuit_breaker(fail_on=(OSError, BulkheadException))
+@timeout
+@bulkhead
+def settled(): ...
+
+@circuit_breaker(fail_on=OSError, skip_on=BulkheadException)
+@timeout
+@bulkhead
+def meant(): ...
+
+@circuit_breaker(fail_on=ConnectionError)
+@timeout(0)
+def without(): ...
+"""
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 0), (("--strict",), 1)])
+def test_check_doubts_a_circuit_that_takes_refusals_for_successes(
+    options: tuple[str, ...], status: int, tmp_path: Path
+) -> None:
+    """It is what the specification says, and seldom what is meant; whoever means it can say so by skip_on."""
+    (tmp_path / "acme.py").write_text(DOUBTFUL)
+
+    done = program("check", "acme", *options, folder=tmp_path)
+
+    assert done.returncode == status
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == [
+        f"acme.doubtful @CircuitBreaker(fail_on) does not name {name}"
+        for name in ("BulkheadException", "RateLimitException", "TimeoutException")
+    ]
+    assert done.stdout == "nothing wrong; guards: 4, unused keys: 0, doubts: 3\n"
+
+
 # explain
 
 
@@ -252,6 +353,18 @@ def test_list_writes_json(run: Run) -> None:
     assert policies["Timeout"]["parameters"]["interrupt"] == {"value": True, "source": "default"}
 
 
+def test_what_modules_print_is_kept_out_of_the_output(tmp_path: Path) -> None:
+    """Whichever way they print, and when values are read, too."""
+    loud = "import os, subprocess, sys\nprint('one')\nprint('two', file=sys.__stdout__)\nos.write(1, b'three')\n"
+    (tmp_path / "acme.py").write_text(loud + "from faulttolerance import retry\n@retry\ndef call(): ...\n")
+    (tmp_path / "errors.py").write_text("print('four')\nclass Busy(Exception): ...\n")
+
+    done = program("list", "--json", "acme", folder=tmp_path, FAULTTOLERANCE_RETRY_RETRYON="errors.Busy")
+
+    assert json.loads(done.stdout)[0]["name"] == "acme.call"
+    assert sorted(done.stderr.replace("three", "three\n").split()) == ["four", "one", "three", "two"]
+
+
 def test_list_tells_of_faults_beside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list is complete all the same; exit status 1."""
     monkeypatch.setenv("SHOP_BILLING_PAY_BULKHEAD_VALUE", "0")
@@ -299,6 +412,16 @@ def test_a_template_can_be_filled_in(
     assert values(after) == values(before)
 
 
+def test_a_template_without_its_writer_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by a traceback."""
+    monkeypatch.setitem(sys.modules, "javaproperties", None)
+
+    done = run("keys", "shop.billing", "--format", "properties")
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "the format properties needs javaproperties: pip install 'faulttolerance[config]'\n"
+
+
 def values(listed: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         f"{guard['name']} {policy['annotation']} {name}": one["value"]
@@ -312,6 +435,27 @@ def values(listed: list[dict[str, Any]]) -> dict[str, Any]:
 # The program
 
 
+def program(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run it in a process of its own, in *folder*."""
+    return subprocess.run(
+        [sys.executable, "-m", "faulttolerance", *arguments],
+        capture_output=True, text=True, check=False, cwd=folder, env={"PYTHONPATH": HERE, **variables}, timeout=50,
+    )  # fmt: skip
+
+
+def test_nothing_that_is_shown_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    """Keys, values and names of files come from anywhere; a row stays a row."""
+    (tmp_path / "acme.py").write_text("from faulttolerance import retry\n@retry\ndef call(): ...\n")
+    (tmp_path / "f.json").write_text(json.dumps({"Retry/\x1b[2Jdelay\n": 1, "[bold]Retry/delay[/bold]": 2}))
+
+    done = program("check", "acme", folder=tmp_path, FAULTTOLERANCE_CONFIG="f.json")
+    wrong = program("check", "acme", folder=tmp_path, FAULTTOLERANCE_RETRY_RETRYON="a\nb\x1b[31m")
+
+    assert "Retry/\\x1b[2Jdelay\\n is used by nothing" in done.stderr
+    assert wrong.stderr.startswith("Retry/retryOn names a\\nb\\x1b[31m, which cannot be imported")
+    assert all(line.isprintable() for line in (done.stderr + wrong.stderr).splitlines())
+
+
 def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
     """And finds modules in the folder in which it is run."""
     done = subprocess.run(
@@ -319,7 +463,7 @@ def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, cwd=tmp_path, env={"PYTHONPATH": HERE},
     )  # fmt: skip
 
-    assert (done.stdout, done.stderr) == ("nothing wrong; guards: 4, unused keys: 0\n", "")
+    assert (done.stdout, done.stderr) == ("nothing wrong; guards: 4, unused keys: 0, doubts: 0\n", "")
 
 
 def test_it_says_what_to_install(tmp_path: Path) -> None:

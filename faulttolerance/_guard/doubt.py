@@ -1,0 +1,73 @@
+"""What is right by the specification and yet seldom meant: ``check`` tells of it, nothing refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from .._policy import Bulkhead, CircuitBreaker, Policy, RateLimit, Timeout, seconds
+from .._shown import escaped
+from ..exceptions import BulkheadException, RateLimitException, TimeoutException
+
+__all__ = ["Doubt", "doubts"]
+
+
+class Doubt(NamedTuple):
+    """Something to look at.
+
+    Args:
+        where: The guarded function and the parameter.
+        problem: As the end of a sentence that begins with *where*.
+        hint: What settles it.
+    """
+
+    where: str
+    problem: str
+    hint: str
+
+    def __str__(self) -> str:
+        return escaped(f"{self.where} {self.problem}; {self.hint}")
+
+
+class _Guarded(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def policies(self) -> tuple[Policy, ...]: ...
+
+
+_INSIDE = (
+    (Bulkhead, BulkheadException, "a call that the bulkhead refuses"),
+    (RateLimit, RateLimitException, "a call that the rate limit refuses"),
+    (Timeout, TimeoutException, "a call that takes too long"),
+)
+"""What stands between a circuit breaker and the method, what it raises, and when."""
+
+
+def doubts(guards: Iterable[_Guarded]) -> Iterator[Doubt]:
+    """Circuit breakers that take trouble of the guard itself for a success, since ``fail_on`` names other failures.
+
+    Specification, circuitbreaker: any exception that ``failOn`` does not name is a success. Whoever means it says so by
+    ``skip_on``.
+    """
+    for guard in guards:
+        policies = {type(one): one for one in guard.policies}
+        breaker = policies.get(CircuitBreaker)
+        if isinstance(breaker, CircuitBreaker):
+            told = (*_classes(breaker.fail_on), *_classes(breaker.skip_on))
+            for kind, error, what in _INSIDE:
+                if _is_at_work(policies.get(kind)) and not issubclass(error, told):
+                    yield Doubt(
+                        f"{guard.name} @CircuitBreaker(fail_on)",
+                        f"does not name {error.__name__}: {what} is a success of the circuit",
+                        f"name {error.__name__} in fail_on, or in skip_on if that is meant",
+                    )
+
+
+def _classes(given: object) -> tuple[type[BaseException], ...]:
+    return given if isinstance(given, tuple) else ()
+
+
+def _is_at_work(policy: Policy | None) -> bool:
+    return policy is not None and not (isinstance(policy, Timeout) and seconds(policy.value, policy.unit) == 0)
