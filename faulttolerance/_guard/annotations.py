@@ -1,4 +1,4 @@
-"""What annotations say: return types, type variables, and whether two of them mean the same type.
+"""What annotations say: types, return types, type variables.
 
 An annotation is read, never imported for. A name that exists for type checkers only, or that is not defined yet, is
 kept as an unresolved name: its text may still decide, and it matches every type.
@@ -45,7 +45,6 @@ __all__ = [
     "outcome",
     "outcome_of",
     "resolved",
-    "same",
     "says_nothing",
     "signature",
     "takes",
@@ -342,24 +341,7 @@ def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
     return found
 
 
-# Comparing
-
-
-def same(one: Type, other: Type) -> bool:
-    """Whether two types are the same as far as is known.
-
-    What is not known matches everything: ``Any``, unresolved names, type variables that nothing fills in. A bare
-    generic matches each of its parametrisations.
-    """
-    if says_nothing(one) or says_nothing(other):
-        return True
-    if one.head is Union or other.head is Union:
-        return _same_union(one, other)
-    if one.head != other.head:
-        return False
-    if one.args is None or other.args is None:
-        return True
-    return len(one.args) == len(other.args) and all(map(same, one.args, other.args))
+# Knowing
 
 
 def says_nothing(one: Type) -> bool:
@@ -370,17 +352,6 @@ def says_nothing(one: Type) -> bool:
 def is_known(one: Type) -> bool:
     """Whether no name in *one* waits to be defined."""
     return not isinstance(one.head, _Unresolved) and all(map(is_known, one.args or ()))
-
-
-def _same_union(one: Type, other: Type) -> bool:
-    mine, yours = _alternatives(one), _alternatives(other)
-    if any(map(says_nothing, (*mine, *yours))):
-        return True
-    return all(any(same(a, b) for b in yours) for a in mine) and all(any(same(a, b) for a in mine) for b in yours)
-
-
-def _alternatives(one: Type) -> tuple[Type, ...]:
-    return (one.args or ()) if one.head is Union else (one,)
 
 
 def members(one: Type) -> tuple[Type, ...]:

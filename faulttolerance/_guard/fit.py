@@ -20,10 +20,10 @@ from .annotations import (
     outcome,
     outcome_of,
     resolved,
-    same,
     says_nothing,
     signature,
 )
+from .compatibility import fits
 from .declaration import FUNCTION, Declaration
 from .sibling import home_of
 
@@ -183,8 +183,11 @@ class Guarded:
             yield f"{subject}, whose parameters {substitute} are not those of the guarded function", self.allowed
         elif guarded is not None and substitute is not None and not substitute.is_open:
             for mine, yours in _pairs(guarded, substitute):
-                if not same(resolved(mine.annotation, self._scope), resolved(yours.annotation, scope)):
-                    yield f"{subject}, whose parameter `{yours}` is of another type", f"the type of `{mine}`"
+                if not fits(resolved(mine.annotation, self._scope), resolved(yours.annotation, scope)):
+                    yield (
+                        f"{subject}, whose parameter `{yours}` does not take what `{mine}` takes",
+                        "the same type, a base of it, or a union with it",
+                    )
 
     @property
     def allowed(self) -> str:
@@ -201,23 +204,24 @@ class Guarded:
         later = self.asynchronous is not False and self._is_result_later(gives, is_coroutine)
         if not now and not later:
             expected = displayed(self._signature.return_annotation) if self._signature is not None else "another"
-            yield f"{subject}, which returns {text}", f"{expected}, as the guarded function returns"
+            yield f"{subject}, which returns {text}", f"{expected}, as the guarded function returns, or a subtype"
 
     def _is_result_now(self, gives: Type, is_coroutine: bool) -> bool:
+        """Whether what is returned is of the type that is expected."""
         if not is_coroutine:
-            return same(self.result, gives)
+            return fits(gives, self.result)
         if outcome_of(self.result) is Outcome.AWAITABLE:
-            return same(awaited(self.result), gives)
+            return fits(gives, awaited(self.result))
         return self.asynchronous is False  # of the wrong kind, which was told already
 
     def _is_result_later(self, gives: Type, is_coroutine: bool) -> bool:
-        """Whether both come to the same type: ``async def -> T``, ``Awaitable[T]``, ``Future[T]`` and plain ``T``."""
+        """The same for what both come to: ``async def -> T``, ``Awaitable[T]``, ``Future[T]`` and plain ``T``."""
         wanted = self.result
         if not self._declaration.is_coroutine:
             wanted = awaited(wanted) if outcome_of(wanted) in _PENDING else ANYTHING
-        if not is_coroutine and outcome_of(gives) in _PENDING and same(wanted, awaited(gives)):
+        if not is_coroutine and outcome_of(gives) in _PENDING and fits(awaited(gives), wanted):
             return True
-        return same(wanted, gives)
+        return fits(gives, wanted)
 
 
 def _pairs(guarded: Shape, substitute: Shape) -> Iterator[tuple[Parameter, Parameter]]:

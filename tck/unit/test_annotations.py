@@ -9,7 +9,7 @@ import concurrent.futures
 import subprocess
 import sys
 import typing
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial, wraps
 from typing import (  # noqa: UP035
@@ -25,11 +25,13 @@ from typing import (  # noqa: UP035
     Protocol,
     Self,
     TypeAlias,
+    TypedDict,
     TypeVar,
     Union,
 )
 
 import pytest
+from hypothesis import given, strategies
 
 from faulttolerance._guard.annotations import (
     ANYTHING,
@@ -42,9 +44,9 @@ from faulttolerance._guard.annotations import (
     members,
     outcome,
     resolved,
-    same,
     takes,
 )
+from faulttolerance._guard.compatibility import fits, same
 from faulttolerance._runtime.future import Future as OurFuture
 
 if TYPE_CHECKING:
@@ -382,9 +384,167 @@ def test_types_that_are_the_same(one: str, other: str, written: Callable[[str], 
     ],
 )
 def test_types_that_differ(one: str, other: str) -> None:
-    """The specification asks for the same type: a related or narrower one is another."""
+    """Type arguments have to be the same: a related or narrower one is another."""
     assert not same(meant(one), meant(other))
     assert not same(meant(other), meant(one))
+
+
+# Types that fit
+
+
+class Animal: ...
+
+
+class Dog(Animal): ...
+
+
+class Kennel(Sequence[T]): ...
+
+
+class Strings(list[str]): ...
+
+
+class Point(TypedDict):
+    x: int
+
+
+Weight = NewType("Weight", float)
+Heavy = NewType("Heavy", Weight)
+
+
+@pytest.mark.parametrize("written", [str, lambda text: eval(text)], ids=["text", "object"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Dog", "Animal"),
+        ("Dog", "object"),
+        ("None", "object"),
+        ("bool", "int"),
+        ("int", "float"),
+        ("bool", "complex"),
+        ("str", "str | None"),
+        ("None", "Optional[str]"),
+        ("Dog", "Animal | None"),
+        ("str | None", "int | None | str"),
+        ("Dog | bool", "Animal | int"),
+        ("list[int]", "Sequence[int]"),
+        ("list[int]", "Iterable"),
+        ("list", "Sequence[int]"),
+        ("Kennel[int]", "Sequence[int]"),
+        ("Strings", "list[str]"),
+        ("dict[str, int]", "Mapping[str, int]"),
+        ("dict[str, int]", "Iterable[str]"),
+        ("tuple[int, ...]", "Sequence[int]"),
+        ("tuple[int, int]", "Sequence[int]"),
+        ("collections.abc.Generator[int, str, bytes]", "Iterator[int]"),
+        ("Strings", "Sequence[str]"),
+        ("list[Any]", "Sequence[int]"),
+        ("Literal['a']", "str"),
+        ("Literal['a']", "Literal['a', 'b']"),
+        ("Literal['a', None]", "str | None"),
+        ("Literal[True]", "int"),
+        ("Weight", "float"),
+        ("Heavy", "Weight"),
+        ("Heavy", "float | None"),
+        ("Coroutine[Any, Any, int]", "Awaitable[int]"),
+        ("OurFuture[int]", "Future[int]"),
+        ("asyncio.Task[int]", "Awaitable[int]"),
+        ("MyFuture", "Future[int]"),
+        ("Dog", "Other"),
+        ("Point", "Point"),
+        ("dict[str, int]", "Point"),
+        ("Decimal", "int"),
+        ("list[int]", "Sequence[Decimal]"),
+        ("Any", "Dog"),
+        ("NoReturn", "Dog"),
+        ("T", "Dog"),
+    ],
+)
+def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written: Callable[[str], object]) -> None:
+    """A subclass, a member of the union, what is not known."""
+    try:
+        assert fits(meant(written(one)), meant(written(other)))
+    except NameError:
+        pytest.skip("known to type checkers only")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Animal", "Dog"),
+        ("object", "Animal"),
+        ("int", "bool"),
+        ("float", "int"),
+        ("str | None", "str"),
+        ("Animal | None", "Dog | None"),
+        ("int", "None"),
+        ("None", "int"),
+        ("Sequence[int]", "list[int]"),
+        ("list[int]", "Sequence[str]"),
+        ("list[bool]", "list[int]"),
+        ("list[bool]", "Sequence[int]"),
+        ("Strings", "list[int]"),
+        ("dict[str, int]", "Mapping[str, str]"),
+        ("dict[str, int]", "Iterable[int]"),
+        ("tuple[int, ...]", "Sequence[str]"),
+        ("str", "Literal['a']"),
+        ("Literal['a', 'b']", "Literal['a']"),
+        ("Literal['a']", "int"),
+        ("float", "Weight"),
+        ("Weight", "Heavy"),
+        ("Awaitable[int]", "Coroutine[Any, Any, int]"),
+        ("Coroutine[Any, Any, str]", "Awaitable[int]"),
+        ("Future[int]", "asyncio.Future[int]"),
+        ("Callable[[int], str]", "Callable[[str], str]"),
+        ("type[bool]", "type[int]"),
+        ("list[Decimal]", "set[int]"),
+    ],
+)
+def test_a_type_does_not_fit_where_a_narrower_or_another_one_is_expected(one: str, other: str) -> None:
+    """Type arguments have to be the same."""
+    assert not fits(meant(one), meant(other))
+
+
+SAMPLES: dict[str, set[object]] = {
+    "object": {"1", "True", "1.5", "'a'", "'b'", "None", "Animal()", "Dog()", "Weight(2)", "['a']", "[1]"},
+    "float": {"1", "True", "1.5", "Weight(2)"},
+    "int": {"1", "True"},
+    "bool": {"True"},
+    "str": {"'a'", "'b'"},
+    "Literal['a']": {"'a'"},
+    "Literal['b', 'a']": {"'a'", "'b'"},
+    "None": {"None"},
+    "Animal": {"Animal()", "Dog()"},
+    "Dog": {"Dog()"},
+    "Weight": {"Weight(2)"},
+    "Sequence[int]": {"[1]"},
+    "list[int]": {"[1]"},
+    "Sequence[str]": {"['a']"},
+}
+"""Types, and which of some values each of them has."""
+TEXTS = [one for one in SAMPLES if one not in ("str", "Sequence[int]")]
+"""Those in which no other has all the same values, though it is wider; these two are left out."""
+unions = strategies.lists(strategies.sampled_from(TEXTS), min_size=1, max_size=3)
+
+
+@given(unions, unions)
+def test_a_union_fits_if_and_only_if_the_other_has_all_of_its_values(one: list[str], other: list[str]) -> None:
+    """Of classes, literals, new types and sequences of one element type."""
+    mine, yours = (set[object]().union(*(SAMPLES[name] for name in union)) for union in (one, other))
+
+    assert fits(meant(f"Union[{', '.join(one)}]"), meant(f"Union[{', '.join(other)}]")) is (mine <= yours)
+
+
+@given(unions, unions, strategies.sampled_from(["Any", "T", "Decimal", "NoReturn"]))
+def test_what_is_not_known_fits_everything_and_everything_fits_it(one: list[str], other: list[str], open_: str) -> None:
+    """Alone, in a union, and inside of a generic."""
+    mine, yours = (f"Union[{', '.join(union)}]" for union in (one, other))
+
+    assert fits(meant(mine), meant(open_))
+    assert fits(meant(open_), meant(mine))
+    assert fits(meant(mine), meant(f"Union[{', '.join(other)}, {open_}]"))
+    assert fits(meant(f"list[{mine}]"), meant(f"list[{open_}]"))
+    assert fits(meant(f"list[{mine}]"), meant(f"list[{yours}]")) is same(meant(mine), meant(yours))
 
 
 @pytest.mark.parametrize("annotation", ["Decimal", "list[Decimal]", "Decimal | None", "Mapping[str, Decimal]"])

@@ -7,7 +7,7 @@ import gc
 import logging
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partialmethod
 from inspect import Parameter, Signature
@@ -430,12 +430,18 @@ class Typed:
 
     def other_result(self, x: list[float], *y: int, k: str, **z: bytes) -> int: ...  # type: ignore[empty-body]
 
-    def narrower(self, x: list[float], *y: int, k: str, **z: bytes) -> str: ...  # type: ignore[empty-body]
+    def narrower(self, x: list[float], *y: bool, k: str, **z: bytes) -> str | None: ...
+
+    def wider_result(self, x: list[float], *y: int, k: str, **z: bytes) -> str | int | None: ...
+
+    def less(self, x: list[float], *y: int, k: str, **z: bytes) -> str: ...  # type: ignore[empty-body]
+
+    def more(self, x: Sequence[float] | None, *y: float, k: object, **z: bytes | str) -> None: ...
 
 
-@pytest.mark.parametrize("name", ["same", "bare", "unresolved", "generic", "raises"])
-def test_types_that_are_the_same_or_not_known_fit(name: str) -> None:
-    """Types are compared where both sides are annotated; a bare generic matches any parametrisation."""
+@pytest.mark.parametrize("name", ["same", "bare", "unresolved", "generic", "raises", "less", "more"])
+def test_types_that_are_compatible_or_not_known_fit(name: str) -> None:
+    """A substitute may take more and return less; types are compared where both sides are annotated."""
     assert faults_of(Typed, name) == []
 
 
@@ -444,17 +450,18 @@ def test_types_that_are_the_same_or_not_known_fit(name: str) -> None:
     [
         (
             "other_element",
-            "whose parameter `x: 'list[int]'` is of another type; allowed: the type of `a: 'list[float]'`",
+            "whose parameter `x: 'list[int]'` does not take what `a: 'list[float]'` takes; allowed: the same",
         ),
         ("other_rest", "`*y: 'str'`"),
         ("other_keyword", "`k: 'int'`"),
         ("other_more", "`**z: 'str'`"),
         ("other_result", "which returns int; allowed: str | None, as the guarded function returns"),
-        ("narrower", "which returns str; allowed: str | None"),
+        ("narrower", "whose parameter `*y: 'bool'` does not take what `*b: 'int'` takes"),
+        ("wider_result", "which returns str | int | None; allowed: str | None, as the guarded function returns"),
     ],
 )
-def test_types_that_differ_are_refused(name: str, words: str) -> None:
-    """The specification: the same parameter types and the same return type."""
+def test_types_that_are_not_compatible_are_refused(name: str, words: str) -> None:
+    """A substitute that takes less would not have the call, and one that returns more not what its caller expects."""
     [fault] = faults_of(Typed, name)
 
     assert words in fault.replace('"', "'")
@@ -561,6 +568,14 @@ class Remote:
 
     def other_future(self) -> Future[str]: ...  # type: ignore[empty-body]
 
+    async def less_coroutine(self) -> bool: ...  # type: ignore[empty-body]
+
+    def less(self) -> bool: ...  # type: ignore[empty-body]
+
+    def less_awaitable(self) -> Coroutine[Any, Any, bool]: ...  # type: ignore[empty-body]
+
+    def more_future(self) -> Future[int | None]: ...  # type: ignore[empty-body]
+
 
 class Submitting(Remote):
     def method(self) -> Future[int]:  # type: ignore[override]
@@ -580,9 +595,9 @@ class Plain(Remote):
 @pytest.mark.parametrize("cls", [Remote, Submitting, Awaiting])
 def test_the_results_of_asynchronous_functions_compare_by_what_they_come_to(cls: type) -> None:
     """Contract R6: a fallback of an asynchronous method may be asynchronous or not."""
-    for name in ("as_coroutine", "plain", "as_awaitable", "as_future"):
+    for name in ("as_coroutine", "plain", "as_awaitable", "as_future", "less_coroutine", "less", "less_awaitable"):
         assert faults_of(cls, name, asynchronous=True) == []
-    for name in ("other", "other_plain", "other_future"):
+    for name in ("other", "other_plain", "other_future", "more_future"):
         assert len(faults_of(cls, name, asynchronous=True)) == 1
 
 
