@@ -72,10 +72,12 @@ class Body(Suspension):
         waiter: Waiter | None = None
         try:
             if call.attempted and not may_run:
+                call.is_shared = True
                 # A refused attempt is retried at once: the caller shall not wait for this one, and all that follow.
                 pool.submit(self._begin_submitted)
                 return False
             call.attempted = True
+            call.is_shared = True
             if bulkhead is not None:
                 ticket, held = attempt.ticket, bulkhead.held
                 held[ticket] = NO_THREAD
@@ -91,21 +93,33 @@ class Body(Suspension):
                 self._leave()
             return False
         except BaseException as error:
-            return self._refuse(error)
+            return self._refuse(error, may_run)
 
     def _begin_submitted(self) -> None:
         if self.begin(may_run=True):
             self.resume()
 
-    def _refuse(self, error: BaseException) -> bool:
-        if self._attempt.bulkhead is not None and not isinstance(error, BulkheadException):
-            self._attempt.bulkhead.abandon(self._attempt.ticket)
-        self.cancel_timer()
+    def _refuse(self, error: BaseException, may_run: bool) -> bool:
+        """Let the attempt fail with *error*, which came before its body was begun, or was sure to be."""
         try:
-            if not self.claim():
-                return False
-            self.error = error
-            return True
+            if isinstance(error, BulkheadException):
+                self.call.is_shared = False  # nobody else has heard of it yet
+            self.cancel_timer()
+            claimed = self.claim()
+            try:
+                self._unbegun.pop()
+            except IndexError:
+                if claimed and not isinstance(error, Exception):
+                    self._withdraw(may_interrupt=True, may_cancel=True)
+            else:
+                self._withdrawn = True
+                if self._attempt.bulkhead is not None and not isinstance(error, BulkheadException):
+                    self._attempt.bulkhead.abandon(self._attempt.ticket)
+            if claimed:
+                self.error = error
+            elif not may_run and not isinstance(error, Exception):
+                raise error  # somebody means this thread, and not the call, which goes on elsewhere
+            return claimed
         finally:
             del error
 

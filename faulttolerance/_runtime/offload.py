@@ -30,12 +30,16 @@ def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     """Begin a call whose attempts run in a ``ThreadEnvironment``, and give its future; raises no ``Exception``."""
     future: Future[Any] = Future()
     call = OffloadedCall(future)
-    if not pool.enter(call):
-        future.set_exception(RuntimeError("no new calls are taken: faulttolerance.shutdown() was called"))
-        return future
-    future._stop = call.stop
-    call.coroutine = guarded(args, kwargs)
-    call.run(None, may_run=False)
+    try:
+        if not pool.enter(call):
+            future.set_exception(RuntimeError("no new calls are taken: faulttolerance.shutdown() was called"))
+            return future
+        future._stop = call.stop
+        call.coroutine = guarded(args, kwargs)
+        call.run(None, may_run=False)
+    except BaseException:
+        call.discard()
+        raise
     return future
 
 

@@ -35,9 +35,10 @@ NO_THREAD = 0
 class OffloadedCall:
     """One call: its coroutine, its future, and what it waits for."""
 
-    __slots__ = ("attempted", "context", "coroutine", "future", "loop", "steps", "stopped", "suspended")
+    __slots__ = ("attempted", "context", "coroutine", "future", "is_shared", "loop", "steps", "stopped", "suspended")
 
     coroutine: Coroutine[Any, Any, Any]
+    """Not there before the call is under way."""
 
     def __init__(self, future: Future[Any]) -> None:
         self.future: Future[Any] | None = future
@@ -54,6 +55,8 @@ class OffloadedCall:
         """What the coroutine awaits, while it does; written before ``stopped`` is read, and read after that is set."""
         self.stopped = False
         """Whether the caller gave up."""
+        self.is_shared = False
+        """Whether another thread than the caller's may have gone on with the call."""
 
     def run(self, error: BaseException | None, may_run: bool) -> None:
         """Go on, by raising *error* where there is one, until the coroutine waits for something that is not there yet.
@@ -87,6 +90,7 @@ class OffloadedCall:
                 return
             if not suspension.begin(may_run):
                 return
+            self.is_shared = False
             error, suspension.error = suspension.error, None
 
     def stop(self, may_interrupt: bool) -> None:
@@ -97,6 +101,18 @@ class OffloadedCall:
         except IndexError:
             return  # some thread steps it, and will see
         suspension.abandon(may_interrupt)
+        self._close()
+
+    def discard(self) -> None:
+        """End the call where its caller never got the future: a signal's handler raised meanwhile."""
+        self.stopped = True
+        try:
+            suspension = self.suspended.pop()
+        except IndexError:
+            if self.is_shared:
+                return  # some thread steps it, and will see
+        else:
+            suspension.abandon(may_interrupt=True)
         self._close()
 
     def give_up(self, error: BaseException) -> None:
@@ -122,7 +138,8 @@ class OffloadedCall:
 
     def _close(self) -> None:
         try:
-            self.steps.run(self.coroutine.close)
+            if hasattr(self, "coroutine"):
+                self.steps.run(self.coroutine.close)
         except Exception as error:  # of a listener, say; there is nobody to whom it could be raised
             log_dropped(error)
         finally:
@@ -248,6 +265,7 @@ class Pause(Suspension):
 
     def begin(self, may_run: bool) -> bool:
         """Set the timer; without a delay, only leave the caller's thread."""
+        self.call.is_shared = True
         if self._seconds > 0.0:
             self.set_timer(clock.monotonic() + self._seconds)
             return False

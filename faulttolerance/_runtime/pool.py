@@ -1,8 +1,12 @@
 """Daemon threads that park while they have nothing to do.
 
 ``submit`` takes no lock: a finalizer or a signal handler that submits while this thread is in the middle of submitting
-cannot find one held. Every step is one operation on a list, a deque or a dict, and whoever has changed one of them
-looks at the others afterwards; of two that pass each other, the later one therefore sees what the earlier one did.
+cannot find one held. Every step is one operation on a list, a deque, a dict or a lock, and whoever has changed one of
+them looks at the others afterwards; of two that pass each other, the later one therefore sees what the earlier one did.
+
+No step takes something away that a later one would have to pass on: an exception of a signal handler may land between
+any two. So who wakes a thread only opens its lock. The thread itself leaves the parked ones, and then looks at the
+queues: an open lock, of whomever, means that its thread is about to do so.
 """
 
 from __future__ import annotations
@@ -36,13 +40,15 @@ _numbers = count(1)
 class _Worker:
     """One thread of a pool, and the lock on which it sleeps while it is parked."""
 
-    __slots__ = ("ident", "job", "leaving", "thread", "wake")
+    __slots__ = ("ident", "is_woken", "leaving", "thread", "unbegun", "wake")
 
-    def __init__(self, pool: Pool, job: Job | None) -> None:
-        self.job = job
-        """What to do next; ``None``: look at the queue. Written by whoever took the worker off ``parked``."""
+    def __init__(self, pool: Pool) -> None:
         self.leaving = False
-        """Whether it is to end instead."""
+        """Whether it is to end once it has nothing to do."""
+        self.is_woken = False
+        """Whether it was woken and has not got to run yet; virtual time does not pass meanwhile."""
+        self.unbegun = [None]
+        """Emptied by the thread when it begins, or by whoever could not start it."""
         self.ident = 0
         """The thread that it is, or on which it is a greenlet."""
         self.wake = threading.Lock()
@@ -69,9 +75,8 @@ class Pool:
         self._calls: dict[Hashable, None] = {}
         self._workers: dict[_Worker, None] = {}
         self._parked: list[_Worker] = []
+        self._urgent: deque[Job] = deque()
         self._waiting: deque[Job] = deque()
-        self._newest: _Worker | None = None
-        """Who was woken last to look at the queue, and has yet to do so while its lock is open."""
         self._ended: list[threading.Thread] = []
         self._drained: threading.Event | None = None
         """Set once nothing is left to do; exists while, and after, the pool shuts down."""
@@ -109,20 +114,16 @@ class Pool:
         Raises:
             RuntimeError: No thread can be started, and none is there that could do it later; the interpreter is ending.
         """
-        if urgent and self._hand_to_a_thread(job):
-            return
-        waiting = self._waiting
-        waiting.append(job)
-        newest = self._newest
-        if newest is None or newest.wake.locked():
+        queue = self._urgent if urgent else self._waiting
+        queue.append(job)
+        try:
+            self._see_to_work()
+        except RuntimeError:
             try:
-                self._see_to_waiting()
-            except RuntimeError:
-                try:
-                    waiting.remove(job)
-                except (ValueError, IndexError):
-                    return  # somebody has taken it after all, or takes another one right now
-                raise
+                queue.remove(job)
+            except (ValueError, IndexError):
+                return  # somebody has taken it after all, or takes another one right now
+            raise
 
     @property
     def is_crowded(self) -> bool:
@@ -138,7 +139,7 @@ class Pool:
     def busy(self) -> int:
         """How many threads have something to do, and how many jobs wait for one."""
         parked = len(self._parked)  # counted first: a thread that is handed a job meanwhile counts as busy
-        return len(self._workers) - parked + len(self._waiting)
+        return len(self._workers) - parked + len(self._waiting) + len(self._urgent)
 
     def configure(self, max_threads: int | None) -> None:
         """Change the limit; threads beyond a smaller one end as soon as they have nothing to do."""
@@ -147,7 +148,7 @@ class Pool:
 
     def follow_limit(self) -> None:
         """Have as many threads as there is work for and as the limit allows; called when that has changed."""
-        self._see_to_waiting()
+        self._see_to_work()
         max_threads = self.max_threads
         if max_threads is not None:
             self._send_home(len(self._workers) - max_threads)
@@ -155,13 +156,14 @@ class Pool:
     def work(self, worker: _Worker) -> None:
         """Do what is submitted until there has been nothing for a while; the target of each thread."""
         worker.ident = get_ident()
-        job = worker.job
-        worker.job = None
+        try:
+            worker.unbegun.pop()
+        except IndexError:
+            return
         while True:
+            job = self._next(worker)
             if job is None:
-                job = self._next(worker)
-                if job is None:
-                    return
+                return
             try:
                 job()
             except BaseException:
@@ -169,119 +171,106 @@ class Pool:
             job = None
 
     def _next(self, worker: _Worker) -> Job | None:
-        parked, waiting = self._parked, self._waiting
-        job: Job | None
+        parked = self._parked
         while True:
-            if worker.leaving or self.is_crowded:
-                self._end(worker)
-                return None
-            if waiting:
-                try:
-                    job = waiting.popleft()
-                except IndexError:
-                    continue
-                if waiting:
+            job = self._take(worker)
+            if job is not None:
+                if self._urgent or self._waiting:
                     self._wake_the_next()
                 return job
-            if self._drained is not None or not threads_are_real():
+            if worker.leaving or self.is_crowded or self._drained is not None or not threads_are_real():
                 self._end(worker)  # a greenlet serves its own thread only, and another one costs next to nothing
                 return None
             parked.append(worker)
-            if (waiting or self._drained is not None or self.is_crowded) and self._unpark(worker):
+            has_something = self._urgent or self._waiting or self._drained is not None or self.is_crowded
+            if has_something or worker.wake.acquire(timeout=_IDLE_SECONDS):
+                self._unpark(worker)
                 continue
-            if not worker.wake.acquire(timeout=_IDLE_SECONDS):
-                if self._unpark(worker):
-                    self._end(worker)
-                    return None
-                worker.wake.acquire()
-            job = worker.job
-            if job is not None:
-                worker.job = None
-                return job
+            self._unpark(worker)
+            self._end(worker)
+            return None
+
+    def _take(self, worker: _Worker) -> Job | None:
+        """The next job for *worker*, if there is one that it should do."""
+        try:
+            return self._urgent.popleft()
+        except IndexError:
+            pass
+        if worker.leaving or self.is_crowded:
+            return None
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
 
     def _wake_the_next(self) -> None:
-        newest = self._newest
-        if newest is None or newest.wake.locked():
-            try:
-                self._see_to_waiting()
-            except RuntimeError:
-                pass  # there is no further thread to be had, so this one goes on with the queue
+        try:
+            self._see_to_work()
+        except RuntimeError:
+            pass  # there is no further thread to be had, so this one goes on with the queue
 
-    def _unpark(self, worker: _Worker) -> bool:
-        """Take *worker* off the parked ones; false where somebody did so to wake it."""
+    def _unpark(self, worker: _Worker) -> None:
         try:
             self._parked.remove(worker)
         except ValueError:
-            return False
-        return True
+            pass  # it was left behind when greenlets took the place of threads
+        worker.is_woken = False
 
     def _end(self, worker: _Worker) -> None:
         if self._drained is not None:
             self._ended.append(worker.thread)
         self._workers.pop(worker, None)
-        if self._waiting:
+        if self._urgent or self._waiting:  # also what this thread was woken for just now
             self._wake_the_next()
         if self._drained is not None:
             self._look_whether_drained()
 
-    def _see_to_waiting(self) -> None:
-        """Make sure that a thread is going to look at the queue.
+    def _see_to_work(self) -> None:
+        """Make sure that a thread is going to look at the queues.
 
         One is woken for any number of jobs: whoever takes the first wakes the next thread if there is more. Short jobs
         are therefore done by a few threads, while each of those that block gets its own.
         """
-        while self._waiting:
+        while self._urgent or self._waiting:
+            if not threads_are_real():
+                self._leave_parked_behind()
             try:
-                worker = self._pop_parked()
+                _wake(self._parked[-1])
             except IndexError:
                 pass
             else:
-                self._newest = worker
-                worker.wake.release()
                 return
             limit = self.max_threads
-            if limit is not None and len(self._workers) >= limit:
-                return  # each of them looks at the queue before it parks or ends
-            worker = _Worker(self, None)
+            if limit is not None and len(self._workers) >= limit and not self._urgent:
+                return  # each of them looks at the queues before it parks or ends
+            worker = _Worker(self)
             self._workers[worker] = None
-            if limit is None or len(self._workers) <= limit:
-                try:
-                    worker.thread.start()
-                except RuntimeError as error:
-                    self._workers.pop(worker, None)
-                    if not self._workers or _is_final(error):
-                        raise
+            if limit is None or len(self._workers) <= limit or self._urgent:
+                self._start(worker)
                 return
             self._workers.pop(worker, None)
 
-    def _pop_parked(self) -> _Worker:
-        """Take the thread that parked last; raises ``IndexError`` where there is none."""
-        worker = self._parked.pop()
-        while not threads_are_real():
-            # It parked before greenlets took the place of threads. ``threading`` does not know it any more, and would
-            # complain at its end; so it stays where it is.
-            self._workers.pop(worker, None)
-            worker = self._parked.pop()
-        return worker
-
-    def _hand_to_a_thread(self, job: Job) -> bool:
-        """Let a parked thread or a new one do *job*, whatever the limit and the queue; false where there is none."""
+    def _start(self, worker: _Worker) -> None:
         try:
-            worker = self._pop_parked()
-        except IndexError:
-            worker = _Worker(self, job)
-            self._workers[worker] = None
+            worker.thread.start()
+        except BaseException as error:
             try:
-                worker.thread.start()
-            except RuntimeError as error:
+                worker.unbegun.pop()
+            except IndexError:
+                pass  # it runs, and what was raised is a signal handler's
+            else:
                 self._workers.pop(worker, None)
-                if not self._workers or _is_final(error):
-                    raise
-                return False
-        else:
-            worker.job = job
-            worker.wake.release()
-        return True
+                if isinstance(error, RuntimeError) and self._workers and not _is_final(error):
+                    return
+            raise
+
+    def _leave_parked_behind(self) -> None:
+        """Forget threads that parked before greenlets took the place of threads.
+
+        ``threading`` does not know them any more, and would complain at their end; so they stay where they are.
+        """
+        while self._parked:
+            self._workers.pop(self._parked.pop(), None)
 
     # The end
 
@@ -327,27 +316,31 @@ class Pool:
         ident = get_ident()
         self._workers = {worker: None for worker in self._workers if worker.ident == ident}
         self._parked = []
+        self._urgent = deque()
         self._waiting = deque()
-        self._newest = None
         self._ended = []
         self._drained = threading.Event() if self.closed else None
 
     def _send_home(self, how_many: int) -> list[_Worker]:
-        sent: list[_Worker] = []
-        for _ in range(how_many):
-            try:
-                worker = self._parked.pop()
-            except IndexError:
-                break
+        sent = self._parked[-how_many:] if how_many > 0 else []
+        for worker in sent:
             worker.leaving = True
-            sent.append(worker)
-            worker.wake.release()
+            _wake(worker)
         return sent
 
     def _look_whether_drained(self) -> None:
         drained = self._drained
         if drained is not None and not self._calls and not self._workers:
             drained.set()
+
+
+def _wake(worker: _Worker) -> None:
+    """Let the thread of *worker* look at the queues."""
+    worker.is_woken = True
+    try:
+        worker.wake.release()
+    except RuntimeError:
+        pass  # somebody has just woken it
 
 
 def _is_final(error: RuntimeError) -> bool:

@@ -172,9 +172,11 @@ def _is_runnable(thread: threading.Thread | None) -> bool:
 
 
 def _parked() -> frozenset[int | None]:
-    """The pool's threads that have nothing to do."""
+    """The pool's threads that have nothing to do; one that was woken has, before it gets to run."""
     module = sys.modules.get("faulttolerance._runtime.pool")
-    return frozenset() if module is None else frozenset(worker.thread.ident for worker in module.pool._parked.copy())
+    if module is None:
+        return frozenset()
+    return frozenset(worker.thread.ident for worker in module.pool._parked.copy() if not worker.is_woken)
 
 
 def place_of(ident: int, innermost: FrameType) -> str:

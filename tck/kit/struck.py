@@ -30,7 +30,8 @@ class Strike:
     with Strike(17) as strike:
         call()
 
-    Such places are behind a call, at the beginning of a function, and where a loop goes round or a coroutine goes on.
+    Such places are behind the call of what is no function of the library, at the beginning of a function, and where a
+    loop goes round or a coroutine goes on.
     Frames that were there before the block are none of its business; those of a coroutine that goes on in it are.
     """
 
@@ -63,6 +64,8 @@ class Strike:
     def _inside(self, frame: FrameType, event: str, argument: object) -> Any:
         if event == "exception":
             self._last.pop(frame, None)  # a call that raises is not looked behind
+        elif event == "return" and frame.f_back is not None:
+            self._last.pop(frame.f_back, None)  # nor one of a function written in Python
         elif event == "opcode" and not self.where:
             code, last, now = frame.f_code, self._last.get(frame), frame.f_lasti
             self._last[frame] = now

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import faulttolerance as ft
+from faulttolerance import testing
 from kit.struck import Strike, Struck, strikes
 
-pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+pytestmark = [
+    pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"),
+    # Between the making of a coroutine and its first step.
+    pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning"),
+]
 
 FINE = "served"
 POLICIES: dict[str, Any] = {
@@ -95,7 +102,6 @@ async def aimed_at(strike: Strike | None, call: Any) -> object:
         return await task
 
 
-@pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
 @pytest.mark.parametrize("convention", ["def", "async def", "Guard.call", "Guard.call_async"])
 def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fails: bool) -> None:
@@ -178,7 +184,6 @@ async def struck_at_the_hand_over(strike: Strike) -> tuple[object, ...]:
     return found, await asyncio.wait_for(queue.call(queue.serve), 5)
 
 
-@pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("scene", [struck_in_the_queue, struck_at_the_hand_over])
 def test_what_a_handler_raises_loses_no_turn_in_the_queue(scene: Any) -> None:
     """Only the call that was struck ends so; whoever waits behind it gets the permit in time."""
@@ -187,5 +192,100 @@ def test_what_a_handler_raises_loses_no_turn_in_the_queue(scene: Any) -> None:
         found = asyncio.run(scene(strike))
         if sum(one is Struck for one in found) != bool(strike.where) or found[-1] != FINE:
             wrong.append((strike.where, found))
+
+    assert not wrong
+
+
+class Offloaded:
+    """An offloaded function, made anew for each strike, whose circuit lets one probe pass."""
+
+    def __init__(self) -> None:
+        self.fails = True
+        self.begun = 0
+
+        def answer() -> ft.Future[str]:
+            self.begun += 1
+            if self.fails:
+                raise ConnectionError
+            return ft.completed_future(FINE)
+
+        self.call = ft.asynchronous(under_all(answer))
+        self.call_queueing = ft.asynchronous(ft.timeout(60_000)(ft.bulkhead(1, 1)(answer)))
+        assert type(self.call().exception(10)) is ConnectionError
+        self.fails = False
+        self.begun = 0
+
+
+def made_under(strike: Strike, call: Callable[[], Any]) -> Any:
+    """The future that *call* gives while *strike* is on; ``None`` where that struck."""
+    try:
+        with strike:
+            return call()
+    except Struck:
+        return None
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
+def test_what_a_handler_raises_while_a_call_is_offloaded_loses_nothing(fails: bool) -> None:
+    """It comes out, the next call is served, and no thread is lost: all of them can be shut down."""
+    wrong = []
+    for strike in strikes():
+        subject = Offloaded()
+        subject.fails = fails
+        future = made_under(strike, subject.call)
+        if future is not None:
+            future.exception(10)
+        subject.fails = False
+        second = next((one for one in (outcome(subject.call) for _ in range(100)) if one == FINE), "refused")
+        ended = ft.shutdown(10)
+        testing.reset()
+        if second != FINE or not ended or bool(strike.where) != (future is None):
+            wrong.append((strike.where, future, second, ended))
+
+    assert not wrong
+
+
+def outcome(call: Callable[[], Any]) -> object:
+    """What an offloaded call comes to; a refusal is waited out, where a body that was struck has yet to end."""
+    try:
+        return call().result(10)
+    except (ft.BulkheadException, ft.CircuitBreakerOpenException) as error:
+        threading.Event().wait(0.01)
+        return type(error)
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["next", "queued"])
+def test_a_call_that_its_caller_never_got_is_never_begun(is_full: bool) -> None:
+    """A handler raises in the making of a call while no thread is free: its body does not run later."""
+    wrong = []
+    for strike in strikes():
+        ft.configure(max_threads=1)
+        subject = Offloaded()
+        occupied, free = threading.Event(), threading.Event()
+
+        @ft.asynchronous
+        def occupy(occupied: threading.Event = occupied, free: threading.Event = free) -> ft.Future[str]:
+            occupied.set()
+            free.wait(10)
+            return ft.completed_future(FINE)
+
+        futures = [occupy()]
+        assert occupied.wait(10)
+        call = subject.call
+        if is_full:
+            call = subject.call_queueing
+            futures.append(call())
+        future = made_under(strike, call)
+        free.set()
+        found = [one.result(10) for one in futures]
+        if future is None:
+            found.append(call().result(10))
+        else:
+            future.exception(10)
+            found.append(FINE)
+        ended = ft.shutdown(10)
+        testing.reset()
+        if subject.begun != 1 + is_full or set(found) != {FINE} or not ended or bool(strike.where) != (future is None):
+            wrong.append((strike.where, subject.begun, found, ended))
 
     assert not wrong

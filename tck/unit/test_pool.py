@@ -441,3 +441,18 @@ def test_no_job_is_lost_or_done_twice(
     wait_until(lambda: len(ran) >= 4 * each)
     assert sorted(ran) == [(who, number) for who in range(4) for number in range(each)]
     assert limit is None or pool.threads <= limit
+
+
+def test_a_job_does_not_wait_for_an_urgent_one_that_was_submitted_just_before(make: Callable[..., Pool]) -> None:
+    """A retry that is due has nothing to do with the call for which a thread was woken last."""
+    for _ in range(20):
+        pool = make()
+        run(pool)
+        run(pool)  # on the thread that is parked now
+        long, done = Gate(), threading.Event()
+
+        pool.submit(long, urgent=True)
+        pool.submit(done.set)
+
+        assert done.wait(PATIENCE)
+        long.open.set()
