@@ -24,6 +24,7 @@ from .._event import FOLD
 from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
+from .._runtime.foreign import refuse_trio
 from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, watchdog
 from .._runtime.native import get_ident
 from .._runtime.slot import HAS_GIL, slot_here, slots
@@ -89,13 +90,14 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
         "COUNTED": course.tally is not None,
         "FALLBACK": fallback,
         "BEFORE_RETRY": before_retry,
+        "LOOP": asynchronous and not apart and (deadline or bulkhead or course.retry is not None),
         "HAS_GIL": HAS_GIL,
     }
 
 
 if TYPE_CHECKING:
     ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = CLOCKED = JUDGED = False
-    HOLDS = COUNTED = RETRY = FALLBACK = BEFORE_RETRY = False
+    HOLDS = COUNTED = RETRY = FALLBACK = BEFORE_RETRY = LOOP = False
 
 
 @weavable
@@ -128,6 +130,8 @@ def path(
 
     async def call(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         progress: Progress | None = None
+        if LOOP and "trio" in modules:
+            refuse_trio(course.name)
         while True:
             # What an attempt holds is noted under these names, which are there before anything is taken.
             began = clock.monotonic() if CLOCKED else 0.0

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .foreign import refuse_trio
+
 __all__ = ["Future", "completed_future"]
 
 T = TypeVar("T")
@@ -112,6 +114,7 @@ class Future(concurrent.futures.Future[T]):
         import asyncio
 
         if not self.done():
+            refuse_trio("to await a future")
             loop = asyncio.get_running_loop()
             turn = loop.create_future()
 

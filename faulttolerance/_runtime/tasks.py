@@ -13,6 +13,7 @@ from .._strategy import deadline as lateness
 from ..exceptions import TimeoutException
 from .clock import clock
 from .environment import Attempt
+from .foreign import refuse_trio
 from .native import get_ident
 from .task_deadline import EXPIRED, NO_TASK, TaskDeadline, innermost, work_under
 from .task_deadlines import ring_of, why_not_interrupted
@@ -209,6 +210,8 @@ class AsyncCall(Coroutine[Any, Any, T], Generic[T]):
         if self._task is None:
             if self._start is None:
                 raise asyncio.CancelledError  # it was cancelled, or closed, before it began
+            if asyncio._get_running_loop() is None:
+                refuse_trio("an `@asynchronous async def`")
             loop = asyncio.get_running_loop()
             self._task = loop.create_task(self._start(), context=self._context)
             self._start = None

@@ -1,0 +1,151 @@
+"""Tasks of trio: what has to wait needs asyncio and says so, what does not works."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit.surroundings import needs, run
+
+PREAMBLE = """
+import trio
+from faulttolerance import *
+
+bodies = []
+
+def outcome_in(start):
+    async def main():
+        try:
+            return await start()
+        except BaseException as error:
+            return f"{type(error).__name__}: {error}"
+    return main
+"""
+
+
+@pytest.fixture(autouse=True)
+def needs_trio() -> None:
+    needs("trio")
+
+
+@pytest.mark.parametrize("imports", ["", "import asyncio"])
+@pytest.mark.parametrize(
+    "policy",
+    ["retry", "retry(max_retries=2, delay=0)", "timeout(500)", "bulkhead(3)", "fallback(lambda c: 'aside')\n@retry"],
+)
+def test_a_coroutine_that_may_have_to_wait_is_refused_before_its_body_runs(policy: str, imports: str) -> None:
+    """Nothing is tried again, counted or replaced: the program is wrong."""
+    lines = run(
+        f"{imports}{PREAMBLE}\n@{policy}"
+        """
+async def charge():
+    bodies.append(1)
+    raise OSError
+
+print(trio.run(outcome_in(charge)), bodies)
+"""
+    )
+
+    assert lines == ["FaultToleranceException: __main__.charge needs asyncio, and was called in a task of trio []"]
+
+
+def test_handles_and_futures_are_refused_before_they_wait() -> None:
+    """Of both kinds of ``@asynchronous``; a future that is done needs nobody to wait."""
+    lines = run(
+        PREAMBLE
+        + """
+@asynchronous
+@retry
+async def charge():
+    bodies.append(1)
+
+@asynchronous
+def compute():
+    sleep(60)
+
+@asynchronous
+@retry(delay=0)
+def succeed(failures=[1]):
+    if failures:
+        raise OSError(failures.pop())
+    return completed_future("done")
+
+print(trio.run(outcome_in(charge)), bodies)
+print(trio.run(outcome_in(compute)))
+
+async def main():
+    future = succeed()
+    print(await trio.to_thread.run_sync(future.result), await future)
+
+trio.run(main)
+"""
+    )
+
+    assert lines == [
+        "FaultToleranceException: an `@asynchronous async def` needs asyncio, and was called in a task of trio []",
+        "FaultToleranceException: to await a future needs asyncio, and was called in a task of trio",
+        "done done",
+    ]
+
+
+def test_what_waits_for_nothing_works() -> None:
+    """Circuit breaker, rate limit and fallback decide, and ask nobody to wake them."""
+    lines = run(
+        PREAMBLE
+        + """
+@circuit_breaker(request_volume_threshold=2)
+async def fails():
+    await trio.sleep(0.001)
+    raise OSError
+
+@fallback(lambda context: f"aside for {type(context.failure).__name__}")
+@rate_limit(1)
+async def seldom():
+    return "done"
+
+for function in (fails, fails, fails, seldom, seldom):
+    print(trio.run(outcome_in(function)).partition(":")[0])
+"""
+    )
+
+    assert lines == ["OSError", "OSError", "CircuitBreakerOpenException", "done", "aside for RateLimitException"]
+
+
+def test_functions_are_guarded_on_the_threads_of_trio() -> None:
+    """They are threads like any other."""
+    lines = run(
+        PREAMBLE
+        + """
+@retry(max_retries=1, delay=10)
+@timeout(50)
+def rest():
+    bodies.append(1)
+    sleep(60)
+
+async def main():
+    return await trio.to_thread.run_sync(rest)
+
+print(trio.run(outcome_in(main)).partition(":")[0], len(bodies))
+"""
+    )
+
+    assert lines == ["TimeoutException 2"]
+
+
+def test_asyncio_is_as_ever_where_trio_is_merely_imported() -> None:
+    """The running task is asked, and not what was imported."""
+    lines = run(
+        PREAMBLE
+        + """
+import asyncio
+
+@retry(max_retries=1, delay=10)
+@timeout(50)
+@bulkhead(2)
+async def rest():
+    await asyncio.sleep(60)
+
+print(asyncio.run(outcome_in(rest)()).partition(":")[0])
+"""
+    )
+
+    assert lines == ["TimeoutException"]
