@@ -107,10 +107,15 @@ def intercept(target: Any, interceptor: Any) -> Any:
     """Let *interceptor* stand around *target*: a new guard for a function, the class itself for a class."""
     if isinstance(target, type):
         is_first = CLASS_LEVEL not in vars(target)
-        setattr(target, CLASS_INTERCEPTORS, (interceptor, *vars(target).get(CLASS_INTERCEPTORS, ())))
+        before = vars(target).get(CLASS_INTERCEPTORS, ())
+        setattr(target, CLASS_INTERCEPTORS, (interceptor, *before))
         if is_first:
             setattr(target, CLASS_LEVEL, {})
-        cover(target)
+        try:
+            cover(target)
+        except FaultToleranceDefinitionException:
+            setattr(target, CLASS_INTERCEPTORS, before)
+            raise
         if is_first:
             _cover_subclasses_of(target)
         return target
@@ -316,7 +321,8 @@ def cover(cls: type) -> None:
         if not isinstance(function, FunctionType) or is_generator_function(function):
             continue
         kinds = covering(cls, name, function, base)
-        if not kinds and not class_level_interceptors(cls, name, function, base):
+        interceptors = class_level_interceptors(cls, name, function, base)
+        if not kinds and not interceptors:
             continue
         declaration = declaration_of(function)
         if declaration is None:
@@ -329,7 +335,7 @@ def cover(cls: type) -> None:
             declaration.name = name
             guard = make_guard(declaration)
             setattr(cls, name, type(value)(guard) if isinstance(value, (staticmethod, classmethod)) else guard)
-        faults += definition.class_level_contradictions(declaration, cls, kinds)
+        faults += definition.class_level_contradictions(declaration, cls, kinds, interceptors)
     if faults:
         raise FaultToleranceDefinitionException(*faults)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from .._policy import (
     Asynchronous,
@@ -14,6 +15,7 @@ from .._policy import (
     FibonacciBackoff,
     Policy,
 )
+from .._runtime.kinds import is_coroutine_function
 from ..exceptions import Fault
 from .declaration import Declaration, class_name, covering
 
@@ -46,7 +48,25 @@ def contradictions(declaration: Declaration) -> list[Fault]:
         faults.append(Fault(f"{where} {names}", "are both there", None, "one back-off per function"))
     for policy in policies.values():
         faults += misfits(policy, declaration, where, asynchronous)
-    return faults
+    return faults + interceptor_faults(declaration.interceptors, declaration, where, declaration.owner)
+
+
+def interceptor_faults(
+    interceptors: Iterable[Any], declaration: Declaration, where: str, owner: type | None
+) -> list[Fault]:
+    """Which of *interceptors* would make a coroutine function of one that is none."""
+    wrong = [one.function for one in interceptors if is_coroutine_function(one.function)]
+    if not wrong or declaration.is_coroutine:
+        return []
+    from .annotations import Outcome, outcome
+
+    if outcome(declaration.template, owner) is Outcome.AWAITABLE:
+        return []
+    return [
+        Fault(f"{where} @{getattr(function, '__name__', function)}", "is `async def`, and its callers await nothing",
+              function, "an interceptor that is a plain `def`; `async def` around what is awaited, or annotated so")
+        for function in wrong
+    ]  # fmt: skip
 
 
 def misfits(
@@ -74,9 +94,12 @@ def misfits(
 
 
 def class_level_contradictions(
-    declaration: Declaration, cls: type, kinds: Mapping[type[Policy], tuple[Policy, type]]
+    declaration: Declaration,
+    cls: type,
+    kinds: Mapping[type[Policy], tuple[Policy, type]],
+    interceptors: Iterable[Any] = (),
 ) -> list[Fault]:
-    """What is wrong with the class-level policies of *cls* for one of its methods."""
+    """What is wrong with the class-level policies and interceptors of *cls* for one of its methods."""
     where = f"{class_name(cls)}.{declaration.name}"
     faults: list[Fault] = []
     if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
@@ -87,4 +110,4 @@ def class_level_contradictions(
     for kind, (policy, home) in kinds.items():
         if kind not in declaration.policies:
             faults += misfits(policy, declaration, where, asynchronous, home)
-    return faults
+    return faults + interceptor_faults(interceptors, declaration, where, cls)

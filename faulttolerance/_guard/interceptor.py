@@ -45,7 +45,7 @@ def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priori
     """Make a decorator of *function*, which is called around each call of what it decorates.
 
     *function* gets an ``Invocation`` and returns what its ``proceed()`` returns, or something else. For coroutine
-    functions it is ``async def``, or returns the awaitable.
+    functions it is ``async def``, or returns the awaitable; around a plain function, ``async def`` is refused.
 
     Args:
         function: What is called around.

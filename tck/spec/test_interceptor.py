@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
 import pytest
 
-from faulttolerance import around_invoke, retry
+from faulttolerance import around_invoke, retry, unguarded
 from faulttolerance.testing import configured
 from kit import Invoke, Service, stacked
 from kit.definition import refused
@@ -183,3 +184,86 @@ def test_priority_that_is_no_integer_is_refused(wrong: Any) -> None:
     """A priority is an integer."""
     with refused("priority", repr(wrong)):
         around_invoke(priority=wrong)
+
+
+@around_invoke
+async def awaiting(invocation: Any) -> Any:
+    """An interceptor for coroutine functions."""
+    return await invocation.proceed()
+
+
+def test_an_interceptor_that_awaits_is_refused_around_a_plain_function() -> None:
+    """It would make a coroutine function of one whose callers await nothing."""
+    with refused("plain @awaiting", "`async def`", "plain `def`"):
+
+        @awaiting
+        def plain() -> int:
+            return 1
+
+    with refused("retried @awaiting"):
+
+        @awaiting
+        @retry
+        def retried() -> int:
+            return 1
+
+    with refused("Client.work @awaiting"):
+
+        class Client:
+            @awaiting
+            def work(self) -> int:
+                return 1
+
+
+def test_a_class_with_plain_methods_takes_no_interceptor_that_awaits() -> None:
+    """Each is named; a subclass that adds one is refused as well, and what was refused leaves no trace."""
+
+    class Mixed:
+        def plain(self) -> int:
+            return 1
+
+        async def coroutine(self) -> int:
+            return 2
+
+    with refused("Mixed.plain @awaiting"):
+        awaiting(Mixed)
+    assert Mixed().plain() == 1
+    assert asyncio.run(Mixed().coroutine()) == 2
+
+    @awaiting
+    class Awaited:
+        async def coroutine(self) -> int:
+            return 2
+
+        @unguarded
+        def exempt(self) -> int:
+            return 1
+
+    assert Awaited().exempt() == 1
+    assert asyncio.run(Awaited().coroutine()) == 2
+    with refused("Heir.plain @awaiting"):
+
+        class Heir(Awaited):
+            def plain(self) -> int:
+                return 1
+
+
+def test_an_interceptor_may_await_what_a_plain_function_is_annotated_to_return() -> None:
+    """Around a function that hands out something to await it is at its place; so is a plain one around a coroutine."""
+
+    @awaiting
+    def handed_on() -> Awaitable[int]:
+        return asyncio.sleep(0, 7)
+
+    @around_invoke
+    def handing_on(invocation: Any) -> Any:
+        return invocation.proceed()
+
+    @handing_on
+    async def coroutine() -> int:
+        return 8
+
+    async def run() -> tuple[int, int]:
+        return await handed_on(), await coroutine()
+
+    assert asyncio.run(run()) == (7, 8)
