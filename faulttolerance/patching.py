@@ -28,6 +28,7 @@ from ._guard.attach import Decorator
 from ._guard.declaration import CLASS_INTERCEPTORS, class_name, declaration_of, user_frames
 from ._guard.interceptor import Interceptor
 from ._guard.proxy import of_our_own
+from ._runtime.arrival import Arrival
 from .exceptions import Fault, FaultToleranceDefinitionException
 
 __all__ = ["Patch", "patch"]
@@ -53,7 +54,7 @@ def patch(target: object, path: str, /, *decorators: Callable[[Any], Any]) -> Pa
 
     Raises:
         FaultToleranceDefinitionException: If there is no such attribute, it cannot be guarded, or has one of the
-            decorators already. For a module that is imported later, the import raises it.
+            decorators already. For a module that is imported later, each import raises it until ``undo()``.
         ModuleNotFoundError: If there is no such module, so that nothing would ever be guarded.
     """
     made = Patch(target, path, decorators)
@@ -89,6 +90,8 @@ class Patch:
         self._decorators = decorators
         self._changes: list[_Change] = []
         self._is_undone = False
+        self._found: tuple[Any, Any] | None = None
+        """What holds the attribute, and the attribute, once it is patched."""
         self._where = f"{_name_of(target)}.{path}"
         frame = next(user_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -110,6 +113,8 @@ class Patch:
                 state = "is gone" if found is _ABSENT else f"became {found!r}"
                 raise self._refusal(f"was patched here, and {state} since", found, "to undo that first")
         self._is_undone = True
+        if isinstance(self._target, str):
+            _no_more_at_import(self._target, self._apply)
         _take_back(self._changes)
 
     def __enter__(self) -> Self:
@@ -132,7 +137,11 @@ class Patch:
             self._apply(self._target)
         else:
             self._check_that_it_can_be_imported(self._target)
-            wrapt.register_post_import_hook(self._apply, self._target)
+            try:
+                _at_import(self._target, self._apply)
+            except BaseException:
+                _no_more_at_import(self._target, self._apply)  # it is imported already, and nothing was patched
+                raise
 
     def _check_that_it_can_be_imported(self, module: str) -> None:
         """Look for what comes first on the way to *module* and is not imported yet; for the rest once that is."""
@@ -144,15 +153,21 @@ class Patch:
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"no module named {name!r}, where {self._where} is to be", name=name)
         if name != module:
-            wrapt.register_post_import_hook(lambda _: self._check_that_it_can_be_imported(module), name)
+
+            def check(_: ModuleType) -> None:
+                self._check_that_it_can_be_imported(module)
+                _no_more_at_import(name, check)
+
+            _at_import(name, check)
 
     def _apply(self, target: Any) -> None:
         if self._is_undone:
             return
-        try:
-            holder, attribute, value = wrapt.resolve_path(target, self._path)
-        except AttributeError as error:
-            raise self._refusal("does not exist", None, "the way to an attribute, as in 'Client.send'") from error
+        (found, changes), self._found, self._changes = (self._found, self._changes), None, []
+        holder, attribute, value = self._resolved(target)
+        if found is not None and found[0] is holder and found[1] is value:
+            self._found, self._changes = found, changes  # the module was run again, and has left this as it was
+            return
         try:
             if isinstance(value, type):
                 self._changes = self._on_class(holder, attribute, _class_behind(value))
@@ -160,11 +175,25 @@ class Patch:
                 self._changes = [self._on_callable(holder, attribute, value)]
         except FaultToleranceDefinitionException as error:
             raise FaultToleranceDefinitionException(*map(self._with_source, error.faults)) from error
+        holder, _, value = self._resolved(target)
+        self._found = holder, value
+
+    def _resolved(self, target: Any) -> tuple[Any, str, Any]:
+        try:
+            return wrapt.resolve_path(target, self._path)
+        except AttributeError as error:
+            raise self._refusal("does not exist", None, "the way to an attribute, as in 'Client.send'") from error
 
     def _on_callable(self, holder: Any, attribute: str, value: Any) -> _Change:
         if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
             raise self._refusal("cannot be called", value, "a function, a method or a class")
         before = _held(holder, attribute)
+        if isinstance(holder, type) and all(attribute not in vars(base) for base in holder.__mro__):
+            raise self._refusal(
+                f"comes from {class_name(type(holder))}, the class of {class_name(holder)}",
+                value,
+                "what the class or one of its bases defines; patch the other one instead",
+            )
         if isinstance(holder, type):
             value = _overridden(holder, attribute, value) if before is _ABSENT else _as_in_a_class(value)
         decorated = self._decorated(value)
@@ -228,6 +257,45 @@ class Patch:
 
     def _refusal(self, problem: str, got: object, allowed: str) -> FaultToleranceDefinitionException:
         return FaultToleranceDefinitionException(Fault(self._where, problem, got, allowed, self._source))
+
+
+# Modules that are imported later, or once more
+
+
+_Told = Callable[[ModuleType], object]
+_told: dict[str, list[_Told]] = {}
+
+
+def _at_import(name: str, tell: _Told) -> None:
+    """Call *tell* with the module *name* whenever it has run, the first time in turn with the hooks of others.
+
+    A hook of wrapt is asked once, even where it makes the import fail: the next import would go on without it.
+    """
+    _told.setdefault(name, []).append(tell)
+
+    def first(module: ModuleType) -> None:
+        if tell in _told.get(name, ()):
+            _arrival.add(name)
+            tell(module)
+
+    wrapt.register_post_import_hook(first, name)
+
+
+def _no_more_at_import(name: str, tell: _Told) -> None:
+    waiting = _told.get(name, [])
+    if tell in waiting:
+        waiting.remove(tell)
+    if not waiting:
+        _told.pop(name, None)
+        _arrival.discard(name)
+
+
+def _arrived(name: str) -> None:
+    for tell in list(_told.get(name, ())):
+        tell(sys.modules[name])
+
+
+_arrival = Arrival((), _arrived, once=False)
 
 
 def _take_back(changes: list[_Change]) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client import CollectorRegistry
 
+    from .._runtime.arrival import Arrival
     from .._runtime.background import Ticker
-    from .._telemetry.arrival import Arrival
     from .._telemetry.opentelemetry import Exporter
     from .._telemetry.prometheus import Collector
     from .._telemetry.workers import Folder
@@ -125,7 +125,7 @@ class Telemetry:
             self._folder.begin_anew()
 
     def _connect(self, arrived: str = "") -> None:
-        from .._telemetry.arrival import Arrival, is_here
+        from .._runtime.arrival import Arrival, is_here
 
         def is_missing(chosen: object, module: str) -> bool:
             return _is(chosen, "auto") and arrived != module and not is_here(module)

@@ -412,6 +412,7 @@ def test_a_module_is_patched_as_soon_as_it_is_imported(vendor: Callable[[], Any]
     assert waiting == (False, False, "<patch of vendor.Client.send: waits for the import>")
     assert made.is_applied
     assert module.Client().send("a") == ("a", False)
+    made.undo()
 
 
 def test_what_is_undone_before_the_import_is_never_done(vendor: Callable[[], Any]) -> None:
@@ -427,10 +428,89 @@ def test_what_is_undone_before_the_import_is_never_done(vendor: Callable[[], Any
 
 def test_the_import_fails_where_the_patch_does_not_fit(vendor: Callable[[], Any]) -> None:
     """Nothing runs unguarded unnoticed; the message names the line that made the patch."""
-    patch("vendor", "Client.sned", again)
-
-    with pytest.raises(FaultToleranceDefinitionException, match=r"vendor\.Client\.sned does not exist.*test_patching"):
+    with (
+        patch("vendor", "Client.sned", again),
+        pytest.raises(FaultToleranceDefinitionException, match=r"vendor\.Client\.sned does not exist.*test_patching"),
+    ):
         vendor()
+
+
+def test_every_import_fails_until_a_patch_that_does_not_fit_is_taken_back(vendor: Callable[[], Any]) -> None:
+    """Services try an import again; what was patched along with it is patched once the import goes through."""
+    fits = patch("vendor", "Client.send", again)
+    unfit = patch("vendor", "Client.sned", again)
+    also_fits = patch("vendor", "Client.ping", again)
+    with fits, also_fits:
+        for _ in range(3):
+            with pytest.raises(FaultToleranceDefinitionException, match="sned does not exist"):
+                vendor()
+            assert "vendor" not in sys.modules
+
+        unfit.undo()
+
+        module = vendor()
+        assert "maxRetries = 2" in explain(module.Client.send)
+        assert "maxRetries = 2" in explain(module.Client.ping)
+    assert explain_or_none(module.Client.send) is None
+
+
+def test_an_import_that_fails_for_another_reason_leaves_the_next_one_guarded(vendor: Callable[[], Any]) -> None:
+    """A hook of somebody else may come after ours, and raise."""
+    made = patch("vendor", "Client.send", again)
+
+    def fail(_: ModuleType) -> None:
+        raise OSError
+
+    wrapt.register_post_import_hook(fail, "vendor")
+    with made:
+        with pytest.raises(OSError):
+            vendor()
+
+        assert "maxRetries = 2" in explain(vendor().Client.send)
+
+
+@pytest.mark.parametrize("path", ["Client.send", "Client", "get"])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_module_that_is_run_again_is_patched_again(vendor: Callable[[], Any], path: str, is_late: bool) -> None:
+    """By a reload, until it is taken back; nothing waits for imports any more then."""
+    finders = list(sys.meta_path)
+
+    def found(module: Any) -> str | None:
+        return explain_or_none(module.get if path == "get" else module.Client.send)
+
+    if not is_late:
+        vendor()
+    with patch("vendor", path, again) as made:
+        module = vendor()
+        for _ in range(2):
+            importlib.reload(module)
+            assert "maxRetries = 2" in str(found(module))
+            assert made.is_applied
+
+    assert found(module) is None
+    importlib.reload(module)
+    assert found(module) is None
+    assert {type(one) for one in sys.meta_path if one not in finders} <= {wrapt.importer.ImportHookFinder}
+
+
+def test_what_a_reload_leaves_alone_is_not_patched_twice(vendor: Callable[[], Any]) -> None:
+    """Somebody else may have put there what the module itself does not define."""
+    module = vendor()
+    module.theirs = module.get
+    with patch("vendor", "theirs", again):
+        importlib.reload(module)
+
+        assert "maxRetries = 2" in explain(module.theirs)
+    assert explain_or_none(module.theirs) is None
+
+
+def test_what_could_not_be_patched_at_once_does_not_wait_for_a_reload(vendor: Callable[[], Any]) -> None:
+    """Whoever was told so by an exception has nothing in the hand to take back."""
+    module = vendor()
+    with refused("sned does not exist"):
+        patch("vendor", "Client.sned", again)
+
+    importlib.reload(module)
 
 
 @pytest.mark.parametrize("module", ["no_such_module", "no_such_module.client", "vendor.client", "json.no_such_module"])
@@ -455,10 +535,14 @@ def test_a_module_that_its_package_does_not_have_is_refused_when_that_is_importe
         before = made.is_applied
         for name in ("vendors", "vendors.client"):
             del sys.modules[name]
-        patch("vendors.clint", "get", again)
+        made.undo()
+        wrong = patch("vendors.clint", "get", again)
 
-        with pytest.raises(ModuleNotFoundError, match=r"vendors\.clint"):
-            importlib.import_module("vendors.client")
+        for _ in range(2):
+            with pytest.raises(ModuleNotFoundError, match=r"vendors\.clint"):
+                importlib.import_module("vendors.client")
+        wrong.undo()
+        importlib.import_module("vendors.client")
     finally:
         for name in ("vendors", "vendors.client"):
             sys.modules.pop(name, None)
@@ -629,6 +713,29 @@ def test_the_same_patch_twice_is_refused(vendor: Callable[[], Any]) -> None:
     for path in ("Client.send", "Client"):
         with refused(f"vendor.{path}", "already"):
             patch(module, path, audit)
+
+
+def test_what_a_class_has_of_its_metaclass_is_refused(vendor: Callable[[], Any]) -> None:
+    """The class of the class defines it: put into the class, it would be called with other arguments."""
+    module = vendor()
+
+    class Meta(type):
+        def make(cls) -> str:
+            return cls.__name__
+
+        def __getattr__(cls, name: str) -> Any:
+            if name == "made_up":
+                return lambda: name
+            raise AttributeError(name)
+
+    module.Made = Meta("Made", (), {"__module__": "vendor"})
+
+    for attribute in ("make", "made_up"):
+        with refused(f"vendor.Made.{attribute} comes from", "Meta", "the class of vendor.Made"):
+            patch(module, f"Made.{attribute}", again)
+    module.Meta = Meta
+    with patch(module, "Meta.make", again):
+        assert module.Made.make() == "Made"
 
 
 @pytest.mark.parametrize("target", [str, sys.flags])

@@ -37,21 +37,35 @@ def _spec_of(module: object) -> Any:
 
 
 class Arrival:
-    """Stands among the finders of ``sys.meta_path`` until every module of *names* came; finds nothing itself.
+    """Stands among the finders of ``sys.meta_path`` as long as it waits for a module; finds nothing itself.
 
     Args:
         names: The modules to wait for.
-        arrived: Told the name of a module right after it ran, on the thread that imports it.
+        arrived: Told the name of a module right after it ran, on the thread that imports it; what it raises, the import
+            raises.
+        once: Whether to wait no longer for a module that came; else it is told of reloads, too.
     """
 
-    def __init__(self, names: Iterable[str], arrived: Callable[[str], object]) -> None:
-        self._names = set(names)
+    def __init__(self, names: Iterable[str], arrived: Callable[[str], object], *, once: bool = True) -> None:
+        self._names: set[str] = set()
         self._arrived = arrived
+        self._once = once
         self._asking: set[tuple[int, str]] = set()
-        if self._names:
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Wait for the module *name*, too."""
+        if not self._names:
             sys.meta_path.insert(0, self)
-        for name in list(self._names):
-            self._watch_under_way(name)
+        self._names.add(name)
+        self._watch_under_way(name)
+
+    def discard(self, name: str) -> None:
+        """Wait no longer for the module *name*."""
+        self._names.discard(name)
+        if not self._names and self in sys.meta_path:
+            sys.meta_path.remove(self)
 
     @property
     def is_overdue(self) -> bool:
@@ -60,9 +74,8 @@ class Arrival:
 
     def end(self) -> None:
         """Wait no longer."""
-        self._names.clear()
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        for name in list(self._names):
+            self.discard(name)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Let the other finders find *name*; where it is one of ours, see to it that its end is reported."""
@@ -99,7 +112,8 @@ class Arrival:
 
     def _report(self, name: str) -> None:
         if name in self._names and name in sys.modules:
-            self._names.discard(name)
+            if self._once:
+                self.discard(name)
             self._arrived(name)
 
 
