@@ -37,6 +37,7 @@ from .exceptions import (
     FaultToleranceDefinitionException,
     FaultToleranceException,
     RateLimitException,
+    RefusedException,
     TimeoutException,
 )
 from .typing import FallbackHandler
@@ -67,6 +68,7 @@ __all__ = [
     "RateLimit",
     "RateLimitException",
     "RateLimitType",
+    "RefusedException",
     "Retry",
     "Timeout",
     "TimeoutException",

@@ -484,6 +484,8 @@ class StateChanged(NamedTuple):
     method: str
     old: str
     new: str
+    reason: str = ""
+    """Why it opened, and until when."""
 
 
 class FallbackApplied(NamedTuple):

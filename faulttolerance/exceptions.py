@@ -3,9 +3,10 @@
     RuntimeError
       FaultToleranceException
         TimeoutException                    also a TimeoutError, and through it an OSError
-        CircuitBreakerOpenException         .retry_after
-        BulkheadException
-        RateLimitException                  .retry_after
+        RefusedException                    .retry_after
+          CircuitBreakerOpenException
+          BulkheadException
+          RateLimitException
         FaultToleranceDefinitionException   also a ValueError; .faults, .where, .got, .allowed, .source
 
 Everything here pickles, and is made without running Python code: refusals are frequent and must be cheap.
@@ -25,12 +26,19 @@ __all__ = [
     "FaultToleranceDefinitionException",
     "FaultToleranceException",
     "RateLimitException",
+    "RefusedException",
     "TimeoutException",
 ]
 
 
 class FaultToleranceException(RuntimeError):
-    """The base of every exception of this library."""
+    """The base of every exception of this library.
+
+    Raised itself where ``retry_when`` accepted no result; ``result`` is the last one then.
+    """
+
+    result: Any = None
+    """The last result, where none was accepted."""
 
 
 class TimeoutException(FaultToleranceException, TimeoutError):
@@ -41,27 +49,30 @@ class TimeoutException(FaultToleranceException, TimeoutError):
     """
 
 
-class _Refusal(FaultToleranceException):
+class RefusedException(FaultToleranceException):
+    """A policy did not let a call through, which therefore never began: the base of the refusals."""
+
     @property
-    def retry_after(self) -> float:
-        """Seconds until a call may be let through again; 0.0 where that is not known."""
+    def retry_after(self) -> float | None:
+        """Seconds until a call may be let through again; ``None`` where that is not known."""
         wait = float(self.args[1]) if len(self.args) > 1 else 0.0
-        return wait if 0.0 < wait < inf else 0.0
+        return wait if 0.0 < wait < inf else None
 
     def __str__(self) -> str:
         message = str(self.args[0]) if self.args else ""
-        return f"{message}, next call in {self.retry_after:.1f} s" if self.retry_after else message
+        wait = self.retry_after
+        return message if wait is None else f"{message}, next call in {wait:.1f} s"
 
 
-class CircuitBreakerOpenException(_Refusal):
+class CircuitBreakerOpenException(RefusedException):
     """The circuit breaker is open, or half-open with all its probes under way (chapter Circuit Breaker)."""
 
 
-class RateLimitException(_Refusal):
+class RateLimitException(RefusedException):
     """More calls were made in the window than the rate limit allows."""
 
 
-class BulkheadException(FaultToleranceException):
+class BulkheadException(RefusedException):
     """As many calls run (and wait) as the bulkhead allows (specification, chapter Bulkhead)."""
 
 

@@ -33,6 +33,7 @@ from .compose import compose, path, shape_of
 from .course import Course
 from .declaration import Declaration
 from .invocation import around
+from .mistakes import Mistakes
 from .plan import Plan
 from .state import Prospect, State
 from .weave import source_of
@@ -227,20 +228,22 @@ def _conclude(asynchronous: bool) -> Any:
 
 def _retry(name: str, policy: Retry, policies: Mapping[type[Policy], Policy]) -> retry_strategy.Retry:
     when = policies.get(RetryWhen)
+    tell = Mistakes(name) if when is not None or CustomBackoff in policies else retry_strategy.unheard
     return retry_strategy.Retry(
         policy.max_retries,
         seconds(policy.max_duration, policy.duration_unit),
-        _back_off(name, seconds(policy.delay, policy.delay_unit), policies),
+        _back_off(name, seconds(policy.delay, policy.delay_unit), policies, tell),
         seconds(policy.jitter, policy.jitter_delay_unit),
         policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
         policy.abort_on,  # type: ignore[arg-type]
         when.exception if isinstance(when, RetryWhen) else None,
         when.result if isinstance(when, RetryWhen) else None,
+        tell,
     )
 
 
 def _back_off(
-    name: str, delay: float, policies: Mapping[type[Policy], Policy]
+    name: str, delay: float, policies: Mapping[type[Policy], Policy], tell: back_off.Mistakes
 ) -> back_off.BackOff | back_off.CustomBackOff:
     for policy in policies.values():
         if isinstance(policy, ExponentialBackoff):
@@ -248,5 +251,5 @@ def _back_off(
         if isinstance(policy, FibonacciBackoff):
             return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
         if isinstance(policy, CustomBackoff):
-            return back_off.CustomBackOff(policy.value, name)
+            return back_off.CustomBackOff(policy.value, name, delay, tell)
     return back_off.fixed(delay)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .._policy import (
@@ -14,6 +14,7 @@ from .._policy import (
     Fallback,
     FibonacciBackoff,
     Policy,
+    RetryWhen,
 )
 from .._runtime.kinds import is_coroutine_function
 from ..exceptions import Fault
@@ -90,7 +91,25 @@ def misfits(
         from . import before_retry
 
         return before_retry.faults(policy, declaration, where, asynchronous, owner, final=final)
-    return []
+    return [
+        Fault(
+            f"{where} @{policy.annotation}({name})",
+            f"is {getattr(asked, '__qualname__', asked)}, a coroutine function, which nothing awaits",
+            asked,
+            "a function that answers at once",
+        )
+        for name, asked in _asked_by(policy)
+        if is_coroutine_function(asked)
+    ]
+
+
+def _asked_by(policy: Policy) -> Iterator[tuple[str, Any]]:
+    """What of the application *policy* asks while a call waits for the answer, by parameter."""
+    if isinstance(policy, RetryWhen):
+        yield "exception", policy.exception
+        yield "result", policy.result
+    elif isinstance(policy, CustomBackoff):
+        yield "value", policy.value.__call__ if isinstance(policy.value, type) else policy.value
 
 
 def class_level_contradictions(

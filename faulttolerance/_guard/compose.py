@@ -30,7 +30,9 @@ from .._runtime.native import get_ident
 from .._runtime.slot import HAS_GIL, slot_here, slots
 from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_place
 from .._runtime.ticket import Ticket
-from .course import Course, Progress
+from .._strategy.verdict import SUCCESS
+from .course import Course
+from .progress import Progress
 from .weave import Shape, weavable, woven
 
 __all__ = ["compose", "path", "shape_of"]
@@ -280,7 +282,7 @@ def path(
                         )
                     ):
                         if BREAKER and not era.is_clean:
-                            breaker.succeed(era, permit, ended if TIMED else clock.monotonic())
+                            breaker.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
                             if breaker.transitions and course.on_transition is not None:
                                 course.on_transition(breaker)
                         if COUNTED:
@@ -311,11 +313,14 @@ def path(
                                 slot.top = outer
                             else:
                                 end(slot, outer)
-                if DEADLINE and not ASYNC and not LATE_ONLY:
-                    # An interruption that is on its way arrives in the next call: in this one, which waits for it.
+                if HOLDS and not ASYNC:
+                    # An interruption that is on its way arrives in the next call: in this one, which waits for that of
+                    # its own deadline. One of an enclosing call is what the attempt ended by.
                     try:
-                        if slot is not None and slot.fired is not None:
+                        if DEADLINE and not LATE_ONLY and slot is not None and slot.fired is not None:
                             settle(slot, entry)
+                        else:
+                            get_ident()
                     except Interrupted as interrupted:
                         failure = interrupted
                 if APART and failure is not None:
@@ -374,23 +379,24 @@ def path(
                     raise StoppedIteration.of(failure) if APART else failure
                 if ASYNC:
                     # Also without a delay: whoever retries again and again must let others go on.
-                    if delay or progress.attempts > 2:
+                    if delay or progress.attempts > 1:
                         await environment.pause(delay)
                 elif delay:
                     pause(course.name, delay)
                 if BEFORE_RETRY:
                     if ASYNC:
-                        await environment.call(before_retry, args, kwargs, failure, progress.attempts)
+                        await environment.call(before_retry, args, kwargs, failure, progress.attempts + 1)
                     else:
-                        before_retry(args, kwargs, failure, progress.attempts)
+                        before_retry(args, kwargs, failure, progress.attempts + 1)
+                course.begin_retry(progress)
             except BaseException as error:
                 if PERMIT and not settled:
                     if BULKHEAD:
                         bulkhead.abandon(permit)
                     if BREAKER:
                         course.abandon_probe(permit)
-                # A fallback that raises on what it was given has not replaced anything.
-                applied = applied and (StoppedIteration.meant(error) if APART else error) is not failure
+                if FALLBACK and applied and (StoppedIteration.meant(error) if APART else error) is failure:
+                    applied = course.asks(fallback, args, kwargs, failure)
                 course.finish(progress, returned=False, applied=applied)
                 raise
             finally:

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
 
 from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
-from .._runtime.blocking import comes_later, lives_on, warn_of_outcome
+from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
 from .._runtime.interruption import remaining
 from .._runtime.ticket import Ticket
-from .._strategy.back_off import Delays
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.circuit_breaker import CircuitBreaker
 from .._strategy.exception_set import matches
 from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Retry, Stop
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
-from ..exceptions import BulkheadException, CircuitBreakerOpenException, FaultToleranceException, RateLimitException
+from ..exceptions import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    FaultToleranceException,
+    RateLimitException,
+    RefusedException,
+)
 from . import series
+from .progress import Progress
 
 __all__ = ["Course", "Progress"]
 
 Exceptions = tuple[type[BaseException], ...]
 
 _NOTE = "faulttolerance: "
-
-
-class Progress:
-    """How far a call has come that was not over after its first attempt."""
-
-    __slots__ = ("attempts", "began", "delays", "refusal", "stop")
-
-    def __init__(self, began: float) -> None:
-        self.began = began
-        self.attempts = 1
-        self.delays: Delays | None = None
-        self.stop: Stop | None = None
-        """Why no further attempt is made."""
-        self.refusal: BaseException | None = None
-        """What stands for the last result that ``retry_when`` did not accept."""
 
 
 class Course:
@@ -132,7 +123,8 @@ class Course:
             permit = ticket if ticket.permit is None else ticket.permit
             if ticket.era is not None:
                 verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
-                self.settle(ticket.era, permit, verdict)
+                failure = type(error).__name__ if verdict is FAILURE else ""
+                self.settle(ticket.era, permit, verdict, failure)
             elif error is not None and not isinstance(error, Exception):
                 self.abandon_probe(permit)
             elif self.on_transition is not None:
@@ -146,13 +138,13 @@ class Course:
             self._tell_of_rejection(ticket, error, attempt)
         return error
 
-    def settle(self, era: Any, permit: object, verdict: Any) -> None:
+    def settle(self, era: Any, permit: object, verdict: Any, failure: str = "") -> None:
         """Let the breaker know of an attempt that *era* admitted."""
         breaker = self.circuit_breaker
         assert breaker is not None
         if verdict is NEUTRAL and era.is_closed:
             return
-        breaker.settle(era, permit, verdict, clock.monotonic())
+        breaker.settle(era, permit, verdict, clock.monotonic(), failure)
         if self.on_transition is not None:
             self.on_transition(breaker)
 
@@ -186,6 +178,13 @@ class Course:
             progress.stop = Stop.NOT_RETRYABLE
             return None
         elapsed = clock.monotonic() - progress.began
+        kind = type(failure)
+        if progress.kind is None:
+            progress.kind = kind
+        elif progress.kind is not kind:
+            progress.turn(kind)
+        if not isinstance(failure, RefusedException):
+            progress.last = failure
         if progress.delays is None:
             progress.delays = retry.begin()
         decide = retry.after_refusal if failure is progress.refusal else retry.after_failure
@@ -193,17 +192,21 @@ class Course:
         decision = decide(failure, progress.attempts, elapsed, remaining(), chance, progress.delays)
         if isinstance(decision, Stop):
             progress.stop = decision
-            if progress.attempts > 1 or decision is Stop.DEADLINE:
-                _note(failure, progress.attempts, elapsed, decision)
+            progress.explain(failure)
+            if progress.attempts > 1 or decision in _ALWAYS_NOTED:
+                _note(failure, progress, elapsed, decision)
             if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
                 sinks.tell(GaveUp(self.name, progress.attempts, elapsed, decision.value, failure))
             return None
+        if sinks.wanted[RetryScheduled]():
+            sinks.tell(RetryScheduled(self.name, progress.attempts, decision, failure))
+        return decision
+
+    def begin_retry(self, progress: Progress) -> None:
+        """Count a retry, which begins now: a call that is cancelled during the delay was not retried."""
         progress.attempts += 1
         if self.tally is not None:
             self.tally.add(_RETRIED)
-        if sinks.wanted[RetryScheduled]():
-            sinks.tell(RetryScheduled(self.name, progress.attempts - 1, decision, failure))
-        return decision
 
     def applies_fallback(self, failure: BaseException) -> bool:
         """Whether the fallback replaces *failure*."""
@@ -213,10 +216,16 @@ class Course:
             sinks.tell(FallbackApplied(self.name, failure))
         return True
 
+    def asks(self, fallback: Aside, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
+        """Whether the fallback that raised *failure* on was asked: a method may be for failures of one class only."""
+        accepts = getattr(fallback, "accepts", None)
+        return accepts is None or accepts(args, kwargs, failure)
+
     def refusal(self, progress: Progress, result: object) -> BaseException | None:
         """The failure that stands for *result* where ``retry_when`` does not accept it."""
-        if self.refuses is not None and self.refuses(result):
+        if self.retry is not None and self.retry.refuses(result):
             progress.refusal = FaultToleranceException(f"{self.name}: the result was refused by retry_when")
+            progress.refusal.result = result
             return progress.refusal
         return None
 
@@ -236,6 +245,8 @@ class Course:
 
     def finish(self, progress: Progress | None, returned: bool, applied: bool = False) -> None:
         """Count a call that is over and was not smooth."""
+        if progress is not None:
+            progress.last = progress.refusal = None  # their tracebacks refer to the call that refers to this
         if self.tally is not None:
             self._count_call(self.tally, progress, returned, applied)
         if returned and not applied and progress is not None and progress.attempts > 1 and sinks.wanted[Recovered]():
@@ -320,19 +331,24 @@ _RETRY_RESULT = {
     Stop.MAX_RETRIES_REACHED: "maxRetriesReached",
     Stop.MAX_DURATION_REACHED: "maxDurationReached",
     Stop.DEADLINE: "maxDurationReached",
+    Stop.PREDICATE_FAILED: "exceptionNotRetryable",
 }
 _REASONS = {
     Stop.NOT_RETRYABLE: "the failure is not to be retried",
     Stop.MAX_RETRIES_REACHED: "max_retries reached",
     Stop.MAX_DURATION_REACHED: "max_duration reached",
     Stop.DEADLINE: "an enclosing deadline would pass during the delay",
+    Stop.PREDICATE_FAILED: "the exception predicate of retry_when failed, which is logged",
 }
+_ALWAYS_NOTED = (Stop.DEADLINE, Stop.PREDICATE_FAILED)
+"""Reasons that are told of a single attempt too."""
 
 
-def _note(failure: BaseException, attempts: int, elapsed: float, stop: Stop) -> None:
+def _note(failure: BaseException, progress: Progress, elapsed: float, stop: Stop) -> None:
     """Say on *failure* itself how often and how long it was tried; one note of ours per object (contract R1)."""
-    plural = "attempt" if attempts == 1 else "attempts"
-    ours = f"{_NOTE}{attempts} {plural} in {elapsed:.3f} s; no more, because {_REASONS[stop]}"
+    plural = "attempt" if progress.attempts == 1 else "attempts"
+    tried = f"{progress.attempts} {plural} in {elapsed:.3f} s{progress.kinds}"
+    ours = f"{_NOTE}{tried}; no more, because {_REASONS[stop]}"
     try:
         notes = [note for note in getattr(failure, "__notes__", ()) if not str(note).startswith(_NOTE)]
         # Not by assignment: a frozen dataclass that is an exception refuses it.

@@ -196,19 +196,27 @@ class _Method(_Watched):
         self._last: _Passing | None = None
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        declaration, owner, last = self._declaration, self._home(), self._last
         try:
-            method = named(self._attribute, declaration, owner, args)
-            if method is None:
-                raise FaultToleranceDefinitionException(
-                    Fault(_where(declaration), missing(self._name, declaration, owner), self._name,
-                          "the name of a function there")
-                )  # fmt: skip
-            if last is None or last.function() is not getattr(method, "__func__", method):
-                last = self._last = _Passing(method, declaration, owner)
-            return last(method, args, kwargs, failure)
+            method, passing = self._found(args)
+            return passing(method, args, kwargs, failure)
         finally:
             del failure  # its traceback may hold this frame
+
+    def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException) -> bool:
+        """Whether the method is called for *failure*, and not only raises it again."""
+        return self._found(args)[1].accepts(args, kwargs, failure)
+
+    def _found(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], _Passing]:
+        declaration, owner, last = self._declaration, self._home(), self._last
+        method = named(self._attribute, declaration, owner, args)
+        if method is None:
+            raise FaultToleranceDefinitionException(
+                Fault(_where(declaration), missing(self._name, declaration, owner), self._name,
+                      "the name of a function there")
+            )  # fmt: skip
+        if last is None or last.function() is not getattr(method, "__func__", method):
+            last = self._last = _Passing(method, declaration, owner)
+        return method, last
 
 
 def _where(declaration: Declaration) -> str:
@@ -244,13 +252,10 @@ class _Passing:
     ) -> Any:
         """Call *method* for the call with *args* and *kwargs*; raise *failure* again where that is not for it."""
         try:
-            if self._error is not None and not isinstance(failure, self._classes) and not takes(self._accepts, failure):
+            if not self._takes(failure):
                 raise failure
             if (kwargs or len(args) != self._count) and self._signature is not None:
-                try:
-                    found = self._signature.bind(*args, **kwargs)
-                except TypeError:
-                    found = None
+                found = self._bind(args, kwargs)
                 if found is None:
                     raise failure  # which says that the arguments are wrong
                 found.apply_defaults()
@@ -264,3 +269,17 @@ class _Passing:
             return method(*args, failure, **kwargs)
         finally:
             del failure  # its traceback may hold this frame
+
+    def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException) -> bool:
+        """Whether the method is called for such a call that failed so."""
+        return self._takes(failure) and (self._signature is None or self._bind(args, kwargs) is not None)
+
+    def _takes(self, failure: BaseException) -> bool:
+        return self._error is None or isinstance(failure, self._classes) or takes(self._accepts, failure)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
+        assert self._signature is not None
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError:
+            return None

@@ -172,8 +172,8 @@ def deliver_transitions(breaker: Breaker) -> None:
         breaker.deliver(partial(_tell, breaker))
 
 
-def _tell(breaker: Breaker, old: str, new: str) -> None:
-    sinks.tell(StateChanged(breaker.name, old, new))
+def _tell(breaker: Breaker, old: str, new: str, reason: str) -> None:
+    sinks.tell(StateChanged(breaker.name, old, new, reason))
     if not _listeners:
         return
     aliases = [state.alias for state in every_state() if state.circuit_breaker is breaker and state.alias]

@@ -94,7 +94,8 @@ class CustomBackoff(Policy):
 
     Args:
         value: Called without arguments once per guarded call, it gives a function that is called with the failure and
-            returns the seconds to wait, or a ``timedelta``; a negative one stops retrying.
+            returns the seconds to wait, or a ``timedelta``; a negative one stops retrying. Where it fails, that is
+            logged once, and ``delay`` of ``@retry`` counts.
     """
 
     annotation: ClassVar[str] = "CustomBackoff"
@@ -114,8 +115,8 @@ class RetryWhen(Policy, kw_only=True):
 
     Args:
         exception: Given the exception; its answer replaces ``retry_on`` and ``abort_on``.
-        result: Given what the function returned; true means that the call is retried as if it had failed. The last
-            result is returned when the limit is met.
+        result: Given what the function returned; true means that the call is retried as if it had failed. When the
+            limit is met, ``FaultToleranceException`` is raised, whose ``result`` is the last one.
     """
 
     annotation: ClassVar[str] = "RetryWhen"

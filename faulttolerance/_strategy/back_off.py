@@ -6,12 +6,23 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
-__all__ = ["LONGEST", "BackOff", "CustomBackOff", "Delays", "exponential", "fibonacci", "fixed", "varied"]
+__all__ = [
+    "LONGEST",
+    "BackOff",
+    "CustomBackOff",
+    "Delays",
+    "Mistakes",
+    "exponential",
+    "fibonacci",
+    "fixed",
+    "unheard",
+    "varied",
+]
 
 LONGEST: Final = 1e9
 """No delay grows beyond this, thirty years, where no maximum is stated: any clock can still wait for it."""
@@ -21,6 +32,14 @@ _STEEPEST: Final = 1e300
 
 Delays = Callable[[int, BaseException | None], float]
 """The delays of one guarded call: number of attempts made, and the last failure -> seconds; negative: stop."""
+
+
+Mistakes = Callable[[str, Exception], None]
+"""Told what of the application's failed, and how, where that changes nothing else."""
+
+
+def unheard(what: str, error: Exception) -> None:
+    """Tell nobody: the application has given nothing that can fail."""
 
 
 class BackOff:
@@ -55,25 +74,44 @@ class CustomBackOff:
     Args:
         factory: Called once per guarded call that fails; the function it gives is asked for each delay.
         name: Whose delays they are, for the message where one is no number.
+        default: The delay where the application's code fails.
+        tell: Told of that.
     """
 
-    __slots__ = ("_name", "factory")
+    __slots__ = ("_default", "_name", "_tell", "factory")
 
     has_jitter: Final = False
     maximum: Final = math.inf
 
     def __init__(
-        self, factory: Callable[[], Callable[[BaseException | None], float | timedelta]], name: str = ""
+        self,
+        factory: Callable[[], Callable[[BaseException | None], float | timedelta]],
+        name: str = "",
+        default: float = 0.0,
+        tell: Mistakes = unheard,
     ) -> None:
         self.factory = factory
         self._name = name
+        self._default = default
+        self._tell = tell
 
     def begin(self) -> Delays:
         """The delays of one guarded call."""
-        decide = self.factory()
-        return lambda _, failure: self._seconds(decide(failure), failure)
+        try:
+            decide = self.factory()
+        except Exception as mistake:  # noqa: BLE001  # the application's, and never in place of the call's own failure
+            self._tell(_FAILED, mistake)
+            return lambda _, failure: self._default
+        return lambda _, failure: self._delay(decide, failure)
 
-    def _seconds(self, delay: object, failure: BaseException | None) -> float:
+    def _delay(self, decide: Callable[[BaseException | None], object], failure: BaseException | None) -> float:
+        try:
+            return self._seconds(decide(failure))
+        except Exception as mistake:  # noqa: BLE001  # as above
+            self._tell(_FAILED, mistake)
+            return self._default
+
+    def _seconds(self, delay: Any) -> float:
         if isinstance(delay, timedelta):
             return delay.total_seconds()
         if isinstance(delay, (int, float)):
@@ -81,9 +119,14 @@ class CustomBackOff:
                 return float(delay)
             except OverflowError:
                 return math.inf if delay > 0 else -math.inf
+        if hasattr(delay, "close"):
+            delay.close()  # a coroutine that nobody awaits
         allowed = "seconds or a timedelta; a negative one ends the retrying"
         fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"gave {shown(delay)}", delay, allowed)
-        raise FaultToleranceDefinitionException(fault) from failure
+        raise FaultToleranceDefinitionException(fault)
+
+
+_FAILED = "the function of @custom_backoff, instead of which the delay of @retry counts"
 
 
 @lru_cache

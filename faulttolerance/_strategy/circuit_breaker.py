@@ -7,8 +7,8 @@ The caller keeps the era that admitted a call and settles the call against it. A
         era = breaker.admit(me, ident, now)  # raises CircuitBreakerOpenException
     ...
     if not era.is_clean:  # after a success
-        breaker.succeed(era, me, now)
-    breaker.settle(era, me, FAILURE, now)  # after a failure
+        breaker.settle(era, me, SUCCESS, now)
+    breaker.settle(era, me, FAILURE, now, "ConnectionError")  # after a failure
     if not era.is_closed:  # after control flow
         breaker.settle(era, me, NEUTRAL, now)
     if breaker.transitions:  # after admit, also where it raised, and after settle
@@ -48,6 +48,8 @@ class Transition(NamedTuple):
 
     old: StateName
     new: StateName
+    reason: str
+    """Why the circuit opened, and until when; empty for the other moves."""
 
 
 class _Transitions(list[Transition]):
@@ -65,55 +67,36 @@ _NONE_YET = _Transitions()
 """Stands for those of every circuit that has never moved; nothing is ever added to it."""
 
 
-_LONGEST_LOT = 256
-
-
 class Era:
     """One stay in one state. A call is settled against the era that admitted it, or not at all."""
 
-    __slots__ = ("is_clean", "is_closed", "lot", "name", "until")
+    __slots__ = ("is_clean", "is_closed", "name", "until")
 
     is_closed: bool
     is_clean: bool
     """Whether one more success would change nothing: a closed circuit with a window full of successes."""
-    lot: int
-    """The number of unrecorded successes that somebody has to take in; 0 or less where each is settled by itself."""
     name: StateName
     until: float
     """Until when every call is refused; minus infinity where some pass."""
 
 
 class Closed(Era):
-    """Calls pass; their results fill the window.
+    """Calls pass; their results fill the window, which is assessed when it is full."""
 
-    The state is assessed when the window is full, and then a success opens nothing. So most successes only join
-    ``unrecorded``, which needs no lock. They enter the window before any other result: when a failure comes, when they
-    fill the window, or when they make it clean.
-    """
-
-    __slots__ = ("unrecorded", "window")
+    __slots__ = ("last_failure", "window")
 
     def __init__(self, size: int) -> None:
         self.is_closed = True
         self.name = CLOSED
         self.until = _NEVER
-        self.unrecorded: list[None] = []
-        self.window = RollingWindow(size)  # guarded by the breaker's lock
-        self.assess_locked()
+        # Both guarded by the breaker's lock.
+        self.window = RollingWindow(size)
+        self.last_failure = ""
+        self.is_clean = False
 
-    def take_in_locked(self) -> None:
-        """Record the successes that wait, but none beyond the one that fills the window: that one is assessed first."""
-        count = len(self.unrecorded)  # others may append meanwhile
-        if not self.window.is_full:
-            count = min(count, self.window.successes_to_change())
-        del self.unrecorded[:count]
-        self.window.record_successes(count)
-
-    def assess_locked(self) -> None:
-        """Find out anew whether the window is full of successes, and how many it needs for that."""
-        window = self.window
-        self.is_clean = window.is_full and not window.failures
-        self.lot = min(window.successes_to_change(), _LONGEST_LOT)
+    def review_locked(self) -> None:
+        """Find out anew whether the window is full of successes."""
+        self.is_clean = self.window.is_full and not self.window.failures
 
 
 class Open(Era):
@@ -124,7 +107,6 @@ class Open(Era):
     def __init__(self, since: float, until: float) -> None:
         self.is_closed = False
         self.is_clean = False
-        self.lot = 0
         self.name = OPEN
         self.since = since
         self.until = until
@@ -134,17 +116,17 @@ class Open(Era):
 class HalfOpen(Era):
     """A few probes pass and decide together."""
 
-    __slots__ = ("probes", "successes")
+    __slots__ = ("overdue", "probes", "successes")
 
     def __init__(self) -> None:
         self.is_closed = False
         self.is_clean = False
-        self.lot = 0
         self.name = HALF_OPEN
         self.until = _NEVER
-        # Both guarded by the breaker's lock.
+        # All guarded by the breaker's lock.
         self.successes = 0
         self.probes: dict[Hashable, tuple[int, float]] = {}  # by attempt: its thread, and when it was admitted
+        self.overdue: dict[Hashable, tuple[int, float]] = {}  # those that gave their place up; their verdicts count
 
 
 class CircuitBreaker:
@@ -154,7 +136,8 @@ class CircuitBreaker:
 
     Args:
         name: Whose circuit it is, for the message of a refusal.
-        delay: How long the circuit stays open; also how long a probe may hold its place (0: as long as it runs).
+        delay: How long the circuit stays open; also how long a probe keeps its place where another call asks for it
+            (0: as long as it runs).
         request_volume_threshold: The length of the rolling window.
         failure_ratio: The circuit opens when this part of a full window failed. With 0 it opens at the first failure in
             a full window: no failure at all is no reason to open.
@@ -233,38 +216,35 @@ class CircuitBreaker:
                 return era
         raise CircuitBreakerOpenException(self.message, max(0.0, era.until - now))
 
-    def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float) -> None:
-        """Take the verdict on the attempt *me* that *era* admitted; without effect where that era is over."""
+    def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Take the verdict on the attempt *me* that *era* admitted; without effect where that era is over.
+
+        *failure* names the class of a failure, for people. The name and not the object, which would keep its traceback.
+        """
         with self._lock:
             if era is not self.state:
                 return
             if isinstance(era, Closed):
                 if verdict is NEUTRAL:
                     return
-                if self._take_in_locked(era, now):
-                    era.window.record(verdict is FAILURE)
-                    self._assess_locked(era, now)
+                if verdict is FAILURE:
+                    era.last_failure = failure
+                era.is_clean = False  # first: a signal's handler may raise before it is assessed
+                window = era.window
+                window.record(verdict is FAILURE)
+                if window.is_full:
+                    if window.failures >= self._failures_to_open:
+                        self._open_locked(now, f"{window.failures} of {window.size} failed", era.last_failure)
+                    elif not window.failures:
+                        era.is_clean = True
             elif isinstance(era, HalfOpen):
-                probe = era.probes.pop(me, None)
-                if probe is None or verdict is NEUTRAL or self._is_overdue(probe, now):
+                if era.probes.pop(me, None) is None and era.overdue.pop(me, None) is None:
                     return
                 if verdict is FAILURE:
-                    self._move_locked(Open(now, now + self.delay), now)
-                else:
+                    self._open_locked(now, "a probe failed", failure)
+                elif verdict is SUCCESS:
                     era.successes += 1
                     self._close_when_proven_locked(era, now)
-
-    def succeed(self, era: Era, me: Hashable, now: float) -> None:
-        """Settle a success as ``settle`` does, for less where nothing can come of it."""
-        if era.lot <= 0:
-            self.settle(era, me, SUCCESS, now)
-            return
-        closed: Closed = era  # type: ignore[assignment]  # no other one takes lots
-        closed.unrecorded.append(None)
-        if len(closed.unrecorded) >= closed.lot:
-            with self._lock:
-                if closed is self.state and self._take_in_locked(closed, now):
-                    closed.assess_locked()
 
     def reset(self, now: float) -> None:
         """Close the circuit and forget every result; also ends ``force_open``."""
@@ -276,7 +256,7 @@ class CircuitBreaker:
         """Open the circuit until ``reset``."""
         with self._lock:
             self._catch_up_locked(now)
-            self._move_locked(Open(now, math.inf), now)
+            self._move_locked(Open(now, math.inf), now, "by force_open, until it is reset")
 
     def reconfigure(
         self,
@@ -289,8 +269,6 @@ class CircuitBreaker:
         """Take new values and keep the state: the newest results stay, ``delay`` counts from the opening."""
         with self._lock:
             self._catch_up_locked(now)
-            if isinstance(self.state, Closed):
-                self._take_in_locked(self.state, now)  # what happened under the old values
             self.delay = delay
             self.request_volume_threshold = request_volume_threshold
             self.failure_ratio = failure_ratio
@@ -300,7 +278,7 @@ class CircuitBreaker:
             if isinstance(era, Closed):
                 if era.window.size != request_volume_threshold:
                     era.window.resize(request_volume_threshold)
-                self._review_locked(era)
+                era.review_locked()  # where it has failed under the new values, the next result opens it
             elif isinstance(era, Open):
                 if not era.is_forced:
                     era.until = max(era.since + delay, now)  # what was spent open until now stays spent
@@ -315,14 +293,13 @@ class CircuitBreaker:
         self.transitions = _NONE_YET
         era = self.state
         if isinstance(era, Closed):
-            while era.unrecorded:
-                era.take_in_locked()
             era.window.recount()
-            self._review_locked(era)
+            era.review_locked()
         elif isinstance(era, HalfOpen):
-            for me, (holder, _) in list(era.probes.items()):
-                if holder != ident:
-                    del era.probes[me]
+            for places in (era.probes, era.overdue):
+                for me, (holder, _) in list(places.items()):
+                    if holder != ident:
+                        del places[me]
 
     def state_name(self, now: float) -> StateName:
         """The state; half-open as soon as the delay is over, also when nobody calls."""
@@ -358,7 +335,7 @@ class CircuitBreaker:
             except IndexError:
                 return taken
 
-    def deliver(self, listener: Callable[[StateName, StateName], object]) -> None:
+    def deliver(self, listener: Callable[[StateName, StateName, str], object]) -> None:
         """Tell *listener* every transition that was not delivered, in the order in which they happened.
 
         No lock of the circuit is held meanwhile. While one thread delivers, others leave their transitions to it.
@@ -377,40 +354,17 @@ class CircuitBreaker:
         if era.successes + len(era.probes) < self.success_threshold:
             return True
         for me, probe in list(era.probes.items()):
-            if self._is_overdue(probe, now):
-                del era.probes[me]
+            if 0 < self.delay < now - probe[1]:
+                era.overdue[me] = era.probes.pop(me)
         return era.successes + len(era.probes) < self.success_threshold
-
-    def _is_overdue(self, probe: tuple[int, float], now: float) -> bool:
-        return 0 < self.delay < now - probe[1]
-
-    def _take_in_locked(self, era: Closed, now: float) -> bool:
-        """Record the successes that wait; false where the one that filled the window opened the circuit."""
-        while era.unrecorded:
-            era.take_in_locked()
-            if self._has_failed_locked(era):
-                self._assess_locked(era, now)
-                return False
-        return True
-
-    def _assess_locked(self, era: Closed, now: float) -> None:
-        if self._has_failed_locked(era):
-            self._move_locked(Open(now, now + self.delay), now)
-        else:
-            era.assess_locked()
-
-    def _review_locked(self, era: Closed) -> None:
-        era.assess_locked()
-        if self._has_failed_locked(era):
-            era.lot = 0  # under other values than those it was assessed with: the next result opens it, whatever it is
-
-    def _has_failed_locked(self, era: Closed) -> bool:
-        # Specification: the state is only assessed when the rolling window is full.
-        return era.window.is_full and era.window.failures >= self._failures_to_open
 
     def _close_when_proven_locked(self, era: HalfOpen, now: float) -> None:
         if era.successes >= self.success_threshold:
             self._move_locked(Closed(self.request_volume_threshold), now)
+
+    def _open_locked(self, now: float, reason: str, failure: str) -> None:
+        last = f", last {failure}" if failure else ""
+        self._move_locked(Open(now, now + self.delay), now, f"{reason}{last}, next probe in {self.delay:g} s", failure)
 
     def _catch_up_locked(self, now: float) -> None:
         era = self.state
@@ -419,19 +373,20 @@ class CircuitBreaker:
         elif isinstance(era, HalfOpen):
             self._close_when_proven_locked(era, now)  # where a signal's handler raised before that was done
 
-    def _move_locked(self, era: Era, at: float) -> None:
+    def _move_locked(self, era: Era, at: float, reason: str = "", failure: str = "") -> None:
         old = self.state.name
         # Threads read the clock before they get here, so moments may arrive in the wrong order.
         self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
         self._entered = max(at, self._entered)
         if isinstance(era, Open):
-            self.message = f"{self.name}: circuit breaker is open"  # whoever sees the new era needs it
+            because = f" after {failure}" if failure else ""
+            self.message = f"{self.name}: circuit breaker is open{because}"  # whoever sees the new era needs it
         self.state = era
         if old != era.name:
             self.opened_total += old == CLOSED and era.name == OPEN
             if self.transitions is _NONE_YET:
                 self.transitions = _Transitions()
-            self.transitions.append(Transition(old, era.name))
+            self.transitions.append(Transition(old, era.name, reason))
 
 
 def _failures_to_open(size: int, ratio: float) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
-from .back_off import BackOff, CustomBackOff, Delays, varied
+from .back_off import BackOff, CustomBackOff, Delays, Mistakes, unheard, varied
 from .exception_set import Classes, matches
 
-__all__ = ["Retry", "Stop"]
+__all__ = ["Retry", "Stop", "unheard"]
 
 
 _FOR_EVER: Final = math.inf
@@ -25,6 +25,7 @@ class Stop(Enum):
     MAX_DURATION_REACHED = "max_duration reached"
     DEADLINE = "deadline of an enclosing call"
     """The delay would reach the deadline of an enclosing call."""
+    PREDICATE_FAILED = "the exception predicate failed"
 
 
 class Retry:
@@ -39,6 +40,7 @@ class Retry:
         abort_on: Failures never to retry.
         exception_predicate: Replaces *retry_on* and *abort_on* for every ``Exception``; control flow is never retried.
         result_predicate: True for a result that is retried as if the attempt had failed.
+        tell: Told of a predicate that raises or gives what is to be awaited, and counts as false.
     """
 
     __slots__ = (
@@ -50,6 +52,7 @@ class Retry:
         "max_retries",
         "result_predicate",
         "retry_on",
+        "tell",
     )
 
     def __init__(
@@ -62,6 +65,7 @@ class Retry:
         abort_on: Classes,
         exception_predicate: Callable[[BaseException], bool] | None = None,
         result_predicate: Callable[[Any], bool] | None = None,
+        tell: Mistakes = unheard,
     ) -> None:
         self.max_retries: float = _FOR_EVER if max_retries == -1 else max_retries
         self.max_duration = max_duration or _FOR_EVER
@@ -71,6 +75,7 @@ class Retry:
         self.abort_on = abort_on
         self.exception_predicate = exception_predicate
         self.result_predicate = result_predicate
+        self.tell = tell
 
     def begin(self) -> Delays:
         """The delays of one guarded call, to be made at its first failure and given to every decision on that call."""
@@ -98,11 +103,12 @@ class Retry:
             delays: What ``begin`` gave for this call; needed only for a back-off with a memory.
         """
         if self.exception_predicate is None:
-            is_retryable = matches(error, self.retry_on, self.abort_on)
+            if not matches(error, self.retry_on, self.abort_on):
+                return Stop.NOT_RETRYABLE
         else:
-            is_retryable = isinstance(error, Exception) and bool(self.exception_predicate(error))
-        if not is_retryable:
-            return Stop.NOT_RETRYABLE
+            answer = self._ask(self.exception_predicate, error, "exception") if isinstance(error, Exception) else False
+            if not answer:
+                return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
         return self.after_refusal(error, attempt, elapsed, remaining, random, delays)
 
     def after_refusal(
@@ -129,3 +135,20 @@ class Retry:
         if remaining is not None and delay >= remaining:
             return Stop.DEADLINE
         return delay
+
+    def refuses(self, result: object) -> bool:
+        """Whether *result* is retried as if the attempt had failed."""
+        return self.result_predicate is not None and bool(self._ask(self.result_predicate, result, "result"))
+
+    def _ask(self, predicate: Callable[[Any], bool], subject: object, parameter: str) -> bool | None:
+        """What *predicate* says; ``None`` where it cannot say."""
+        try:
+            answer: Any = predicate(subject)
+            if hasattr(answer, "__await__"):
+                if hasattr(answer, "close"):
+                    answer.close()
+                raise TypeError(f"gave {answer!r}, which is to be awaited; allowed: a truth value")
+            return bool(answer)
+        except Exception as mistake:  # noqa: BLE001  # the predicate's, and never in place of the call's own failure
+            self.tell(f"the {parameter} predicate of @retry_when, which counts as false", mistake)
+            return None

@@ -46,9 +46,11 @@ def log(event: Event) -> None:
             _debug("%s: falling back after %s", method, _class(failure), ft_error_type=_class(failure))
         case Recovered(method, attempts):
             _debug("%s: succeeded at attempt %d", method, attempts, ft_attempts=attempts)
+        case StateChanged(method, old, "open", reason):
+            text = "%s: circuit breaker opened: %s"
+            _log(WARNING, text, method, reason, ft_old_state=old, ft_new_state="open", ft_reason=reason)
         case StateChanged(method, old, new):
-            level = WARNING if new == "open" else INFO
-            _log(level, "%s: circuit breaker %s, was %s", method, new, old, ft_old_state=old, ft_new_state=new)
+            _log(INFO, "%s: circuit breaker %s, was %s", method, new, old, ft_old_state=old, ft_new_state=new)
         case GaveUp(method, attempts, elapsed, reason, failure):
             _log(
                 WARNING if event.is_news else DEBUG,

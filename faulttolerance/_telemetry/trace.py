@@ -35,8 +35,9 @@ def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
             return "ft.timeout", {"ft.attempt": attempt, "ft.limit": limit}
         case Rejected(_, attempt, policy, failure):
             return "ft.rejection", {"ft.attempt": attempt, "ft.policy": policy, "error.type": _class(failure)}
-        case StateChanged(_, old, new):
-            return "ft.circuitbreaker.state", {"ft.state.old": old, "ft.state.new": new}
+        case StateChanged(_, old, new, reason):
+            states = {"ft.state.old": old, "ft.state.new": new}
+            return "ft.circuitbreaker.state", {**states, "ft.reason": reason} if reason else {**states}
         case FallbackApplied(_, failure):
             return "ft.fallback", {"error.type": _class(failure)}
         case GaveUp(_, attempts, elapsed, reason, failure):

@@ -553,10 +553,58 @@ row(
     1,
     "ConnectionError",
 )
+
+
+def breaks(*_: Any) -> Any:
+    """A predicate with a mistake."""
+    raise ZeroDivisionError("a mistake")
+
+
+def gives_a_coroutine(*_: Any) -> Any:
+    """A predicate whose answer nobody can await."""
+
+    async def answer() -> bool:
+        return True
+
+    return answer()
+
+
 row(
-    "hook before a retry that raises",
-    {"retry": again(), "before_retry": lambda context: 1 / 0},
-    fails(times=1),
-    2,
+    "exception predicate that raises",
+    lambda run: {"fallback": replaced(run), "retry": again(), "retry_when": {"exception": breaks}},
+    fails(),
+    1,
+    "instead of ConnectionError after 1",
+)
+row(
+    "exception predicate that raises, no fallback",
+    {"retry": again(), "retry_when": {"exception": breaks}},
+    fails(),
+    1,
+    "ConnectionError",
+)
+row("result predicate that raises", {"retry": again(), "retry_when": {"result": breaks}}, serves, 1, "served")
+row("back-off that raises", {"retry": again(), "custom_backoff": lambda: breaks}, fails(), 3, "ConnectionError")
+row("back-off that cannot be made", {"retry": again(), "custom_backoff": breaks}, fails(), 3, "ConnectionError")
+row("hook before a retry that raises", {"retry": again(), "before_retry": breaks}, fails(times=1), 2, "served")
+row(
+    "exception predicate whose answer is to be awaited",
+    {"retry": again(), "retry_when": {"exception": gives_a_coroutine}},
+    fails(),
+    1,
+    "ConnectionError",
+)
+row(
+    "result predicate whose answer is to be awaited",
+    {"retry": again(), "retry_when": {"result": gives_a_coroutine}},
+    serves,
+    1,
     "served",
+)
+row(
+    "back-off that gives no number",
+    {"retry": again(delay=300), "custom_backoff": lambda: lambda failure: "soon"},
+    fails(),
+    3,
+    "ConnectionError",
 )

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, NoReturn
+
 import pytest
 
-from faulttolerance import CircuitBreakerOpenException, circuit_breaker, fallback, retry
-from kit import Clock, Service, TestException
+from faulttolerance import (
+    CircuitBreakerOpenException,
+    ExecutionContext,
+    TimeoutException,
+    circuit_breaker,
+    fallback,
+    guards,
+    retry,
+    timeout,
+)
+from kit import Clock, Invoke, Service, TestException
 
 pytest.importorskip("opentelemetry.sdk")
 pytest.importorskip("prometheus_client")
@@ -58,3 +70,91 @@ def test_attempts_that_an_open_circuit_refuses_are_counted_one_by_one(meter: Pro
         return meter.value("ft.circuitbreaker.calls.total", circuitBreakerResult=result)
 
     assert (attempts("failure"), attempts("circuitBreakerOpen")) == (2, 1)
+
+
+# What became of a call
+
+
+def counted(guard: Any) -> dict[str, list[dict[str, str]]]:
+    """The tags of what a guarded method of one class has counted, by metric; each call counts once."""
+    (found,) = [one for one in guards() if one.method is guard]
+    tags: dict[str, list[dict[str, str]]] = {}
+    for (metric, tag), count in found.counts.items():
+        tags.setdefault(metric, []).extend([dict(tag)] * count)
+    return tags
+
+
+def test_fallback_that_raises_what_it_was_given_was_used(invoke: Invoke) -> None:
+    """Specification: ``applied`` if fallback was used."""
+
+    def give_up(context: ExecutionContext) -> NoReturn:
+        assert context.failure is not None
+        raise context.failure
+
+    class Client(Service):
+        @fallback(give_up)
+        @retry(max_retries=1, jitter=0)
+        @invoke.body
+        async def work(self) -> None:
+            raise TestException
+
+    assert invoke.outcome(Client().work) is TestException
+    assert counted(Client.work)["ft.invocations.total"] == [{"result": "exceptionThrown", "fallback": "applied"}]
+
+
+def test_fallback_method_that_is_not_for_the_failure_was_not_used(clock: Clock) -> None:
+    """R6: one that takes failures of another class only is not called."""
+
+    class Client(Service):
+        @fallback(fallback_method="instead")
+        def work(self) -> str:
+            raise TestException
+
+        def instead(self, failure: OSError) -> str:
+            return "instead"
+
+    with pytest.raises(TestException):
+        Client().work()
+
+    assert counted(Client.work)["ft.invocations.total"] == [{"result": "exceptionThrown", "fallback": "notApplied"}]
+
+
+@pytest.mark.parametrize("body_fails", [True, False])
+def test_call_that_is_cancelled_in_the_delay_was_not_retried(body_fails: bool, clock: Clock) -> None:
+    """Specification: ``retried`` tells whether any retries occurred; one that never began did not."""
+
+    class Client(Service):
+        @retry(max_retries=5, delay=1000, jitter=0)
+        async def work(self) -> None:
+            self.executions += 1
+            if body_fails or self.executions == 1:
+                raise TestException
+            await asyncio.sleep(10)
+
+    async def main() -> None:
+        call = asyncio.ensure_future(Client().work())
+        await asyncio.sleep(0.5 if body_fails else 1.5)
+        call.cancel()
+        await asyncio.wait([call])
+
+    clock.run(main())
+
+    tags = counted(Client.work)
+    assert [one["retried"] for one in tags["ft.retry.calls.total"]] == ["false" if body_fails else "true"]
+    assert len(tags["ft.retry.retries.total"]) == (0 if body_fails else 1)
+
+
+def test_attempt_that_ends_late_is_measured_to_its_end(meter: PrometheusMeter, invoke: Invoke, clock: Clock) -> None:
+    """Specification: "the length of time taken for each attempt"; what is left behind ends at its deadline."""
+
+    class Client(Service):
+        @timeout(100)
+        @invoke.body
+        async def work(self) -> None:
+            clock.work(1.0)
+
+    meter.watch(Client.work, Client)
+
+    assert invoke.outcome(Client().work) is TimeoutException
+    expected = 0.1 if invoke.convention == "offloaded" else 1.0
+    assert meter.durations("ft.timeout.executionDuration").sum == pytest.approx(expected)

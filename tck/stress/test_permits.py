@@ -46,7 +46,7 @@ from faulttolerance._guard.state import State
 from faulttolerance._runtime.slot import HAS_GIL, slots
 from faulttolerance._runtime.task_deadlines import rings_of
 from faulttolerance._strategy import circuit_breaker as strategy
-from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
+from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
 THREADS = 64
@@ -92,7 +92,6 @@ class Watched:
         self.steps: dict[int, list[Step]] = {}
         self._eras: dict[int, list[Any]] = {}
         admit, settle = strategy.CircuitBreaker.admit, strategy.CircuitBreaker.settle
-        succeed = strategy.CircuitBreaker.succeed
 
         # Else an interruption would land in here, where the library expects none: between an operation and its record.
         def watched_admit(breaker: Any, me: Any, ident: int, now: float) -> Any:
@@ -106,22 +105,12 @@ class Watched:
                 finally:
                     self._write(breaker, "admit", -1, me, None, now, admitted)
 
-        def watched_settle(breaker: Any, era: Any, me: Any, verdict: Verdict, now: float) -> None:
+        def watched_settle(breaker: Any, era: Any, me: Any, verdict: Verdict, now: float, failure: str = "") -> None:
             with uninterruptible(), breaker._lock:
                 number = self._number(breaker, era)
-                settle(breaker, era, me, verdict, now)
+                settle(breaker, era, me, verdict, now, failure)
                 self._write(breaker, "settle", number, me, verdict, now, True)
 
-        def watched_succeed(breaker: Any, era: Any, me: Any, now: float) -> None:
-            if era.lot <= 0:
-                succeed(breaker, era, me, now)  # which settles
-                return
-            with uninterruptible(), breaker._lock:
-                number = self._number(breaker, era)
-                succeed(breaker, era, me, now)
-                self._write(breaker, "succeed", number, me, SUCCESS, now, True)
-
-        monkeypatch.setattr(strategy.CircuitBreaker, "succeed", watched_succeed)
         monkeypatch.setattr(strategy.CircuitBreaker, "admit", watched_admit)
         monkeypatch.setattr(strategy.CircuitBreaker, "settle", watched_settle)
 
@@ -150,19 +139,21 @@ class NaiveCircuit:
         self.opened = 0.0
         self.results: list[bool] = []
         self.probes: dict[object, float] = {}
+        self.overdue: dict[object, float] = {}
         self.successes = 0
 
     def move(self, state: str, now: float) -> None:
         self.state, self.opened = state, now
         self.era += 1
-        self.results, self.probes, self.successes = [], {}, 0
+        self.results, self.probes, self.overdue, self.successes = [], {}, {}, 0
 
     def admit(self, me: object, now: float) -> bool:
         if self.state == "open" and now >= self.opened + self.delay:
             self.move("half-open", now)
         if self.state == "half-open":
             if self.successes + len(self.probes) >= self.threshold:
-                self.probes = {one: at for one, at in self.probes.items() if now - at <= self.delay}
+                self.overdue.update({one: at for one, at in self.probes.items() if now - at > self.delay})
+                self.probes = {one: at for one, at in self.probes.items() if one not in self.overdue}
             if self.successes + len(self.probes) >= self.threshold:
                 return False
             self.probes[me] = now
@@ -178,8 +169,8 @@ class NaiveCircuit:
                 if len(self.results) == self.volume and failures and failures / self.volume >= self.ratio:
                     self.move("open", now)
             return
-        admitted = self.probes.pop(me, None)
-        if admitted is None or verdict is NEUTRAL or now - admitted > self.delay:
+        admitted = self.probes.pop(me, self.overdue.pop(me, None))
+        if admitted is None or verdict is NEUTRAL:
             return
         if verdict is FAILURE:
             self.move("open", now)

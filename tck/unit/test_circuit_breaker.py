@@ -30,7 +30,7 @@ class Call:
     def end(self, verdict: Verdict, now: float) -> None:
         if verdict is SUCCESS:
             if not self.era.is_clean:
-                self.circuit.succeed(self.era, self, now)
+                self.circuit.settle(self.era, self, SUCCESS, now)
             return
         if verdict is NEUTRAL and self.era.is_closed:
             return
@@ -146,52 +146,6 @@ def test_the_era_is_clean_again_when_the_failures_have_left() -> None:
     assert clean == [False, False, True]
 
 
-class Exacting(CircuitBreaker):
-    """Settles each success by itself."""
-
-    def succeed(self, era: Era, me: Any, now: float) -> None:
-        self.settle(era, me, SUCCESS, now)
-
-
-@example(3, 0.0, ["s", "f", 2, "s"])
-@given(
-    st.integers(1, 9),
-    st.sampled_from([0.0, 0.3, 0.5, 1.0]),
-    st.lists(st.one_of(st.sampled_from("sssssfn"), st.integers(1, 9)), max_size=80),
-)
-def test_successes_that_wait_to_be_recorded_change_nothing(volume: int, ratio: float, steps: list[str | int]) -> None:
-    """Whatever is called and reconfigured, what comes out is what it would be if each success took the lock."""
-    outcomes = []
-    for kind in (CircuitBreaker, Exacting):
-        circuit = kind("shop.Cart.pay", 3.0, volume, ratio, 2, now=0.0)
-        outcome = ""
-        for now, step in enumerate(steps):
-            if isinstance(step, int):
-                circuit.reconfigure(3.0, step, ratio, 2, float(now))
-            else:
-                outcome += run(circuit, step, float(now)) + circuit.state_name(float(now))[0]
-        outcomes.append(outcome)
-
-    assert outcomes[0] == outcomes[1]
-
-
-def test_the_success_that_fills_the_window_is_assessed_before_those_that_came_with_it() -> None:
-    """Several threads may have a success that fills the window at once: in each order the full window opens it."""
-    circuit = make(volume=4, ratio=0.5)
-    run(circuit, "ff")
-    era: Any = circuit.state
-    successes = [threading.Thread(target=circuit.succeed, args=(era, object(), 0.0)) for _ in range(4)]
-    with circuit.lock:
-        for one in successes:
-            one.start()
-        while len(era.unrecorded) < 4:
-            pass
-    for one in successes:
-        one.join()
-
-    assert circuit.state_name(0.0) == OPEN
-
-
 # open
 
 
@@ -280,7 +234,7 @@ def test_successes_and_probes_in_flight_never_exceed_the_threshold() -> None:
     for probe in probes:
         probe.end(SUCCESS, 11.0)
 
-    assert refusal.value.retry_after == 0.0
+    assert refusal.value.retry_after is None
     assert circuit.state_name(11.0) == CLOSED
 
 
@@ -300,30 +254,102 @@ def test_a_neutral_probe_proves_nothing() -> None:
     assert circuit.state_name(10.0) == HALF_OPEN
 
 
-def test_a_probe_that_never_ends_gives_its_place_up_after_the_delay() -> None:
-    """A hung probe blocks recovery for one delay only, and its late verdict no longer counts (B2)."""
+def test_a_probe_that_takes_long_gives_its_place_up_after_the_delay() -> None:
+    """A hung probe blocks recovery for one delay only (rule R4)."""
     circuit = opened(delay=10.0, successes=2)
-    hung = Call(circuit, 10.0)
+    Call(circuit, 10.0)
     run(circuit, "s", 10.0)
 
     at_the_delay = run(circuit, "s", 20.0)
     later = Call(circuit, 20.1)
-    hung.end(FAILURE, 20.2)
-    state_before = circuit.state_name(20.2)
     later.end(SUCCESS, 20.3)
 
-    assert (at_the_delay, state_before, circuit.state_name(20.3)) == ("o", HALF_OPEN, CLOSED)
+    assert (at_the_delay, circuit.state_name(20.3)) == ("o", CLOSED)
 
 
-def test_a_late_verdict_does_not_count_even_if_nobody_took_the_place() -> None:
-    """What a verdict means does not depend on whether others called meanwhile."""
+@pytest.mark.parametrize("place", ["taken", "kept"])
+@pytest.mark.parametrize(("verdict", "state"), [(SUCCESS, CLOSED), (FAILURE, OPEN), (NEUTRAL, HALF_OPEN)])
+def test_a_verdict_that_comes_late_counts_in_the_same_half_open_period(
+    verdict: Verdict, state: str, place: str
+) -> None:
+    """A callee slower than the delay can prove itself, whether or not others called meanwhile (rule R4)."""
     circuit = opened(delay=10.0)
-    hung = Call(circuit, 10.0)
+    slow = Call(circuit, 10.0)
+    if place == "taken":
+        Call(circuit, 20.1)
 
-    hung.end(FAILURE, 20.1)
+    slow.end(verdict, 25.0)
 
-    assert circuit.state_name(20.1) == HALF_OPEN
-    assert run(circuit, "s", 20.1) == "s"
+    assert circuit.state_name(25.0) == state
+
+
+def test_a_callee_slower_than_the_delay_closes_the_circuit() -> None:
+    """Each answer takes two delays, and each delay another call takes the place: the first answer is proof."""
+    circuit = opened(delay=10.0)
+    probes = [Call(circuit, at) for at in (10.0, 20.1, 30.2)]
+
+    probes[0].end(SUCCESS, 30.3)
+
+    assert circuit.state_name(30.3) == CLOSED
+
+
+def test_a_late_verdict_counts_once() -> None:
+    """Settling a probe again that gave its place up changes nothing."""
+    circuit = opened(delay=10.0, successes=3)
+    slow = Call(circuit, 10.0)
+    others = [Call(circuit, 10.0), Call(circuit, 10.0), Call(circuit, 20.1)]
+    assert others
+
+    for _ in range(3):
+        slow.end(SUCCESS, 21.0)
+
+    assert circuit.state_name(21.0) == HALF_OPEN
+
+
+def test_a_failure_while_successes_come_is_assessed_at_once() -> None:
+    """The circuit opens with the result that reaches the ratio, however many others are on their way."""
+    circuit = make(volume=4, ratio=0.5)
+    run(circuit, "ssss")
+    calls = [Call(circuit, 0.0) for _ in range(4)]
+    calls[0].end(FAILURE, 0.0)
+    calls[1].end(SUCCESS, 0.0)
+
+    calls[2].end(FAILURE, 0.0)
+
+    assert circuit.state_name(0.0) == OPEN
+
+
+def test_it_says_why_it_opened() -> None:
+    """The log names the failures and the next probe, a refusal the class of the last failure."""
+    circuit = make(delay=5.0, volume=2, ratio=1.0)
+    for _ in range(2):
+        call = Call(circuit, 0.0)
+        circuit.settle(call.era, call, FAILURE, 0.0, "ConnectionError")
+    probe = Call(circuit, 5.0)
+    circuit.settle(probe.era, probe, FAILURE, 5.0, "OSError")
+    circuit.force_open(6.0)
+
+    reasons = [one.reason for one in circuit.drain()]
+
+    assert reasons == [
+        "2 of 2 failed, last ConnectionError, next probe in 5 s",
+        "",
+        "a probe failed, last OSError, next probe in 5 s",
+    ]
+    with pytest.raises(CircuitBreakerOpenException, match=r"circuit breaker is open$"):
+        Call(circuit, 7.0)
+
+
+def test_a_refusal_names_what_opened_the_circuit() -> None:
+    """By its class: the object, and what its traceback refers to, is not kept."""
+    circuit = make(delay=5.0, volume=1, ratio=1.0)
+    call = Call(circuit, 0.0)
+    circuit.settle(call.era, call, FAILURE, 0.0, "ConnectionError")
+
+    with pytest.raises(CircuitBreakerOpenException) as refusal:
+        Call(circuit, 1.0)
+
+    assert str(refusal.value) == "shop.Cart.pay: circuit breaker is open after ConnectionError, next call in 4.0 s"
 
 
 def test_a_verdict_counts_once() -> None:
@@ -405,7 +431,7 @@ def test_force_open_lasts_until_reset() -> None:
     state = circuit.state_name(1e9)
     circuit.reset(1e9)
 
-    assert (refusal.value.retry_after, state, circuit.state_name(1e9)) == (0.0, OPEN, CLOSED)
+    assert (refusal.value.retry_after, state, circuit.state_name(1e9)) == (None, OPEN, CLOSED)
     assert run(circuit, "s", 1e9) == "s"
 
 
@@ -512,7 +538,7 @@ def test_transitions_are_told_in_order() -> None:
 
     told = circuit.drain()
 
-    assert told == [(CLOSED, OPEN), (OPEN, HALF_OPEN), (HALF_OPEN, CLOSED), (CLOSED, OPEN)]
+    assert [one[:2] for one in told] == [(CLOSED, OPEN), (OPEN, HALF_OPEN), (HALF_OPEN, CLOSED), (CLOSED, OPEN)]
     assert not circuit.drain()
 
 
@@ -522,7 +548,7 @@ def test_an_operation_on_a_circuit_whose_delay_is_over_starts_from_half_open() -
 
     circuit.reset(11.0)
 
-    assert circuit.drain() == [(OPEN, HALF_OPEN), (HALF_OPEN, CLOSED)]
+    assert [one[:2] for one in circuit.drain()] == [(OPEN, HALF_OPEN), (HALF_OPEN, CLOSED)]
 
 
 def test_a_listener_may_use_the_circuit() -> None:
@@ -530,7 +556,7 @@ def test_a_listener_may_use_the_circuit() -> None:
     circuit = make(volume=1, ratio=1.0)
     heard = []
 
-    def listener(old: str, new: str) -> None:
+    def listener(old: str, new: str, reason: str) -> None:
         heard.append((old, new))
         if new == OPEN:
             circuit.reset(0.0)
@@ -550,8 +576,8 @@ def test_a_listener_that_raises_loses_only_what_it_was_told() -> None:
     heard = []
 
     with pytest.raises(ZeroDivisionError):
-        circuit.deliver(lambda old, new: 1 / 0)
-    circuit.deliver(lambda old, new: heard.append((old, new)))
+        circuit.deliver(lambda old, new, reason: 1 / 0)
+    circuit.deliver(lambda old, new, reason: heard.append((old, new)))
 
     assert heard == [(OPEN, CLOSED)]
 
@@ -571,7 +597,7 @@ def test_a_transition_at_the_very_end_of_a_delivery_is_delivered() -> None:
 
     run(circuit, "f")
     circuit.transitions.claim = LastMoment()
-    circuit.deliver(lambda old, new: heard.append((old, new)))
+    circuit.deliver(lambda old, new, reason: heard.append((old, new)))
 
     assert heard == [(CLOSED, OPEN), (OPEN, CLOSED)]
 
@@ -630,6 +656,7 @@ class NaiveCircuit:
         self.name = CLOSED
         self.results: list[bool] = []
         self.probes: dict[int, int] = {}
+        self.overdue: set[int] = set()
         self.successes = 0
         self.since = 0
         self.forced = False
@@ -637,7 +664,7 @@ class NaiveCircuit:
 
     def move(self, name: str, now: int, forced: bool = False) -> None:
         self.name, self.since, self.forced = name, now, forced
-        self.results, self.probes, self.successes = [], {}, 0
+        self.results, self.probes, self.overdue, self.successes = [], {}, set(), 0
         self.round += 1
 
     def catch_up(self, now: int) -> None:
@@ -650,7 +677,8 @@ class NaiveCircuit:
             return None
         if self.name == HALF_OPEN:
             if self.successes + len(self.probes) >= self.threshold:
-                self.probes = {n: at for n, at in self.probes.items() if not self.is_overdue(at, now)}
+                self.overdue |= {n for n, at in self.probes.items() if self.is_overdue(at, now)}
+                self.probes = {n: at for n, at in self.probes.items() if n not in self.overdue}
             if self.successes + len(self.probes) >= self.threshold:
                 return None
             self.probes[number] = now
@@ -669,9 +697,7 @@ class NaiveCircuit:
                 if len(self.results) == self.volume and failures and failures / self.volume >= self.ratio:
                     self.move(OPEN, now)
         elif self.name == HALF_OPEN:
-            at = self.probes.pop(number, None)
-            if at is None or self.is_overdue(at, now):
-                return
+            self.probes.pop(number, None)  # each call ends once, and this period let it in
             if verdict is FAILURE:
                 self.move(OPEN, now)
             elif verdict is SUCCESS:
@@ -755,7 +781,7 @@ def test_it_agrees_with_the_naive_circuit(first: tuple[int, int, float, int], st
         spent = times
 
     told = circuit.drain()
-    assert [old for old, _ in told] == [CLOSED, *(new for _, new in told)][: len(told)]
+    assert [one.old for one in told] == [CLOSED, *(one.new for one in told)][: len(told)]
 
 
 # threads
@@ -808,7 +834,7 @@ def test_nothing_is_lost_under_threads() -> None:
     inside: list[int] = []
     most: list[int] = []
 
-    def listener(old: str, new: str) -> None:
+    def listener(old: str, new: str, reason: str) -> None:
         inside.append(1)
         most.append(len(inside))
         heard.append((old, new))

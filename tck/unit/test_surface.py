@@ -15,8 +15,8 @@ CONTRACT = {
         CircuitBreakerOpenException BulkheadException FaultToleranceDefinitionException""",
     "policies as values": "Guard Retry Timeout CircuitBreaker Bulkhead Fallback RateLimit RateLimitType",
     "beyond the specification": """
-        apply_guard rate_limit RateLimitException asynchronous_non_blocking exponential_backoff fibonacci_backoff
-        custom_backoff retry_when before_retry circuit_breaker_name circuit_breakers around_invoke""",
+        apply_guard rate_limit RateLimitException RefusedException asynchronous_non_blocking exponential_backoff
+        fibonacci_backoff custom_backoff retry_when before_retry circuit_breaker_name circuit_breakers around_invoke""",
     "running it": """
         configure reload validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
         completed_future shutdown""",

@@ -258,7 +258,7 @@ def test_log_records_have_levels_and_fields_and_no_arguments(caplog: pytest.LogC
     levels = [(record.levelname, record.message.split(": ", 1)[1].split(" (")[0]) for record in caplog.records]
     assert levels == [
         ("DEBUG", "attempt 1 failed"),
-        ("WARNING", "circuit breaker open, was closed"),
+        ("WARNING", "circuit breaker opened: 2 of 2 failed, last OSError, next probe in 5 s"),
         ("WARNING", levels[2][1]),
     ]
     assert "gave up after 2 attempts" in levels[2][1]
