@@ -32,7 +32,7 @@ def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     call = OffloadedCall(future)
     try:
         if not pool.enter(call):
-            future.set_exception(RuntimeError("no new calls are taken: faulttolerance.shutdown() was called"))
+            future.set_exception(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
             return future
         future._stop = call.stop
         call.coroutine = guarded(args, kwargs)
@@ -44,7 +44,7 @@ def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def shutdown(timeout: float | None = None) -> bool:
-    """Refuse new offloaded calls and wait for those that are under way.
+    """Refuse new offloaded calls and wait for those that are under way; the first call afterwards opens the pool again.
 
     A call that is refused returns a future that failed with ``RuntimeError``. Calls under way are still retried, and
     still have their fallbacks. A body that its caller gave up on, at a deadline or by cancelling, is waited for too.

@@ -70,23 +70,21 @@ class Pool:
 
     def __init__(self, max_threads: int | None = None) -> None:
         self.max_threads = max_threads
-        self.closed = False
-        """Whether new calls are refused; work of calls that are under way is still done."""
         self._calls: dict[Hashable, None] = {}
         self._workers: dict[_Worker, None] = {}
         self._parked: list[_Worker] = []
         self._urgent: deque[Job] = deque()
         self._waiting: deque[Job] = deque()
         self._ended: list[threading.Thread] = []
-        self._drained: threading.Event | None = None
-        """Set once nothing is left to do; exists while, and after, the pool shuts down."""
+        self._shutdowns: dict[threading.Event, None] = {}
+        """Who shuts the pool down at this moment; set once nothing is left to do."""
 
     # Calls
 
     def enter(self, call: Hashable) -> bool:
-        """Count *call* as under way; false, and not counted, where the pool is shut down."""
+        """Count *call* as under way; false, and not counted, while the pool is shut down."""
         self._calls[call] = None
-        if self.closed:
+        if self._shutdowns:
             self.leave(call)
             return False
         return True
@@ -94,7 +92,7 @@ class Pool:
     def leave(self, call: Hashable) -> None:
         """Note that *call* is over."""
         self._calls.pop(call, None)
-        if self._drained is not None:
+        if self._shutdowns:
             self._look_whether_drained()
 
     @property
@@ -178,11 +176,11 @@ class Pool:
                 if self._urgent or self._waiting:
                     self._wake_the_next()
                 return job
-            if worker.leaving or self.is_crowded or self._drained is not None or not threads_are_real():
+            if worker.leaving or self.is_crowded or self._shutdowns or not threads_are_real():
                 self._end(worker)  # a greenlet serves its own thread only, and another one costs next to nothing
                 return None
             parked.append(worker)
-            has_something = self._urgent or self._waiting or self._drained is not None or self.is_crowded
+            has_something = self._urgent or self._waiting or self._shutdowns or self.is_crowded
             if has_something or worker.wake.acquire(timeout=_IDLE_SECONDS):
                 self._unpark(worker)
                 continue
@@ -213,16 +211,16 @@ class Pool:
         try:
             self._parked.remove(worker)
         except ValueError:
-            pass  # it was left behind when greenlets took the place of threads
+            worker.wake.acquire()  # for ever: it was left behind when greenlets took the place of threads
         worker.is_woken = False
 
     def _end(self, worker: _Worker) -> None:
-        if self._drained is not None:
+        if self._shutdowns:
             self._ended.append(worker.thread)
         self._workers.pop(worker, None)
         if self._urgent or self._waiting:  # also what this thread was woken for just now
             self._wake_the_next()
-        if self._drained is not None:
+        if self._shutdowns:
             self._look_whether_drained()
 
     def _see_to_work(self) -> None:
@@ -275,7 +273,7 @@ class Pool:
     # The end
 
     def shutdown(self, timeout: float | None = None) -> bool:
-        """Refuse new calls, wait for those that are under way, and end the threads.
+        """Refuse new calls, wait for those that are under way, and end the threads; afterwards take new calls again.
 
         Args:
             timeout: Seconds to wait at most; ``None``: as long as it takes.
@@ -289,22 +287,18 @@ class Pool:
         """
         if any(worker.thread is threading.current_thread() for worker in self._workers.copy()):
             raise RuntimeError("faulttolerance.shutdown() was called by one of the threads for which it waits")
-        self.closed = True
-        drained = self._drained
-        if drained is None:
-            drained = self._drained = threading.Event()
-        self._send_home(len(self._parked))
-        self._look_whether_drained()
-        if not drained.wait(timeout):
-            return False
-        while self._ended:
-            self._ended.pop().join(_JOIN_SECONDS)
-        return True
-
-    def reopen(self) -> None:
-        """Take new calls again."""
-        self._drained = None
-        self.closed = False
+        drained = threading.Event()
+        try:
+            self._shutdowns[drained] = None
+            self._send_home(len(self._parked))
+            self._look_whether_drained()
+            if not drained.wait(timeout):
+                return False
+            while self._ended:
+                self._ended.pop().join(_JOIN_SECONDS)
+            return True
+        finally:
+            self._shutdowns.pop(drained, None)
 
     def stop_idle(self) -> None:
         """End the parked threads, and wait until they are gone."""
@@ -319,7 +313,7 @@ class Pool:
         self._urgent = deque()
         self._waiting = deque()
         self._ended = []
-        self._drained = threading.Event() if self.closed else None
+        self._shutdowns = {}
 
     def _send_home(self, how_many: int) -> list[_Worker]:
         sent = self._parked[-how_many:] if how_many > 0 else []
@@ -329,9 +323,9 @@ class Pool:
         return sent
 
     def _look_whether_drained(self) -> None:
-        drained = self._drained
-        if drained is not None and not self._calls and not self._workers:
-            drained.set()
+        if not self._calls and not self._workers:
+            for drained in self._shutdowns.copy():
+                drained.set()
 
 
 def _wake(worker: _Worker) -> None:

@@ -15,4 +15,3 @@ def reset() -> None:
     pool = sys.modules.get("faulttolerance._runtime.pool")
     if pool is not None:
         pool.pool.configure(max_threads=None)
-        pool.pool.reopen()

@@ -275,17 +275,28 @@ def test_shutdown_waits_for_calls_that_hold_no_thread(make: Callable[..., Pool])
     assert pool.shutdown(PATIENCE)
 
 
-def test_a_pool_that_is_shut_down_refuses_calls_until_it_is_opened_again(make: Callable[..., Pool]) -> None:
-    """No call is taken that shutdown would not wait for."""
+def test_a_pool_refuses_calls_while_it_is_shut_down_and_is_open_afterwards(make: Callable[..., Pool]) -> None:
+    """No call is taken that a shutdown would not wait for; each of several at once waits for all that are under way."""
     pool = make()
+    assert pool.enter("under way")
+    ended: list[bool] = []
+    waiting = [threading.Thread(target=lambda: ended.append(pool.shutdown(PATIENCE))) for _ in range(2)]
+    for one in waiting:
+        one.start()
+    wait_until(lambda: len(pool._shutdowns) == 2)
+
+    refused = not pool.enter("late")
+    pool.leave("under way")
+    for one in waiting:
+        one.join()
+
+    assert refused
+    assert ended == [True, True]
+    assert pool.enter("next life")
+    pool.leave("next life")
+    assert run(pool)
     assert pool.shutdown(PATIENCE)
-
-    refused = pool.enter("call")
-    pool.reopen()
-
-    assert not refused
-    assert pool.enter("call")
-    pool.leave("call")
+    assert not pool.threads
 
 
 def test_shutdown_refuses_to_wait_for_its_own_thread(make: Callable[..., Pool]) -> None:
