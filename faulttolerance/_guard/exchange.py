@@ -41,22 +41,28 @@ def exchange(
         FaultToleranceDefinitionException: With everything that is wrong.
     """
     with registry.resolving:
+        snapshot: Snapshot | None = None
         while True:
             before = settings.state
-            wrong = list(faults)
-            try:
-                snapshot = read()
-            except FaultToleranceDefinitionException as error:
-                raise FaultToleranceDefinitionException(*wrong, *error.faults) from error.__cause__
+            if snapshot is None or snapshot.version != before.number:
+                snapshot = _read(read, faults)
+                continue
             after = settings.following(snapshot, before._replace(switches=None) if renews_switches else before)
             new = _Prospects(before, after)
             while new.prepare():
                 pass
-            if wrong or new.faults:
-                raise FaultToleranceDefinitionException(*wrong, *new.faults)
+            if faults or new.faults:
+                raise FaultToleranceDefinitionException(*new.faults, *faults)
             if new.put_in_force(put):
                 settings.tell_of_ignored_switches()
                 return new.changes
+
+
+def _read(read: Callable[[], Snapshot], faults: Sequence[Fault]) -> Snapshot:
+    try:
+        return read()
+    except FaultToleranceDefinitionException as error:
+        raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
 
 
 def plan_anew() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -33,13 +33,20 @@ class Strike:
     Such places are behind the call of what is no function of the library, at the beginning of a function, and where a
     loop goes round or a coroutine goes on.
     Frames that were there before the block are none of its business; those of a coroutine that goes on in it are.
+
+    Args:
+        number: The place, counted from 1.
+        files: The names of the files in whose code places count; all of the library's if none is given.
+        handle: What the handler does, instead of raising.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *files: str, handle: Callable[[], object] | None = None) -> None:
         self.number = number
+        self.handle = handle
         self.where = ""
         """The place, once it has struck; empty where the call had fewer of them."""
         self._seen = 0
+        self._files = files
         self._last: dict[FrameType, int] = {}
 
     def __enter__(self) -> Self:
@@ -57,6 +64,8 @@ class Strike:
         name = code.co_filename
         if self.where or not name.startswith(_LIBRARY) or name.startswith(_TESTING) or code.co_name == "__del__":
             return None
+        if self._files and not name.endswith(self._files):
+            return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         return self._inside
@@ -73,7 +82,9 @@ class Strike:
                 self._seen += 1
                 if self._seen == self.number:
                     self.where = f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_qualname}"
-                    raise Struck(self.where)
+                    if self.handle is None:
+                        raise Struck(self.where)
+                    self.handle()
         return self._inside
 
 
@@ -82,12 +93,12 @@ def _watching(code: CodeType) -> frozenset[int]:
     return frozenset(one.offset for one in dis.get_instructions(code) if one.opname.startswith(_WATCHING))
 
 
-def strikes() -> Iterator[Strike]:
-    """A strike for each such place of a call, in turn: until the call had no more of them."""
+def strikes(*files: str, handle: Callable[[], object] | None = None, step: int = 1) -> Iterator[Strike]:
+    """A strike for each such place of a call, or for each *step*-th, in turn: until the call had no more of them."""
     number = 1
     while True:
-        strike = Strike(number)
+        strike = Strike(number, *files, handle=handle)
         yield strike
         if not strike.where:
             return
-        number += 1
+        number += step

@@ -1,0 +1,565 @@
+"""C3: one configuration holds for every guard, whatever comes in the way of `configure`, `reload` and first calls.
+
+A model says what holds: the number that was configured last. Every guard tells by what it does which number it follows;
+`explain` and `guards()` say which; all have to agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_settings")
+
+from faulttolerance import (
+    Bulkhead,
+    BulkheadException,
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    Timeout,
+    TimeoutException,
+    bulkhead,
+    circuit_breaker,
+    circuit_breakers,
+    configure,
+    explain,
+    guards,
+    reload,
+    retry,
+    testing,
+)
+from kit.struck import Strike, Struck
+
+traces_instructions = pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"
+)
+
+HERE = __name__
+
+
+class World:
+    """Guards of all kinds, and the number that is configured: attempts, permits and failures that open a circuit."""
+
+    def __init__(self) -> None:
+        self.number = 1
+        self.calls = 0
+        world = self
+
+        @retry(delay=0, jitter=0)
+        class Covered:
+            def call(self) -> None:
+                world.fail()
+
+        class Derived(Covered):
+            pass
+
+        class Stateful:
+            @bulkhead
+            def limited(self, body: Callable[[], object]) -> None:
+                body()
+
+            @circuit_breaker(failure_ratio=1.0)
+            def broken(self) -> None:
+                world.fail()
+
+        @retry(delay=0, jitter=0)
+        def function() -> None:
+            world.fail()
+
+        self.covered, self.derived, self.function, self.stateful = Covered(), Derived(), function, Stateful()
+        self.retrying = Guard(retry=Retry(delay=0, jitter=0))
+        self.limiting = Guard(bulkhead=Bulkhead())
+        self.breaking = Guard(circuit_breaker=CircuitBreaker(failure_ratio=1.0))
+        self.decorated = self.retrying(lambda: world.fail())
+        self.shown = [Covered.call, function, Stateful.limited, Stateful.broken]
+        self.shown += [self.retrying, self.limiting, self.breaking]
+
+    def fail(self) -> None:
+        self.calls += 1
+        raise OSError
+
+    def source(self) -> dict[str, Any]:
+        """What holds by the number."""
+        return values_of(self.number)
+
+    def begin(self) -> None:
+        """Let all be configured, and every guard be in use."""
+        configure(sources=[self.source])
+        assert self.followed() == {self.number}
+
+    # What is followed
+
+    def followed(self) -> set[object]:
+        """Every number that any guard follows or is said to follow."""
+        return {*self.done(), *self.said()}
+
+    def done(self) -> Iterator[int]:
+        """The number that each guard follows, by what it does."""
+        yield self.attempts(self.covered.call)
+        yield self.attempts(self.derived.call)
+        yield self.attempts(self.function)
+        yield self.attempts(self.decorated)
+        yield self.attempts(lambda: self.retrying.call(self.fail))
+        yield self.attempts(lambda: asyncio.run(self.retrying.call_async(self.fail_async)))
+        yield permits(self.stateful.limited)
+        yield permits(self.limiting.call)
+        yield self.failures(self.stateful.broken)
+        yield self.failures(lambda: self.breaking.call(self.fail))
+
+    def said(self) -> Iterator[object]:
+        """The number that each guard is said to follow."""
+        for one in guards():
+            if one.method in self.shown:
+                yield from (value for name, (value, _) in one.values.items() if name in KEYS)
+        for guarded in self.shown:
+            for line in explain(guarded).splitlines():
+                name, _, rest = line.strip().partition(" = ")
+                if name in [key.partition("/")[2] for key in KEYS]:
+                    yield int(rest.split()[0])
+
+    def attempts(self, call: Callable[[], object]) -> int:
+        self.calls = 0
+        with pytest.raises(OSError):
+            call()
+        return self.calls - 1
+
+    async def fail_async(self) -> None:
+        self.fail()
+
+    def failures(self, call: Callable[[], object]) -> int:
+        circuit_breakers.reset_all()
+        self.calls = 0
+        while True:
+            try:
+                call()
+            except CircuitBreakerOpenException:
+                break
+            except OSError:
+                pass
+        circuit_breakers.reset_all()
+        return self.calls
+
+
+def permits(call: Callable[[Callable[[], object]], object]) -> int:
+    """How many calls may be inside one another."""
+    count = 0
+
+    def body() -> None:
+        nonlocal count
+        count += 1
+        try:
+            call(body)
+        except BulkheadException:
+            pass
+
+    body()
+    return count - 1
+
+
+KEYS = ("Retry/maxRetries", "Bulkhead/value", "CircuitBreaker/requestVolumeThreshold")
+
+
+def values_of(number: int) -> dict[str, Any]:
+    return dict.fromkeys(KEYS, number)
+
+
+@pytest.fixture
+def world() -> World:
+    found = World()
+    found.begin()
+    return found
+
+
+PLACES: list[tuple[tuple[str, ...], int]] = [
+    (("exchange.py",), 11),
+    (("_swap.py", "registry.py"), 17),
+    (("_guard/state.py", "circuit_breaker.py", "bulkhead.py"), 17),
+    (("settings.py", "resolve.py", "shared.py"), 97),
+    ((), 1499),
+]
+"""Files of the library, and of how many places in them where a handler may be run one is tried."""
+
+
+# An exception, wherever it lands
+
+
+@traces_instructions
+@pytest.mark.parametrize(("files", "step"), PLACES)
+def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, ...], step: int) -> None:
+    """Be it a deadline's or a handler's; and the next reload makes all new."""
+    world = World()
+    world.begin()
+    before = world.number
+    outcomes = set()
+    number = 1
+    while True:
+        world.number = before + 1
+        strike = Strike(number, *files)
+        try:
+            with strike:
+                reload()
+        except Struck:
+            pass
+        (found,) = world.followed()
+        assert found in (before, world.number), strike.where
+        outcomes.add(found == world.number)
+        reload()
+        assert world.followed() == {world.number}, strike.where
+        if not strike.where:
+            break
+        before, number = 1 + world.number % 3, number + step
+        world.number = before
+        reload()
+
+    assert outcomes == {True, False}
+
+
+@traces_instructions
+@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolve.py", "shared.py"), 59), ((), 1999)])
+def test_an_exception_in_a_first_call_leaves_a_guard_that_follows(files: tuple[str, ...], step: int) -> None:
+    """What was half made is not seen; a reload reaches what was made."""
+    number = 1
+    while True:
+        testing.reset()
+        world = World()
+        configure(sources=[world.source])
+        strike = Strike(number, *files)
+        try:
+            with strike:
+                set(world.done())
+        except Struck:
+            pass
+        assert world.followed() == {world.number}, strike.where
+        world.number = 2
+        reload()
+        assert world.followed() == {2}, strike.where
+        if not strike.where:
+            break
+        number += step
+
+
+def test_a_deadline_around_a_reload_leaves_all_old_or_all_new() -> None:
+    """An administrator's request has a time-out."""
+    world = World()
+    world.begin()
+    others = [World() for _ in range(10)]
+    for other in others:
+        other.number = 1
+        assert set(other.done()) == {1}
+
+    for number in range(2, 12):
+        world.number = number % 5 + 1
+        try:
+            Guard(timeout=Timeout(number)).call(reload)
+        except TimeoutException:
+            pass
+        found = {*world.followed()}.union(*(other.done() for other in others))
+        assert len(found) == 1
+
+
+# A signal's handler, wherever it is run
+
+
+@traces_instructions
+@pytest.mark.parametrize(("files", "step"), PLACES)
+def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...], step: int, world: World) -> None:
+    """Two signals, the second while the first is served: what the second has read holds."""
+
+    def handle() -> None:
+        world.number = later
+        reload()
+
+    number = 1
+    while True:
+        world.number = number % 3 + 1
+        later = (number + 1) % 3 + 1
+        strike = Strike(number, *files, handle=handle)
+        with strike:
+            reload()
+        assert world.followed() == {world.number}, strike.where
+        if not strike.where:
+            break
+        assert world.number == later
+        number += step
+
+
+@traces_instructions
+@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolve.py", "shared.py"), 59), ((), 1999)])
+def test_a_first_call_does_not_bring_back_what_a_reload_in_its_middle_replaced(
+    files: tuple[str, ...], step: int
+) -> None:
+    """Its plan was made before the handler was run, and is made again."""
+    number = 1
+    while True:
+        testing.reset()
+        world = World()
+        configure(sources=[world.source])
+
+        def handle(world: World = world) -> None:
+            world.number = 2
+            reload()
+
+        strike = Strike(number, *files, handle=handle)
+        with strike:
+            set(world.done())
+        assert world.followed() == {world.number}, strike.where
+        if not strike.where:
+            break
+        number += step
+
+
+@traces_instructions
+def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World) -> None:
+    """Also where it only calls: a reload takes effect in one step."""
+    before = world.number
+
+    def handle() -> None:
+        # Circuits, permits and windows take their values once the step is done, before `reload` returns.
+        (found,) = {*world.said(), world.attempts(world.covered.call), world.attempts(world.function)}
+        assert found in (before, world.number)
+
+    number = 1
+    while True:
+        world.number = before % 3 + 1
+        strike = Strike(number, "exchange.py", "_swap.py", "_guard/state.py", handle=handle)
+        with strike:
+            reload()
+        if not strike.where:
+            break
+        before, number = world.number, number + 5
+
+
+# Code of the application that comes back
+
+
+def test_a_source_may_call_guards_for_the_first_time_and_configure(world: World) -> None:
+    """It is code of the application like any other; what it configures holds as well."""
+    other = World()
+    seen = []
+
+    def source() -> dict[str, Any]:
+        if not seen:
+            seen.append(set(other.done()))
+            configure(properties={"Timeout/value": 7})
+        return values_of(2)
+
+    configure(sources=[source])
+
+    assert seen == [{1}]
+    assert world.followed() == other.followed() == {2}
+    guarded = Guard(timeout=Timeout(5000))
+    assert "value = 7 " in explain(guarded)
+
+
+def test_a_module_that_a_value_names_may_call_guards_and_configure(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is imported while the configuration is prepared."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "c3_named.py").write_text(
+        textwrap.dedent("""
+            import faulttolerance as ft
+
+            class Busy(OSError):
+                pass
+
+            @ft.retry(max_retries=0)
+            def first():
+                return "served"
+
+            assert first() == "served"
+            ft.configure(properties={"Timeout/value": 7})
+        """)
+    )
+    world.number = 2
+
+    configure(sources=[world.source, lambda: {"Retry/retryOn": "c3_named.Busy, OSError"}])
+
+    assert world.followed() == {2}
+    assert "value = 7 " in explain(Guard(timeout=Timeout(5000)))
+    assert "c3_named.Busy" in explain(world.function)
+
+
+def test_a_guard_that_is_first_called_while_others_are_planned_follows_as_well(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was in use by nobody when the planning began, and what it found out is old when that ends."""
+    other, seen = World(), []
+    monkeypatch.setitem(sys.modules, "c3_call", SimpleNamespace(call=lambda: seen.append(set(other.done()))))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "c3_calling.py").write_text("import c3_call\nc3_call.call()\nBusy = OSError")
+    world.number = 2
+
+    configure(sources=[world.source, lambda: {"Retry/retryOn": "c3_calling.Busy"}])
+
+    assert seen == [{1}]
+    assert world.followed() == other.followed() == {2}
+
+
+@pytest.mark.parametrize("stopped", [OSError, KeyboardInterrupt, GeneratorExit])
+def test_an_exception_in_a_source_leaves_all_as_it_was(stopped: type[BaseException], world: World) -> None:
+    """Whatever it is: also control flow."""
+
+    def stop() -> dict[str, Any]:
+        raise stopped
+
+    with pytest.raises((FaultToleranceDefinitionException, KeyboardInterrupt, GeneratorExit)):
+        configure(properties={"Retry/maxRetries": 3}, sources=[stop])
+
+    assert world.followed() == {1}
+    world.number = 2
+    reload()
+    assert world.followed() == {2}
+
+
+# Threads
+
+
+def test_first_calls_in_other_threads_follow_what_holds_in_the_end() -> None:
+    """Some are planned under the old values while the new ones are put in force."""
+    for _ in range(4):
+        testing.reset()
+        worlds = [World() for _ in range(8)]
+        configure(properties=values_of(1))
+        begun = threading.Barrier(len(worlds) + 1)
+
+        def work(world: World, begun: threading.Barrier = begun) -> None:
+            begun.wait(20)
+            {world.attempts(call) for call in (world.covered.call, world.derived.call, world.function)}
+
+        with ThreadPoolExecutor(len(worlds)) as pool:
+            calls = [pool.submit(work, world) for world in worlds]
+            begun.wait(20)
+            configure(properties=values_of(2))
+            for call in calls:
+                call.result(20)
+
+        assert set().union(*(world.followed() for world in worlds)) == {2}
+
+
+def test_of_many_that_configure_at_once_one_holds_everywhere(world: World) -> None:
+    """And what another thread gave beside it is not lost."""
+    begun = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        begun.wait(20)
+        for _ in range(10):
+            configure(properties=values_of(number))
+
+    def give() -> None:
+        begun.wait(20)
+        for number in range(10):
+            configure(sources=[lambda number=number: {"Timeout/value": 100 + number}])
+
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(work, number) for number in (2, 3, 4)]
+        calls.append(pool.submit(give))
+        for call in calls:
+            call.result(60)
+
+    (found,) = world.followed()
+    assert found in (2, 3, 4)
+    assert "value = 109 " in explain(Guard(timeout=Timeout(5000)))
+
+
+# Nobody waits for somebody who waits for him
+
+DEADLOCKS = {
+    "a module that a value names calls, while another thread's first call needs the module": """
+        import os, threading, time
+        os.environ["FAULTTOLERANCE_RETRY_RETRYON"] = "acme_errors.Busy"
+        import faulttolerance as ft
+
+        @ft.retry
+        def served():
+            return "served"
+
+        importing = threading.Thread(target=__import__, args=("acme_errors",))
+        importing.start()
+        while not os.path.exists("begun"):
+            time.sleep(0.005)
+        print(served())
+        importing.join()
+    """,
+    "a source waits for a thread that makes a first call": """
+        import threading
+        import faulttolerance as ft
+
+        @ft.retry
+        def served():
+            return "served"
+
+        def source():
+            told = []
+            one = threading.Thread(target=lambda: told.append(served()))
+            one.start()
+            one.join()
+            print(*told)
+            return {"Retry/delay": 0}
+
+        ft.configure(sources=[source])
+    """,
+    "a source waits for a thread that configures": """
+        import threading
+        import faulttolerance as ft
+
+        asked = []
+
+        def source():
+            if not asked:
+                asked.append(True)
+                one = threading.Thread(target=ft.reload)
+                one.start()
+                one.join()
+                print("served")
+            return {"Retry/delay": 0}
+
+        ft.configure(sources=[source])
+    """,
+}
+MODULE = """
+import time
+import faulttolerance as ft
+
+class Busy(Exception):
+    pass
+
+@ft.retry
+def first():
+    pass
+
+open("begun", "w").close()
+time.sleep(0.2)
+first()
+"""
+
+
+@pytest.mark.parametrize("program", DEADLOCKS.values(), ids=DEADLOCKS)
+def test_code_of_the_application_is_waited_for_with_no_lock_held(program: str, tmp_path: Path) -> None:
+    """R10: importing what values name and reading sources included."""
+    (tmp_path / "acme_errors.py").write_text(MODULE)
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.path.insert(0, '.')\n" + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(Path(testing.__file__).parents[2])},
+    )
+
+    assert (done.stdout, done.stderr, done.returncode) == ("served\n", "", 0)
