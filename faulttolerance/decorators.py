@@ -6,9 +6,9 @@ and classes, in any order: all policies of one function make one guard, nested a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from ._policy import (
     Asynchronous,
@@ -49,7 +49,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from ._runtime.future import ExecutorFuture, Future
+    from .typing import AsyncCall
+
+    C = TypeVar("C", bound=type[Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
     F = TypeVar("F", bound=Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
+    P = ParamSpec("P")
+    T = TypeVar("T")
+    Owner = TypeVar("Owner")
 else:
     F = TypeVar("F")  # at run time a static method takes no parameters
 Decorator = Callable[[F], F]
@@ -220,10 +227,63 @@ def fallback(
     return _decorate(Fallback, given)  # type: ignore[no-any-return]
 
 
+if TYPE_CHECKING:
+
+    class _Asynchronous(Protocol):
+        """``@asynchronous()``: gives handles where it stands above a coroutine function, else futures."""
+
+        @overload
+        def __call__(  # type: ignore[overload-overlap]
+            self, target: staticmethod[P, Coroutine[Any, Any, T]], /
+        ) -> staticmethod[P, AsyncCall[T]]: ...
+        @overload
+        def __call__(
+            self, target: classmethod[Owner, P, Coroutine[Any, Any, T]], /
+        ) -> classmethod[Owner, P, AsyncCall[T]]: ...
+        @overload
+        def __call__(self, target: C, /) -> C: ...
+        @overload
+        def __call__(  # type: ignore[overload-overlap]
+            self, target: Callable[P, Coroutine[Any, Any, T]], /
+        ) -> Callable[P, AsyncCall[T]]: ...
+        @overload
+        def __call__(self, target: Callable[P, ExecutorFuture[T]], /) -> Callable[P, Future[T]]: ...
+        @overload
+        def __call__(self, target: Callable[P, Awaitable[T]], /) -> Callable[P, Future[T]]: ...
+        @overload
+        def __call__(self, target: F, /) -> F: ...
+
+    class _NonBlocking(Protocol):
+        """``@asynchronous_non_blocking()``: gives handles."""
+
+        @overload
+        def __call__(self, target: C, /) -> C: ...
+        @overload
+        def __call__(self, target: Callable[P, Awaitable[T]], /) -> Callable[P, AsyncCall[T]]: ...
+        @overload
+        def __call__(self, target: F, /) -> F: ...
+
+
+@overload
+def asynchronous(  # type: ignore[overload-overlap]
+    target: staticmethod[P, Coroutine[Any, Any, T]], /
+) -> staticmethod[P, AsyncCall[T]]: ...
+@overload
+def asynchronous(target: classmethod[Owner, P, Coroutine[Any, Any, T]], /) -> classmethod[Owner, P, AsyncCall[T]]: ...
+@overload
+def asynchronous(target: C, /) -> C: ...
+@overload
+def asynchronous(  # type: ignore[overload-overlap]
+    target: Callable[P, Coroutine[Any, Any, T]], /
+) -> Callable[P, AsyncCall[T]]: ...
+@overload
+def asynchronous(target: Callable[P, ExecutorFuture[T]], /) -> Callable[P, Future[T]]: ...
+@overload
+def asynchronous(target: Callable[P, Awaitable[T]], /) -> Callable[P, Future[T]]: ...
 @overload
 def asynchronous(target: F, /) -> F: ...
 @overload
-def asynchronous() -> Callable[[F], F]: ...
+def asynchronous() -> _Asynchronous: ...
 def asynchronous(target: Any = None, /) -> Any:
     """Return at once, and run the call apart (specification, chapter Asynchronous).
 
@@ -238,9 +298,13 @@ def asynchronous(target: Any = None, /) -> Any:
 
 
 @overload
+def asynchronous_non_blocking(target: C, /) -> C: ...
+@overload
+def asynchronous_non_blocking(target: Callable[P, Awaitable[T]], /) -> Callable[P, AsyncCall[T]]: ...
+@overload
 def asynchronous_non_blocking(target: F, /) -> F: ...
 @overload
-def asynchronous_non_blocking() -> Callable[[F], F]: ...
+def asynchronous_non_blocking() -> _NonBlocking: ...
 def asynchronous_non_blocking(target: Any = None, /) -> Any:
     """Run a ``def`` that returns an awaitable on the caller's thread; its call is over when the awaitable is."""
     return _decorate(AsynchronousNonBlocking, {}, target)

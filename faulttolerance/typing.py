@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
+    from types import CoroutineType as Coroutine  # as which pyright takes what an ``async def`` returns
+
     from ._event import Event
     from ._guard.execution_context import ExecutionContext
+else:
+    from collections.abc import Coroutine
 
-__all__ = ["Clock", "Duration", "EventSink", "ExceptionSet", "FallbackHandler", "Timer"]
+__all__ = ["AsyncCall", "Clock", "Duration", "EventSink", "ExceptionSet", "FallbackHandler", "Timer"]
 
 Duration: TypeAlias = float | timedelta
 """A number in the unit that stands beside it, or a ``timedelta``."""
@@ -32,6 +37,39 @@ class FallbackHandler(Protocol[T_co]):
     def handle(self, context: ExecutionContext) -> T_co:
         """Return the substitute result; ``context.failure`` is what went wrong."""
         ...
+
+
+class AsyncCall(Coroutine[Any, Any, T_co]):  # type: ignore[misc]  # final it is at run time only
+    """What a call of an ``@asynchronous async def`` returns: a coroutine for whoever wants one, and a handle.
+
+    It runs as a task, begun at once where a loop runs, else when it is first awaited. It may be awaited more than once.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def cancel(self, msg: Any = None) -> bool:
+        """Ask the call to end with ``CancelledError``; false where it is over."""
+
+    @abstractmethod
+    def cancelled(self) -> bool:
+        """Whether the call ended by cancellation."""
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether the call is over."""
+
+    @abstractmethod
+    def result(self) -> T_co:
+        """What the call returned or raised; ``InvalidStateError`` while it is not over."""
+
+    @abstractmethod
+    def exception(self) -> BaseException | None:
+        """What the call raised; ``InvalidStateError`` while it is not over."""
+
+    @abstractmethod
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call *callback* with the task, on its loop, once the call is over; begins the call."""
 
 
 class Timer(Protocol):

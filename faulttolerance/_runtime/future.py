@@ -5,13 +5,15 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .foreign import refuse_trio
 
-__all__ = ["Future", "completed_future"]
+__all__ = ["ExecutorFuture", "Future", "completed_future"]
 
 T = TypeVar("T")
+ExecutorFuture: TypeAlias = concurrent.futures.Future[T]
+"""What executors give; ours is one."""
 
 
 class Future(concurrent.futures.Future[T]):

@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from .. import typing
 from .._strategy import deadline as lateness
 from ..exceptions import TimeoutException
 from .clock import clock
@@ -190,11 +191,8 @@ async def _outcome(result: Any) -> Any:
     return await asyncio.wrap_future(result)
 
 
-class AsyncCall(Coroutine[Any, Any, T], Generic[T]):
-    """A call of an ``@asynchronous async def``: a coroutine for whoever wants one, and a handle (contract R7a).
-
-    It runs as a task, begun at once where a loop runs, else when it is first awaited. It may be awaited more than once.
-    """
+class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
+    """A call of an ``@asynchronous async def``, and of an ``@asynchronous_non_blocking def`` (contract R7a)."""
 
     __slots__ = ("__weakref__", "_context", "_start", "_steps", "_task")
 

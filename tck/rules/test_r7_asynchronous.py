@@ -22,6 +22,7 @@ from faulttolerance import (
     Interrupted,
     TimeoutException,
     asynchronous,
+    asynchronous_non_blocking,
     bulkhead,
     circuit_breaker,
     completed_future,
@@ -31,6 +32,7 @@ from faulttolerance import (
     sleep,
     timeout,
 )
+from faulttolerance.typing import AsyncCall
 from kit import Clock, Invoke, stacked
 
 Held = Callable[[], list[str]]
@@ -637,3 +639,22 @@ def test_interruption_is_known_to_bodies_on_the_pool(clock: Clock) -> None:
     assert cancelled
     assert future.done()
     assert heard.wait(10)
+
+
+def test_a_call_is_of_the_class_that_its_type_names() -> None:
+    """R7a: what annotations say is so at run time, for calls of both kinds."""
+
+    @asynchronous
+    async def coroutine() -> int:
+        return 7
+
+    @asynchronous_non_blocking
+    def awaitable() -> Awaitable[int]:
+        return coroutine()
+
+    async def main() -> list[int]:
+        calls = [coroutine(), awaitable()]
+        assert all(isinstance(call, AsyncCall) and not hasattr(call, "__dict__") for call in calls)
+        return [await call for call in calls]
+
+    assert asyncio.run(main()) == [7, 7]

@@ -7,9 +7,11 @@ Each decorator leaves a function's parameters and result as they were, in every 
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 from collections.abc import Awaitable, Iterable
 from datetime import timedelta
-from typing import Any, assert_type
+from typing import Any, Protocol, assert_type
 
 import faulttolerance as ft
 from faulttolerance import (
@@ -44,6 +46,7 @@ from faulttolerance import (
     unguarded,
     uninterruptible,
 )
+from faulttolerance.typing import AsyncCall
 
 # Bare, and called without arguments
 
@@ -158,6 +161,9 @@ async def awaits() -> None:
     assert_type(await handle("a"), bytes)
     assert_type(await in_the_background("a"), bytes)
     assert_type(await awaitable("a"), bytes)
+    assert_type(await in_an_executor("a"), bytes)
+    assert_type(await by_awaitable("a"), bytes)
+    assert_type(await Handles().method("a"), bytes)
 
 
 # Asynchronous calls: a future, an awaitable, a coroutine that is a handle
@@ -181,6 +187,115 @@ async def handle(order: str) -> bytes:
 @asynchronous_non_blocking
 def awaitable(order: str) -> Awaitable[bytes]:
     return coroutine(order)
+
+
+@asynchronous_non_blocking()
+def awaitable_too(order: str) -> Awaitable[bytes]:
+    return coroutine(order)
+
+
+@asynchronous
+def in_an_executor(order: str) -> concurrent.futures.Future[bytes]:
+    return concurrent.futures.ThreadPoolExecutor().submit(order.encode)
+
+
+@asynchronous
+def by_awaitable(order: str) -> Awaitable[bytes]:
+    return coroutine(order)
+
+
+@retry
+@timeout(200)
+@asynchronous
+async def inside(order: str) -> bytes:
+    return order.encode()
+
+
+@asynchronous
+@retry
+@timeout(200)
+async def outside(order: str, *rest: int, urgent: bool = False) -> bytes:
+    return order.encode()
+
+
+class Handles:
+    @asynchronous
+    async def method(self, order: str) -> bytes:
+        return order.encode()
+
+    @asynchronous()
+    @staticmethod
+    async def static(order: str) -> bytes:
+        return order.encode()
+
+    @asynchronous
+    @classmethod
+    async def of_class(cls, order: str) -> bytes:
+        return order.encode()
+
+    @classmethod
+    @asynchronous()
+    async def of_class_inside(cls, order: str) -> bytes:
+        return order.encode()
+
+    @asynchronous
+    def offloaded(self, order: str) -> concurrent.futures.Future[bytes]:
+        return completed_future(order.encode())
+
+
+class Given(Protocol):
+    """What a class with handles may stand for."""
+
+    async def method(self, order: str) -> bytes: ...
+
+
+given: Given = Handles()
+call: AsyncCall[bytes] = handle("a")
+assert_type(handle("a"), AsyncCall[bytes])
+assert_type(call.done(), bool)
+assert_type(call.result(), bytes)
+assert_type(call.exception(), BaseException | None)
+assert_type(call.cancel("no longer needed"), bool)
+assert_type(call.cancelled(), bool)
+call.add_done_callback(lambda task: print(task.result()))
+assert_type(inside("a").result(), bytes)
+assert_type(outside("a", 1, urgent=True).done(), bool)
+assert_type(Handles().method("a"), AsyncCall[bytes])
+assert_type(Handles.method(Handles(), "a"), AsyncCall[bytes])
+assert_type(Handles.static("a"), AsyncCall[bytes])
+assert_type(Handles().static("a"), AsyncCall[bytes])
+assert_type(Handles.of_class("a"), AsyncCall[bytes])
+assert_type(Handles.of_class_inside("a"), AsyncCall[bytes])
+assert_type(Handles().offloaded("a"), Future[bytes])
+assert_type(awaitable("a"), AsyncCall[bytes])
+assert_type(awaitable_too("a"), AsyncCall[bytes])
+assert_type(in_an_executor("a"), Future[bytes])
+assert_type(by_awaitable("a"), Future[bytes])
+handle(1)  # type: ignore[arg-type]
+outside("a", urgent=1)  # type: ignore[arg-type]
+Handles().method(1)  # type: ignore[arg-type]
+
+
+@asynchronous
+class WholeAsynchronous:
+    async def method(self, order: str) -> bytes:
+        return order.encode()
+
+
+assert_type(WholeAsynchronous(), WholeAsynchronous)
+
+
+async def hands_on() -> None:
+    task = asyncio.create_task(handle("a"))
+    assert_type(task, asyncio.Task[bytes])
+    assert_type(await asyncio.gather(handle("a"), Handles().method("b")), tuple[bytes, bytes])
+    async with asyncio.TaskGroup() as group:
+        assert_type(group.create_task(Handles().method("a")), asyncio.Task[bytes])
+    assert_type(await asyncio.wait_for(handle("a"), 1), bytes)
+    assert_type(asyncio.ensure_future(handle("a")), asyncio.Task[bytes])
+
+
+assert_type(asyncio.run(handle("a")), bytes)
 
 
 # Methods of every kind, and whole classes
