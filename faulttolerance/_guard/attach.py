@@ -105,6 +105,10 @@ def attach(target: Any, kind: type[Policy], values: Mapping[str, Any]) -> Any:
 
 def intercept(target: Any, interceptor: Any) -> Any:
     """Let *interceptor* stand around *target*: a new guard for a function, the class itself for a class."""
+    if not _can_be_guarded(target):
+        raise FaultToleranceDefinitionException(
+            Fault(repr(interceptor), "stands above what cannot be called", target, "a function, a method, a class")
+        )
     if isinstance(target, type):
         is_first = CLASS_LEVEL not in vars(target)
         before = vars(target).get(CLASS_INTERCEPTORS, ())
@@ -266,15 +270,8 @@ def _class_body(function: Any) -> dict[str, Any] | None:
 
 
 def _can_be_guarded(target: Any) -> bool:
-    if isinstance(target, property):
-        raise FaultToleranceDefinitionException(
-            Fault(
-                "a property",
-                "cannot be guarded",
-                target,
-                "a function, a method, a class; guard the getter below @property",
-            )
-        )
+    if faults := definition.descriptor_faults(target):
+        raise FaultToleranceDefinitionException(*faults)
     return callable(target) or isinstance(target, (staticmethod, classmethod))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
 from .._policy import (
@@ -50,6 +51,23 @@ def contradictions(declaration: Declaration) -> list[Fault]:
     for policy in policies.values():
         faults += misfits(policy, declaration, where, asynchronous)
     return faults + interceptor_faults(declaration.interceptors, declaration, where, declaration.owner)
+
+
+def descriptor_faults(target: object) -> list[Fault]:
+    """Why *target* cannot be guarded, if it becomes something else when it is looked up."""
+    kind = next((one for one in _DESCRIPTORS if isinstance(target, one)), None)
+    if kind is None:
+        return []
+    article = "an" if kind.__name__[0] in "aeiou" else "a"
+    return [Fault(f"{article} {kind.__name__}", "cannot be guarded", target, _DESCRIPTORS[kind])]
+
+
+_DESCRIPTORS = {
+    property: "a function, a method, a class; guard the getter below @property",
+    cached_property: "a function, a method, a class; guard the function below @cached_property",
+    partialmethod: "a function, a method, a class; guard the method that it calls",
+    singledispatchmethod: "a function, a method, a class; guard the functions that it chooses from",
+}
 
 
 def interceptor_faults(

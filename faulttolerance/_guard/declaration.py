@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakSet, ref
 
 from .._policy import Policy
-from .._runtime.kinds import is_coroutine_function, own
+from .._runtime.kinds import is_coroutine_function, module_of, own
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .naming import class_name, spelling_of
 
@@ -197,7 +197,11 @@ def covering(cls: type, name: str, function: object, owner: type) -> dict[type[P
 
 
 def _reaches(home: type, owner: type) -> bool:
-    return home in owner.__mro__ or home.__module__.partition(".")[0] == owner.__module__.partition(".")[0]
+    return home in owner.__mro__ or _package(home) == _package(owner)
+
+
+def _package(cls: type) -> str:
+    return str(cls.__module__).partition(".")[0]
 
 
 def first_of_name(cls: type, name: str, *, after: object = None) -> tuple[type, Any] | None:
@@ -239,6 +243,6 @@ def user_frames() -> Iterator[FrameType]:
     """The frames of the application that led here, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] != "faulttolerance":
+        if module_of(frame).partition(".")[0] != "faulttolerance":
             yield frame
         frame = frame.f_back

@@ -9,10 +9,11 @@ from weakref import WeakKeyDictionary
 
 from .._config import Declared
 from .._policy import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry, Timeout
-from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function
+from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, module_of
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import proxy
 from .awaited import NothingToAwait, gives_nothing_to_await, is_coroutine_code
+from .check import descriptor_faults
 from .declaration import INSTANCE, binding_by_name, user_frames
 from .naming import wrapper_named
 from .shared import Shared, substitute_faults
@@ -111,7 +112,7 @@ class Guard:
 def _place() -> str:
     """Where a guard without a name is made: those that one line makes, one per request say, count as one."""
     frame = next(user_frames(), None)
-    return "guard" if frame is None else f"{frame.f_globals.get('__name__', 'guard')}:{frame.f_lineno}"
+    return "guard" if frame is None else f"{module_of(frame) or 'guard'}:{frame.f_lineno}"
 
 
 def apply_guard(name: str) -> Callable[[F], F]:
@@ -140,6 +141,8 @@ def _decorated(
     function = proxy.of_our_own(function)
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
+    if faults := descriptor_faults(function):
+        raise FaultToleranceDefinitionException(*faults)
     if not callable(function) or isinstance(function, type):
         raise FaultToleranceDefinitionException(
             Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")
@@ -180,7 +183,7 @@ def _running_module() -> tuple[str, CodeType] | None:
     frame = next(user_frames(), None)
     if frame is None or frame.f_locals is not frame.f_globals:
         return None
-    return frame.f_globals.get("__name__", ""), frame.f_code
+    return module_of(frame), frame.f_code
 
 
 def _is_run_again(now: tuple[str, CodeType], before: tuple[str, CodeType] | None) -> bool:

@@ -24,11 +24,13 @@ __all__ = ["Spelling", "class_name", "module_name", "spelling_of", "wrapper_name
 
 def class_name(cls: type) -> str:
     """A class as messages, metrics and configuration keys name it; a program run with ``-m`` by its real module."""
-    return f"{module_name(cls.__module__)}.{cls.__qualname__}"
+    return f"{module_name(cls.__module__)}.{cls.__qualname__}".lstrip(".")
 
 
-def module_name(name: str) -> str:
-    """*name*, or what ``__main__`` is called when it is imported."""
+def module_name(name: object) -> str:
+    """*name*, or what ``__main__`` is called when it is imported; empty where it is no name, as under ``exec``."""
+    if not isinstance(name, str):
+        return ""
     if name == "__main__":
         spec = getattr(sys.modules.get("__main__"), "__spec__", None)
         if spec is not None and spec.name:
@@ -54,7 +56,7 @@ def spelling_of(call: Any) -> Spelling:
     owner, name = _owner(named), own(named, "__name__", "")
     if owner is not None:
         return Spelling(class_name(owner), name)
-    return Spelling(module_name(own(named, "__module__") or ""), own(named, "__qualname__", name))
+    return Spelling(module_name(own(named, "__module__")), own(named, "__qualname__", name))
 
 
 def wrapper_named(wrapper: Any, call: Any) -> Any:

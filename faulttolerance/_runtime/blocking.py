@@ -11,6 +11,7 @@ from weakref import ref
 
 from .._log import WARNING, log
 from .clock import clock
+from .kinds import module_of
 
 __all__ = ["HARMLESS", "Arguments", "Aside", "GuardedCall", "comes_later", "lives_on", "pause", "warn_of_outcome"]
 
@@ -74,7 +75,7 @@ def warn_of_outcome(name: str, result: object) -> None:
     kind = type(result)
     what = "a coroutine" if kind is CoroutineType else f"an object of the class {kind.__module__}.{kind.__qualname__}"
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "faulttolerance":
+    while frame.f_back is not None and module_of(frame).partition(".")[0] == "faulttolerance":
         level, frame = level + 1, frame.f_back
     warnings.warn(
         f"{name} is guarded as a synchronous function and returned {what}: a failure that comes later is not seen."

@@ -26,7 +26,8 @@ IS_EXACT = sys.version_info < (3, 13)
 OURS = "it was in code of this library"
 """An objection that says nothing of the body: the call was about to begin, or to end."""
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# As code spells it: a module may have no ``__file__``, and compiled files may have been moved since.
+_PACKAGE = (os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename)) or "nowhere") + os.sep
 _DRIVERS = (os.path.join(_PACKAGE, "_guard", "compose.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
 """Code of ours that expects interruptions wherever one may land in it."""
 _CALLING = tuple(os.path.join(_PACKAGE, "_guard", name) for name in ("call_path.py", "compose.py", "shared.py"))

@@ -102,8 +102,8 @@ class TaskEnvironment:
             ring_of(loop, attempt.seconds).add(deadline)
         try:
             await ended
-        except asyncio.CancelledError:
-            task.cancel()
+        except asyncio.CancelledError as cancelled:
+            task.cancel(*cancelled.args[:1])  # with the reason, if one was given
             raise
         finally:
             if deadline is not None:

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from .._runtime.kinds import module_of
 from .._runtime.watchdog import frames_of_threads
 
 __all__ = ["STARTING", "Look", "Onlooker", "place_of"]
@@ -22,7 +23,7 @@ __all__ = ["STARTING", "Look", "Onlooker", "place_of"]
 STARTING = 0
 """Stands for the threads that are just being started, and have no frame to look at yet."""
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename))
 _OURS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("_runtime", "_guard"))
 _OUR_MODULES = ("faulttolerance._runtime.", "faulttolerance._guard.")
 _POOL = os.path.join(_PACKAGE, "_runtime", "pool.py")
@@ -30,7 +31,7 @@ _WATCHDOG = os.path.join(_PACKAGE, "_runtime", "watchdog.py")
 _OUTSIDE = (_WATCHDOG, *(os.path.join(_PACKAGE, "_runtime", name) for name in ("future.py", "loop_thread.py")))
 """Ours, and yet no guard: what other threads have on their stacks that only wait for guarded calls, or serve them."""
 
-_STANDARD_LIBRARY = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
+_STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
 _WAITS = tuple(_STANDARD_LIBRARY + name for name in ("threading.py", "queue.py", "concurrent" + os.sep))
 """Where a thread stands that waits for another one; who waits is who called that."""
 _CONDITION_WAIT = threading.Condition.wait.__code__
@@ -120,7 +121,7 @@ class _Trace:
         caller = outermost = ""
         for frame in _outwards(innermost):
             file = frame.f_code.co_filename
-            is_ours = file.startswith(_OURS) or frame.f_globals.get("__name__", "").startswith(_OUR_MODULES)
+            is_ours = file.startswith(_OURS) or module_of(frame).startswith(_OUR_MODULES)
             if is_ours and file not in _OUTSIDE:
                 self.is_guarded = True
             if not caller:

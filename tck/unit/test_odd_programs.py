@@ -1,0 +1,201 @@
+"""Programs that are put together in other ways than from files of modules: frozen, moved, or made at run time."""
+
+from __future__ import annotations
+
+import asyncio
+import compileall
+import functools
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import faulttolerance
+from faulttolerance import Guard, Retry, around_invoke, asynchronous, bulkhead, explain, guards, retry, timeout
+from kit.definition import refused
+
+PACKAGE = Path(faulttolerance.__file__).parent
+
+INTERRUPTED = """
+from faulttolerance import TimeoutException, asynchronous, bulkhead, retry, timeout
+from faulttolerance._guard import compose
+from faulttolerance._runtime import safe_point
+
+@retry(max_retries=1, jitter=0)
+@timeout(50)
+@bulkhead(1)
+def busy():
+    while True: pass
+
+try: busy()
+except TimeoutException as error: print(error)
+print(compose.path.__code__.co_filename.startswith(safe_point._PACKAGE))
+"""
+
+
+def run(program: str, *arguments: str, folder: Path) -> str:
+    """What *program* prints in a process of its own that finds packages in *folder*."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=folder
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+def test_modules_may_have_no_file(tmp_path: Path) -> None:
+    """Programs that are frozen into one file give theirs none."""
+    program = """
+import importlib.machinery, importlib.util, os, sys
+
+class Frozen:
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] != "faulttolerance": return None
+        self.place = os.path.join(sys.argv[1], *name.split(".")[1:])
+        return importlib.machinery.ModuleSpec(name, self, is_package=os.path.isdir(self.place))
+    def create_module(self, spec): return None
+    def exec_module(self, module):
+        spec = module.__spec__
+        place = os.path.join(sys.argv[1], *spec.name.split(".")[1:])
+        file = os.path.join(place, "__init__.py") if spec.submodule_search_locations is not None else place + ".py"
+        with open(file, encoding="utf-8") as text:
+            exec(compile(text.read(), file, "exec"), module.__dict__)
+
+sys.meta_path.insert(0, Frozen())
+import faulttolerance, faulttolerance.testing
+assert not hasattr(faulttolerance, "__file__")
+"""
+
+    assert run(program + INTERRUPTED, str(PACKAGE), folder=tmp_path) == "__main__.busy: timed out after 0.05 s\nTrue"
+
+
+def test_compiled_files_may_have_been_moved(tmp_path: Path) -> None:
+    """Time-outs know the library's own code by what it says of itself, not by where its files lie."""
+    build, deployed = tmp_path / "build", tmp_path / "deployed"
+    shutil.copytree(PACKAGE, build / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(build, quiet=1, legacy=True)
+    shutil.copytree(build, deployed, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.rmtree(build)
+    program = f"import sys; sys.path.insert(0, {str(deployed)!r})\n"
+
+    assert run(program + INTERRUPTED, folder=tmp_path) == "__main__.busy: timed out after 0.05 s\nTrue"
+
+
+@pytest.mark.parametrize("names", [{"__name__": None}, {"__name__": 5}, {}], ids=["None", "a number", "nothing"])
+def test_code_under_exec_needs_no_name(names: dict[str, Any]) -> None:
+    """Whatever stands in its globals as the name of the module, functions, classes and guards of it work."""
+    program = """
+import warnings
+from faulttolerance import *
+
+@fallback(fallback_method="other")
+@retry(max_retries=1, jitter=0)
+@timeout(9000)
+def function(): raise OSError
+
+def other(): return "aside"
+
+@retry
+class Client:
+    @bulkhead
+    def method(self): return "method"
+
+class Special(Client):
+    def method(self): return super().method()
+
+guard = Guard(retry=Retry(max_retries=1))
+
+@guard
+def by_guard(): return "by guard"
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    @retry
+    def handed_on():
+        async def later(): ...
+        return later()
+    handed_on().close()
+
+outcomes = function(), Client().method(), Special().method(), by_guard()
+validate()
+"""
+    found: dict[str, Any] = dict(names)
+    exec(compile(program, "<a notebook>", "exec"), found)
+
+    assert found["outcomes"] == ("aside", "method", "method", "by guard")
+    assert explain(found["function"]).startswith("function\n")
+    assert any(one.name.endswith("Client.method") for one in guards() if one.method is found["Client"].method)
+
+
+def test_the_reason_of_a_cancellation_reaches_the_body() -> None:
+    """Whoever cancels may say why: by the handle, by the task that awaits it, or by one that awaits that."""
+    seen: list[tuple[Any, ...]] = []
+
+    @asynchronous
+    @retry(max_retries=2, jitter=0)
+    @timeout(60_000)
+    @bulkhead(9)
+    async def call() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError as cancelled:
+            seen.append(cancelled.args)
+            raise
+
+    async def awaiting() -> None:
+        await call()
+
+    async def cancelled(task: Any) -> None:
+        for _ in range(9):
+            await asyncio.sleep(0)
+        task.cancel("why")
+        with pytest.raises(asyncio.CancelledError) as raised:
+            await task
+        for _ in range(9):
+            await asyncio.sleep(0)
+        seen.append(raised.value.args)
+
+    async def run() -> None:
+        await cancelled(call())
+        await cancelled(asyncio.ensure_future(call()))
+        await cancelled(asyncio.ensure_future(awaiting()))
+        task: Any = call()
+        for _ in range(9):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+
+    assert [args for args in seen if args] == [("why",)] * 6
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "hint"),
+    [
+        (property, "guard the getter below @property"),
+        (functools.cached_property, "guard the function below @cached_property"),
+        (lambda function: functools.partialmethod(function, 1), "guard the method that it calls"),
+        (functools.singledispatchmethod, "guard the functions that it chooses from"),
+    ],
+)
+def test_what_becomes_something_else_in_a_class_is_refused_with_what_to_do(
+    descriptor: Callable[[Any], Any], hint: str
+) -> None:
+    """By every decorator, in words that say what stands below it."""
+    audit = around_invoke(lambda invocation: invocation.proceed())
+    for decorator in (retry, retry(max_retries=1), Guard(retry=Retry()), audit):
+        with refused("cannot be guarded", hint):
+            decorator(descriptor(lambda self, *_: None))
+
+
+def test_an_interceptor_above_what_cannot_be_called_is_refused() -> None:
+    """It would be taken, and fail at the first call."""
+    audit = around_invoke(lambda invocation: invocation.proceed())
+
+    with refused("interceptor", "cannot be called"):
+        audit(5)
