@@ -17,6 +17,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import exchange, registry
 from .declaration import FUNCTION, exempt
 from .explanation import explain
+from .guard import strays
 from .plan import Plan
 from .process import Process
 from .shared import Shared
@@ -185,7 +186,7 @@ def validate() -> list[Unused]:
             plan, wrong = resolver.plan(cls)
             declared += plan.declared
             faults += [fault for fault in wrong if fault not in faults]
-    faults += collisions(settings.snapshot, declared)
+    faults += [*strays(), *collisions(settings.snapshot, declared)]
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return unused(settings.snapshot, declared)

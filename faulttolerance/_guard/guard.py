@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -171,6 +171,16 @@ def _decorated(
     wrapper_named(guarded, function)
     _finders[guarded] = find
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
+
+
+def strays() -> Iterator[Fault]:
+    """The functions below ``apply_guard`` whose guard does not exist, or no longer."""
+    for function, find in list(_finders.items()):
+        try:
+            find()
+        except KeyError as error:
+            where = f"{function.__module__}.{function.__qualname__} @apply_guard"
+            yield Fault(where, f"finds nothing: {error.args[0]}", None, "the name of a Guard")
 
 
 def finder_of(function: object) -> Callable[[], Shared] | None:

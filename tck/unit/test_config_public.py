@@ -16,6 +16,7 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     Retry,
+    apply_guard,
     bulkhead,
     circuit_breaker,
     circuit_breakers,
@@ -427,3 +428,28 @@ def test_explain_and_guards_show_value_and_source(monkeypatch: pytest.MonkeyPatc
     assert listed["Retry/maxRetries"] == (2, "decorator")
     assert listed["Retry/jitter"] == (7, f"{key} in configure(properties=...)")
     assert listed["Retry/retryOn"] == ((Exception,), "default")
+
+
+# Guards by name
+
+
+def test_validate_names_functions_whose_guard_nobody_makes() -> None:
+    """Else the first call would tell, in production; a guard may be made after what it guards."""
+
+    @apply_guard("made after")
+    def right() -> None: ...
+
+    class Client:
+        @staticmethod
+        @apply_guard("made aftr")
+        def wrong() -> None: ...
+
+    guard = Guard(retry=Retry(), name="made after")
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        validate()
+    guard.close()
+    name = f"{HERE}.{test_validate_names_functions_whose_guard_nobody_makes.__name__}.<locals>"
+
+    assert [fault.where for fault in refused.value.faults] == [f"{name}.Client.wrong @apply_guard"]
+    assert "no guard is named 'made aftr'; did you mean 'made after'?" in str(refused.value)
+    assert right is not Client.wrong
