@@ -144,6 +144,7 @@ def _attach_to_function(target: Any, kind: type[Policy], values: Mapping[str, An
         )  # fmt: skip
     if known is not None and kind in known.policies:
         faults.append(Fault(f"{where} @{kind.annotation}", "is there twice", None, "one of each kind per function"))
+    faults += definition.misplaced(kind, known or Declaration(target, {}, FUNCTION))
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return _guarded(target, {kind: shared(kind(**values))}, (), binding)

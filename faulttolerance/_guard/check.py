@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
+from .._config import Declared
 from .._policy import (
     Asynchronous,
     AsynchronousNonBlocking,
     BeforeRetry,
+    CircuitBreaker,
+    CircuitBreakerName,
     CustomBackoff,
     ExponentialBackoff,
     Fallback,
     FibonacciBackoff,
     Policy,
+    Retry,
     RetryWhen,
 )
 from .._runtime.kinds import is_coroutine_function
 from ..exceptions import Fault
-from .declaration import Declaration, class_name, covering
+from .declaration import Declaration, class_level, class_name, covering, declaration_of
 
-__all__ = ["class_level_contradictions", "contradictions", "is_asynchronous", "misfits"]
+__all__ = ["class_level_contradictions", "contradictions", "is_asynchronous", "misfits", "misplaced", "widowed"]
 
 _BACK_OFFS = (ExponentialBackoff, FibonacciBackoff, CustomBackoff)
+_COMPANIONS: Mapping[type[Policy], type[Policy]] = {
+    **dict.fromkeys((*_BACK_OFFS, RetryWhen, BeforeRetry), Retry),
+    CircuitBreakerName: CircuitBreaker,
+}
+"""What does nothing by itself, and what it belongs to."""
 
 
 def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], object]) -> bool:
@@ -86,6 +95,45 @@ def interceptor_faults(
               function, "an interceptor that is a plain `def`; `async def` around what is awaited, or annotated so")
         for function in wrong
     ]  # fmt: skip
+
+
+def widowed(declared: Sequence[Declared], where: str, cls: type | None) -> list[Fault]:
+    """Which of the policies of a function belong to one that it does not have: they would do nothing, silently.
+
+    Decorators come in any order, and those of a class last; so this is known when the function is first used. What is
+    switched off counts as there. A class-level companion is for the methods of the class that have the other.
+    """
+    kinds = {type(one.policy) for one in declared}
+    faults = []
+    for one in declared:
+        missing = _COMPANIONS.get(type(one.policy))
+        if missing and missing not in kinds and not (one.level == "class" and cls and _occurs(missing, cls)):
+            faults.append(_without(missing, f"{where} @{one.policy.annotation}", "on the same method or its class"))
+    return faults
+
+
+def misplaced(kind: type[Policy], declaration: Declaration) -> list[Fault]:
+    """What is wrong with a companion above a ``Guard``, which has nothing of the kind to take."""
+    missing = _COMPANIONS.get(kind)
+    if missing is None or missing in declaration.policies:
+        return []
+    from .guard import finder_of
+
+    if finder_of(declaration.template) is None:
+        return []
+    where = f"{declaration.where} @{kind.annotation}"
+    return [_without(missing, where, "below it; the one of the Guard takes no companion", "above a Guard ")]
+
+
+def _without(missing: type[Policy], where: str, place: str, above: str = "") -> Fault:
+    decorator = {Retry: "@retry", CircuitBreaker: "@circuit_breaker"}[missing]
+    return Fault(where, f"stands {above}without @{missing.annotation}", None, f"{decorator} {place}")
+
+
+def _occurs(kind: type[Policy], cls: type) -> bool:
+    """Whether a method of *cls* has a policy of *kind*, by whatever decorator."""
+    guards = (declaration_of(value) for base in cls.__mro__ for value in vars(base).values())
+    return kind in class_level(cls) or any(one is not None and kind in one.policies for one in guards)
 
 
 def misfits(

@@ -14,7 +14,7 @@ from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import proxy, registry
 from .call_path import call_path, plainly
-from .check import is_asynchronous, misfits
+from .check import is_asynchronous, misfits, widowed
 from .declaration import (
     CLASS,
     FUNCTION,
@@ -121,7 +121,7 @@ class Resolver:
         effective, faults = settings.resolve(declared, name, basis)
         switches = settings.switches_under(basis)
         plan = Plan(name, function, tuple(declared), tuple(effective), interceptors, homes, switches)
-        return plan, faults or self._faults(plan)
+        return plan, faults or self._faults(plan, cls)
 
     def prepare(self, cls: type | None, plan: Plan) -> _Prepared:
         """The call path of *plan*, and what the state for *cls* becomes."""
@@ -238,9 +238,9 @@ class Resolver:
             return function, declaration.policies, base
         return inherited.resolver._followed(cls)  # type: ignore[no-any-return]
 
-    def _faults(self, plan: Plan) -> list[Fault]:
+    def _faults(self, plan: Plan, cls: type | None) -> list[Fault]:
         """What can be checked only once everything is known."""
-        faults: list[Fault] = []
+        faults = widowed(plan.declared, plan.name, cls)
         asynchronous = is_asynchronous(self.declaration, plan.policies)
         for one in plan.effective:
             if one.enabled:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from faulttolerance import (
     ChronoUnit,
+    CircuitBreaker,
     FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    apply_guard,
     asynchronous,
+    before_retry,
     bulkhead,
     circuit_breaker,
+    circuit_breaker_name,
+    custom_backoff,
+    exponential_backoff,
     fallback,
+    fibonacci_backoff,
     rate_limit,
     retry,
+    retry_when,
     timeout,
     validate,
 )
@@ -150,3 +162,138 @@ def test_contradiction_is_refused_when_the_second_decorator_is_applied(contradic
 
     with refused("function"):
         contradiction(function)
+
+
+# What belongs to a policy that is not there
+
+numbers = itertools.count()
+
+
+def named_anew(function: Any) -> Any:
+    return circuit_breaker_name(f"companion {next(numbers)}")(function)
+
+
+COMPANIONS: list[tuple[str, Any, Any, str]] = [
+    ("ExponentialBackoff", exponential_backoff, retry, "@retry"),
+    ("FibonacciBackoff", fibonacci_backoff(max_delay=5), retry, "@retry"),
+    ("CustomBackoff", custom_backoff(lambda: lambda failure: 0.0), retry, "@retry"),
+    ("RetryWhen", retry_when(result=lambda value: False), retry, "@retry"),
+    ("BeforeRetry", before_retry(lambda context: None), retry, "@retry"),
+    ("CircuitBreakerName", named_anew, circuit_breaker, "@circuit_breaker"),
+]
+each_companion = pytest.mark.parametrize(("annotation", "companion", "principal", "decorator"), COMPANIONS)
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What is declared wrongly goes with the test: others validate all that lives."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.usefixtures("forgotten")
+@each_companion
+def test_what_would_do_nothing_is_refused_at_the_first_call_and_by_validate(
+    annotation: str, companion: Any, principal: Any, decorator: str
+) -> None:
+    """R9: a back-off without a retry changes no delay, and nobody would know."""
+
+    @companion
+    def function() -> None: ...
+
+    class Client:
+        @timeout
+        @companion
+        def charge(self) -> None: ...
+
+    allowed = f"stands without {'@CircuitBreaker' if principal is circuit_breaker else '@Retry'}; allowed: {decorator}"
+    with pytest.raises(FaultToleranceDefinitionException, match=f"function @{annotation} {allowed} on the same"):
+        function()
+    with pytest.raises(FaultToleranceDefinitionException, match=f"Client.charge @{annotation} {allowed} on the same"):
+        Client().charge()
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        validate()
+    assert [fault.where.rpartition(".")[2] for fault in refused.value.faults] == [
+        f"function @{annotation}",
+        f"charge @{annotation}",
+    ]
+
+
+@each_companion
+def test_a_companion_may_stand_above_or_below_and_on_the_class_or_the_method(
+    annotation: str, companion: Any, principal: Any, decorator: str
+) -> None:
+    """R9: what it belongs to is known when everything is declared, not before."""
+
+    class Above:
+        @companion
+        @principal
+        def charge(self) -> str:
+            return "charged"
+
+    @principal
+    class Beyond:
+        @companion
+        def charge(self) -> str:
+            return "charged"
+
+    class Below(Beyond):
+        @principal
+        @companion
+        def charge(self) -> str:
+            return "charged"
+
+    assert [one().charge() for one in (Above, Below, Beyond)] == ["charged"] * 3
+    assert validate() == []
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_a_companion_of_a_class_is_for_the_methods_that_have_what_it_belongs_to() -> None:
+    """R9: where none has, it is refused."""
+
+    @exponential_backoff
+    class Some:
+        @retry
+        def charge(self) -> str:
+            return "charged"
+
+        def refund(self) -> str:
+            return "refunded"
+
+    @exponential_backoff
+    class None_:
+        def charge(self) -> None: ...
+
+    assert (Some().charge(), Some().refund()) == ("charged", "refunded")
+    with pytest.raises(FaultToleranceDefinitionException, match=r"None_\.charge @ExponentialBackoff stands without"):
+        None_().charge()
+
+
+def test_a_companion_of_what_is_switched_off_is_none_of_a_mistake() -> None:
+    """R9: operators switch a retry off, and its back-off with it."""
+
+    @exponential_backoff
+    @retry
+    def function() -> str:
+        return "done"
+
+    with configured({"Retry/enabled": "false"}):
+        assert (function(), validate()) == ("done", [])
+    with configured({"MP_Fault_Tolerance_NonFallback_Enabled": "false"}):
+        assert (function(), validate()) == ("done", [])
+
+
+@each_companion
+@pytest.mark.parametrize("by", [Guard(retry=Retry(), circuit_breaker=CircuitBreaker()), apply_guard("nobody's")])
+def test_a_companion_above_a_guard_is_refused(
+    annotation: str, companion: Any, principal: Any, decorator: str, by: Any
+) -> None:
+    """R9: a Guard takes none, so that users would put them there."""
+
+    def function() -> None: ...
+
+    with refused(f"function @{annotation} stands above a Guard without", f"allowed: {decorator} below it"):
+        companion(by(function))
+    with refused(f"function @{annotation} stands above a Guard without"):
+        companion(timeout(by(function)))
+    assert companion(principal(by(function))) is not None
