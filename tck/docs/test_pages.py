@@ -17,6 +17,8 @@ from types import ModuleType
 
 import pytest
 
+from faulttolerance import Guard
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FOLLOWED = [ROOT / "README.md", ROOT / "docs" / "tutorial", ROOT / "docs" / "how-to"]
@@ -53,6 +55,10 @@ def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     sys.modules[module.__name__] = module
     yield module
     del sys.modules[module.__name__]
+    for value in list(vars(module).values()):
+        if isinstance(value, Guard):
+            value.close()  # other tests may want its name
+    vars(module).clear()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
