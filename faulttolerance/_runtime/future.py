@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+from _thread import allocate_lock
 from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -14,6 +15,8 @@ __all__ = ["ExecutorFuture", "Future", "completed_future"]
 T = TypeVar("T")
 ExecutorFuture: TypeAlias = concurrent.futures.Future[T]
 """What executors give; ours is one."""
+
+_PATIENCE_SECONDS = 1.0
 
 
 class Future(concurrent.futures.Future[T]):
@@ -30,6 +33,8 @@ class Future(concurrent.futures.Future[T]):
 
     _stop: Callable[[bool], object] | None = None
     """Stops what works on the outcome; called at most a few times, and no more once there is one."""
+    _ending: Any = None
+    """A lock that is held while a call that was given up is being ended by the thread that was busy with it."""
 
     def cancel(self, may_interrupt: bool = True) -> bool:
         """Give the call up: it is cancelled and done at once, whether or not its body has begun.
@@ -62,6 +67,46 @@ class Future(concurrent.futures.Future[T]):
         self._stop = None
         self._invoke_callbacks()
         return True
+
+    def result(self, timeout: float | None = None) -> T:
+        """What the call returned or raised, as soon as it is there; all that the call counts is counted then."""
+        try:
+            return super().result(timeout)
+        except concurrent.futures.CancelledError:
+            self._await_end()
+            raise
+        finally:
+            del self  # a failure's traceback keeps this frame
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the call raised, ``None`` where it returned; as ``result`` otherwise."""
+        try:
+            return super().exception(timeout)
+        except concurrent.futures.CancelledError:
+            self._await_end()
+            raise
+
+    def await_end_of(self, is_over: Callable[[], bool]) -> None:
+        """Let a cancelled call's counts be there before its ``result``: hold that back until ``ended`` is called."""
+        ending = allocate_lock()
+        ending.acquire()
+        self._ending = ending
+        if is_over():
+            self.ended()
+
+    def ended(self) -> None:
+        """Note that the call has ended, and counted what it counts."""
+        if self._ending is not None:
+            try:
+                self._ending.release()
+            except RuntimeError:
+                pass  # somebody else has noted it
+
+    def _await_end(self) -> None:
+        ending = self._ending
+        # Not for ever: it may be this very thread that is busy with the call, in a predicate of the application say.
+        if ending is not None and ending.acquire(timeout=_PATIENCE_SECONDS):
+            self.ended()
 
     def set_running_or_notify_cancel(self) -> bool:
         """Mark the future as running; false where it is cancelled. For executors."""

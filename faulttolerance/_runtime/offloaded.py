@@ -99,6 +99,9 @@ class OffloadedCall:
         try:
             suspension = self.suspended.pop()
         except IndexError:
+            future = self.future
+            if future is not None:
+                future.await_end_of(lambda: self.future is None)
             return  # some thread steps it, and will see
         suspension.abandon(may_interrupt)
         self._close()
@@ -166,7 +169,9 @@ class OffloadedCall:
         self._end()
 
     def _end(self) -> None:
-        self.future = None  # its failure refers to the frames that refer to this call
+        future, self.future = self.future, None  # its failure refers to the frames that refer to this call
+        if future is not None:
+            future.ended()
         pool.leave(self)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import threading
 from typing import Any, NoReturn
 
 import pytest
@@ -10,11 +12,14 @@ import pytest
 from faulttolerance import (
     CircuitBreakerOpenException,
     ExecutionContext,
+    Future,
     TimeoutException,
+    asynchronous,
     circuit_breaker,
     fallback,
     guards,
     retry,
+    retry_when,
     timeout,
 )
 from kit import Clock, Invoke, Service, TestException
@@ -158,3 +163,57 @@ def test_attempt_that_ends_late_is_measured_to_its_end(meter: PrometheusMeter, i
     assert invoke.outcome(Client().work) is TimeoutException
     expected = 0.1 if invoke.convention == "offloaded" else 1.0
     assert meter.durations("ft.timeout.executionDuration").sum == pytest.approx(expected)
+
+
+def test_counts_of_a_cancelled_call_are_there_before_its_result() -> None:
+    """R7b: also where the call is given up while a thread is busy with it, between its body and what follows."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def ask(failure: BaseException) -> bool:
+        busy.set()
+        return go_on.wait(10)
+
+    @retry_when(exception=ask)
+    @retry(max_retries=1, jitter=0)
+    @asynchronous
+    def service() -> Future[str]:
+        raise ConnectionError
+
+    future = service()
+    assert busy.wait(10)
+    assert future.cancel()
+    assert future.done()
+    threading.Timer(0.05, go_on.set).start()
+
+    with pytest.raises(concurrent.futures.CancelledError):
+        future.result(10)
+    assert counted(service)["ft.invocations.total"] == [{"result": "exceptionThrown", "fallback": "notDefined"}]
+
+
+def test_call_that_gives_itself_up_is_not_waited_for_by_itself() -> None:
+    """R7b: a predicate that cancels the call that asks it gets its answer."""
+    told: list[bool] = []
+    made = threading.Event()
+
+    def ask(failure: BaseException) -> bool:
+        future.cancel()
+        with pytest.raises(concurrent.futures.CancelledError):
+            future.result(10)
+        told.append(True)
+        return True
+
+    @retry_when(exception=ask)
+    @retry(max_retries=1, jitter=0)
+    @asynchronous
+    def service() -> Future[str]:
+        made.wait(10)
+        raise ConnectionError
+
+    future = service()
+    made.set()
+
+    with pytest.raises(concurrent.futures.CancelledError):
+        future.exception(10)
+    with pytest.raises(concurrent.futures.CancelledError):
+        future.exception(10)
+    assert told == [True]
