@@ -9,7 +9,8 @@ import pytest
 from faulttolerance import testing
 from faulttolerance.testing import virtual_time
 from kit import VirtualClock
-from kit.scenarios import SCENARIOS, Differs, Scenario
+from kit.scenario import Differs, Scenario
+from kit.scenarios import SCENARIOS
 from kit.ways import WAYS, Run, Way
 
 

@@ -1,0 +1,247 @@
+"""What the table of scenarios is made of: its rows, and what bodies, callers and handlers do in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from faulttolerance import Future, sleep
+
+from .convention import INTERRUPTION
+from .ways import Body, Policies, Run, Scene, Way
+
+__all__ = [
+    "Differs",
+    "Fatal",
+    "Halt",
+    "Scenario",
+    "again",
+    "breaks",
+    "calls",
+    "cancelled",
+    "counts",
+    "crowded",
+    "fails",
+    "fails_fatally_in_the_end",
+    "fails_when_interrupted",
+    "gives_a_coroutine",
+    "holds",
+    "of_call",
+    "raises",
+    "raises_again",
+    "replaced",
+    "serves",
+    "serves_late",
+    "sleeps_long",
+    "swallows",
+    "waits",
+    "within",
+]
+
+
+class Halt(BaseException):
+    """Control flow of an application."""
+
+
+class Fatal(Exception):
+    """A failure that nobody retries."""
+
+
+class Differs(NamedTuple):
+    """What a way that leaves late attempts behind, or one that queues, comes to instead, and why."""
+
+    why: str
+    attempts: int | None = None
+    outcomes: tuple[Any, ...] | None = None
+    leaves_out: tuple[str, ...] = ()
+    """What is not compared: ``log``, ``left``, ``counts``, ``outcomes``."""
+
+
+class Scenario(NamedTuple):
+    """One row."""
+
+    name: str
+    policies: Callable[[Run], Policies]
+    body: Body
+    attempts: int
+    """How often the body begins."""
+    outcomes: tuple[Any, ...]
+    """What the calls come to: what they return, or the class of what they raise by its name."""
+    scene: Scene
+    differs: Mapping[str, Differs]
+    """By convention, or ``apart`` for those that leave late attempts behind, ``queueing`` for those that may wait."""
+
+    def difference(self, way: Way) -> Differs | None:
+        """What the contract lets *way* do otherwise."""
+        kinds = (way.convention, "apart" if way.is_apart else "", "queueing" if way.queues else "")
+        return next((self.differs[kind] for kind in kinds if kind in self.differs), None)
+
+
+def fails(kind: type[BaseException] = ConnectionError, times: int | None = None, **late: float) -> Body:
+    """Make a body that fails so often, after it was busy for a time; ``None``: always."""
+
+    async def body(run: Run) -> Any:
+        if "works" in late:
+            run.work(late["works"])
+        if "sleeps" in late:
+            await run.sleep(late["sleeps"])
+        if times is None or run.attempts <= times:
+            raise kind("it failed")
+        return "served"
+
+    return body
+
+
+async def fails_fatally_in_the_end(run: Run) -> Any:
+    """Fail, and then so that nobody retries it."""
+    raise ConnectionError("it failed") if run.attempts == 1 else Fatal("it failed")
+
+
+async def serves(run: Run) -> Any:
+    """Succeed."""
+    return "served"
+
+
+async def serves_late(run: Run) -> Any:
+    """Succeed after the deadline, which does not reach it."""
+    run.work(2)
+    return "served"
+
+
+async def sleeps_long(run: Run) -> Any:
+    """Wait beyond the deadline."""
+    await run.sleep(5)
+    return "served"
+
+
+async def swallows(run: Run) -> Any:
+    """Take the interruption for no reason to end."""
+    try:
+        await run.sleep(5)
+    except INTERRUPTION:
+        pass
+    return "served"
+
+
+async def fails_when_interrupted(run: Run) -> Any:
+    """Fail because of the interruption."""
+    try:
+        await run.sleep(5)
+    except INTERRUPTION:
+        raise OSError("lost") from None
+
+
+def calls(count: int, gap: float = 0.0) -> Scene:
+    """Call so often, one after the other."""
+
+    async def scene(run: Run) -> None:
+        for number in range(count):
+            if number and gap:
+                await run.passes(gap)
+            await run.call()
+
+    return scene
+
+
+def within(seconds: float) -> Scene:
+    """Call under an enclosing deadline."""
+
+    async def scene(run: Run) -> None:
+        await run.call_within(seconds)
+
+    return scene
+
+
+def cancelled(seconds: float) -> Scene:
+    """Call, and end it from outside."""
+
+    async def scene(run: Run) -> None:
+        await run.call_cancelled(seconds)
+
+    return scene
+
+
+async def crowded(run: Run) -> None:
+    """Call while as many calls run and wait as may."""
+    await run.hold(2 if run.way.queues else 1)
+    await run.call()
+
+
+async def holds(run: Run) -> Any:
+    """Hold what was taken while the scenario goes on."""
+    await run.sleep(50)
+    return "served"
+
+
+def replaced(run: Run) -> Policies:
+    """A fallback that tells what it sees."""
+
+    def handler(context: Any) -> Any:
+        run.look()
+        return f"instead of {type(context.failure).__name__} after {context.attempt}"
+
+    return {"value": handler}
+
+
+def again(**values: Any) -> Policies:
+    """Retries without jitter."""
+    return {"max_retries": 2, "delay": 0, "jitter": 0, **values}
+
+
+def raises(run: Run) -> Policies:
+    """A fallback with a failure of its own."""
+
+    def handler(context: Any) -> Any:
+        raise LookupError("no substitute")
+
+    return {"value": handler}
+
+
+def raises_again(run: Run) -> Policies:
+    """A fallback that gives up too."""
+
+    def handler(context: Any) -> Any:
+        raise context.failure
+
+    return {"value": handler}
+
+
+def waits(run: Run) -> Policies:
+    """A fallback that takes long."""
+    if run.way.is_on_loop:
+
+        async def awaited(context: Any) -> Any:
+            run.look()
+            await run.sleep(5)
+
+        return {"value": awaited}
+
+    def handler(context: Any) -> Any:
+        run.look()
+        sleep(5)
+
+    return {"value": handler}
+
+
+def of_call(value: Any) -> Any:
+    """What the body returned; where that is to be a future, a predicate is given the future (R7)."""
+    return value.result() if isinstance(value, Future) else value
+
+
+async def counts(run: Run) -> Any:
+    """Give the number of the attempt."""
+    return run.attempts
+
+
+def breaks(*_: Any) -> Any:
+    """A predicate with a mistake."""
+    raise ZeroDivisionError("a mistake")
+
+
+def gives_a_coroutine(*_: Any) -> Any:
+    """A predicate whose answer nobody can await."""
+
+    async def answer() -> bool:
+        return True
+
+    return answer()
