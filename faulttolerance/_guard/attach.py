@@ -182,22 +182,20 @@ def make_guard(declaration: Declaration) -> Callable[..., Any]:
             return resolver.call(args, kwargs)
 
     elif declaration.binding == INSTANCE:
-        calls = resolver.calls
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
                 # By far most objects are of the class that defines the method, and this is the quickest way to know.
-                call = resolver.call if type(args[0]) is resolver.home else calls[id(type(args[0]))]
+                call = resolver.call if type(args[0]) is resolver.home else resolver.calls[id(type(args[0]))]
             except (KeyError, IndexError):
                 call = resolver.for_call(args, kwargs)
             return call(args, kwargs)
 
     else:
-        calls = resolver.calls
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             try:
-                call = resolver.call if args[0] is resolver.home else calls[id(args[0])]
+                call = resolver.call if args[0] is resolver.home else resolver.calls[id(args[0])]
             except (KeyError, IndexError):
                 call = resolver.for_call(args, kwargs)
             return call(args, kwargs)

@@ -101,6 +101,17 @@ class Declaration:
         self.fallback_fits: bool | None = None
         """For which calls the handler of its own fallback fits, for good: asynchronous ones, others, or not known."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it, for what pickles functions by value, as cloudpickle does; it comes here from the guard."""
+        kept = {name: getattr(self, name) for name in self.__slots__ if name not in ("__weakref__", "_guard")}
+        return {**kept, "guard": self.guard}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        guard = state.pop("guard")
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._guard = ref(guard) if guard is not None else None
+
     @property
     def policies(self) -> dict[type[Policy], Policy]:
         """Those that are written on the function, by kind."""

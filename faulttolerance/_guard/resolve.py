@@ -57,6 +57,10 @@ class Resolver:
         """The classes that have called, and what is remembered for them."""
         registry.add(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """One that begins anew, where a guard is pickled by value: what was found and counted here stays here."""
+        return Resolver, (self.declaration,)
+
     # Calls that come for the first time
 
     def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> blocking.GuardedCall:
