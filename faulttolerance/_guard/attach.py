@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import update_wrapper
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, MethodType
 from typing import Any
 
 from .._policy import Policy, check, parameters, shared
@@ -26,10 +26,12 @@ from .declaration import (
     covering,
     declaration_of,
     exempt,
+    exempted,
     first_of_name,
     unbound,
     user_frames,
 )
+from .methods import as_method, takes_its_instance_first
 from .naming import wrapper_named
 from .resolve import Resolver
 
@@ -311,14 +313,20 @@ def cover(cls: type) -> None:
     for name in dict.fromkeys(name for base in cls.__mro__ for name in vars(base)):
         if name.startswith("_"):
             continue
-        base, value = first_of_name(cls, name)  # type: ignore[misc]
-        value = proxy.of_our_own(value)
+        base, attribute = first_of_name(cls, name)  # type: ignore[misc]
+        value = as_method(attribute, base, name)
         function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
-        if not isinstance(function, FunctionType) or is_generator_function(function):
+        if function is None or is_generator_function(function) or exempted(attribute):
             continue
         kinds = covering(cls, name, function, base)
         interceptors = class_level_interceptors(cls, name, function, base)
         if not kinds and not interceptors:
+            continue
+        if not takes_its_instance_first(function, base):
+            faults.append(
+                Fault(f"{class_name(cls)}.{name}", "is a method of a kind that a decorator of the class cannot guard",
+                      attribute, "a function; or @unguarded above it, which exempts it")
+            )  # fmt: skip
             continue
         declaration = declaration_of(function)
         if declaration is None:

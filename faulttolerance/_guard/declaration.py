@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partialmethod, singledispatchmethod
 from types import FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet, ref
@@ -44,6 +44,7 @@ Its prefix is one that ``typing`` does not take for a member of a protocol, as P
 CLASS_INTERCEPTORS = "_abc_faulttolerance_interceptors"
 """Likewise for the interceptors."""
 
+_METHODS = (staticmethod, classmethod, property, partialmethod, singledispatchmethod)
 _RESOLVER = "__faulttolerance_resolver__"
 _exempt: WeakSet[Any] = WeakSet()
 
@@ -232,7 +233,7 @@ def first_of_name(cls: type, name: str, *, after: object = None) -> tuple[type, 
 
 def exempt(function: Any) -> None:
     """Take *function* out of what class-level decorators cover; behind a guard, what that guards."""
-    if not callable(function) and not isinstance(function, (staticmethod, classmethod, property)):
+    if not callable(function) and not isinstance(function, _METHODS):
         raise FaultToleranceDefinitionException(Fault("@unguarded", "is on no method", function, "a method of a class"))
     declaration = declaration_of(function)
     try:

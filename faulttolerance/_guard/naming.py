@@ -22,6 +22,10 @@ from .._runtime.kinds import own
 __all__ = ["Spelling", "class_name", "module_name", "spelling_of", "wrapper_named"]
 
 
+_CACHED = ("cache_clear", "cache_info")
+"""What ``functools.lru_cache`` gives a function beside what can be copied."""
+
+
 def class_name(cls: type) -> str:
     """A class as messages, metrics and configuration keys name it; a program run with ``-m`` by its real module."""
     return f"{module_name(cls.__module__)}.{cls.__qualname__}".lstrip(".")
@@ -62,6 +66,10 @@ def spelling_of(call: Any) -> Spelling:
 def wrapper_named(wrapper: Any, call: Any) -> Any:
     """*wrapper* with the names and the texts of *call*."""
     update_wrapper(wrapper, call, [name for name in WRAPPER_ASSIGNMENTS if own(call, name, own) is not own])
+    if type(call) is not FunctionType:
+        for name in _CACHED:
+            if (value := own(call, name)) is not None:
+                setattr(wrapper, name, value)
     named = _named_by(call)
     if named is not call or own(call, "__module__", own) is own:
         wrapper.__name__ = own(named, "__name__", "")

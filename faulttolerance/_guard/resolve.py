@@ -28,6 +28,7 @@ from .declaration import (
     first_of_name,
     unbound,
 )
+from .methods import as_method
 from .naming import spelling_of
 from .plan import Plan, in_order
 from .sibling import home_of
@@ -235,7 +236,8 @@ class Resolver:
         found = first_of_name(cls, declaration.name, after=declaration.guard)
         if found is None:
             return declaration.template, declaration.policies, declaration.owner or cls
-        base, value = found[0], proxy.of_our_own(found[1])
+        base, attribute = found
+        value = as_method(attribute, base, declaration.name)
         function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
         inherited = declaration_of(function)
         if inherited is None:
