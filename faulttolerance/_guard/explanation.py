@@ -28,12 +28,16 @@ def explain(target: Any, name: str = "", *, source: bool = False) -> str:
         source: Whether to add the code that a call runs through, cut down to these policies.
 
     Raises:
-        ValueError: If *target* is not guarded.
+        ValueError: If *target* is not guarded, or is a class and no *name* is given.
     """
     cls: type | None = None
     if isinstance(target, Guard):
         return "\n".join(_by_a_guard(target._shared, "", source))
     if isinstance(target, type):
+        if not name:
+            raise ValueError(
+                f"{class_name(target)} is a class: name the method, as in explain({target.__name__}, 'call')"
+            )
         cls, target = target, getattr(target, name)
     elif getattr(target, "__self__", None) is not None:
         owner = target.__self__

@@ -106,6 +106,19 @@ def test_the_code_of_a_call_is_shown_for_guards_too(payments: Guard) -> None:
     assert "async def" in explain(charge, source=True)
 
 
+def test_a_class_is_explained_method_by_method() -> None:
+    """Which one is to be said: there may be many."""
+
+    class Client:
+        @retry
+        def charge(self) -> None: ...
+
+    with pytest.raises(ValueError, match=r"Client is a class: name the method, as in explain\(Client, 'call'\)"):
+        explain(Client)
+
+    assert explain(Client, "charge").splitlines()[0].endswith("Client.charge")
+
+
 def test_what_only_wraps_a_guarded_function_is_not_explained(payments: Guard) -> None:
     """A guard knows itself by identity: a wrapper may do anything."""
 
