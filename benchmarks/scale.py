@@ -13,7 +13,7 @@ from typing import Any
 
 from faulttolerance._runtime import task_deadlines
 from faulttolerance._runtime.clock import clock
-from faulttolerance._runtime.task_deadline import Place, TaskDeadline
+from faulttolerance._runtime.task_deadline import TaskDeadline
 
 from . import memory, ours
 from .table import Limit, Row, under
@@ -145,12 +145,10 @@ async def _deadlines(count: int) -> Row:
 def _outstanding(count: int) -> list[TaskDeadline]:
     due = clock.monotonic() + 600
     ring = task_deadlines.ring_of(asyncio.get_running_loop(), 600.0)
-    place = Place()
     kept = []
     for _ in range(count):
         deadline = TaskDeadline()
         deadline.start(due, None)
-        deadline.place = place
         ring.add(deadline)
         kept.append(deadline)
     return kept

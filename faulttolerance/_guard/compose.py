@@ -28,7 +28,7 @@ from .._runtime.foreign import refuse_trio
 from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, watchdog
 from .._runtime.native import get_ident
 from .._runtime.slot import HAS_GIL, slot_here, slots
-from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_place
+from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_deadline
 from .._runtime.ticket import Ticket
 from .._strategy.verdict import SUCCESS
 from .course import Course
@@ -180,25 +180,29 @@ def path(
                 if DEADLINE:
                     due = began + seconds
                     if ASYNC:
-                        place: Any = current_place.get()
-                        if place is None or place.ident != get_ident() or current_task(place.loop) is not place.task:
-                            place = task_deadlines.own_place(place, seconds)
+                        around: Any = current_deadline.get()
+                        place: Any = around.place
+                        if place.ident != get_ident() or current_task(place.loop) is not place.task:
+                            place = task_deadlines.own_place(seconds)
                         elif place.seconds != seconds:
                             task_deadlines.turn_to(place, seconds)
+                        around = around.counts
+                        while around is not None and around.counts is not around:
+                            around = around.counts
                         # The one call into other code comes before there is anything to take back.
                         cancelling = place.task.cancelling()
                         deadline = TaskDeadline()
                         deadline.when = due
-                        deadline.previous = place.top
-                        deadline.task = place.task
+                        deadline.previous = around
                         deadline.cancelling = cancelling
                         deadline.state = RUNS
+                        deadline.counts = deadline
                         deadline.pending = pending = place.ring.pending
                         deadline.place = place
                         pending[deadline] = None
                         if place.ring.timer is None:
                             place.ring.arm(due)
-                        place.top = deadline
+                        current_deadline.set(deadline)
                     else:
                         mine = slots.slot if "greenlet" not in modules else slot_here()
                         outer = mine.top
@@ -255,8 +259,8 @@ def path(
                     del held[permit]
                 if DEADLINE:
                     if ASYNC:
+                        deadline.counts = around
                         pending.pop(deadline, None)
-                        place.top = deadline.previous
                     elif HAS_GIL:
                         slot.top = outer
                     else:

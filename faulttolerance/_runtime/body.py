@@ -21,7 +21,7 @@ from .native import get_ident
 from .offloaded import NO_THREAD, Suspension, log_dropped
 from .pool import pool
 from .slot import HAS_GIL, Entry, Slot, slot_here
-from .task_deadline import TaskDeadline, innermost, work_under
+from .task_deadline import TaskDeadline, current, standing, work_under
 
 if TYPE_CHECKING:
     import asyncio
@@ -321,7 +321,7 @@ class Body(Suspension):
             return
         if self._attempt.deadline is not None:
             limit = self._limit = TaskDeadline()
-            limit.start(self._attempt.deadline, context.run(innermost))
+            limit.start(self._attempt.deadline, standing(context.run(current.get)))
             context.run(work_under, limit)
         task = self._task = loop.create_task(_outcome(result), context=context)
         if self._limit is not None:
@@ -341,6 +341,8 @@ class Body(Suspension):
     def _end_task(self, task: asyncio.Task[Any]) -> None:
         import asyncio
 
+        if self._limit is not None:
+            self._limit.counts = self._limit.previous
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         self._end_elsewhere(None if error is not None else task.result(), error)
 

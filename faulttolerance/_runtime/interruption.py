@@ -22,7 +22,7 @@ from .._swap import Swap
 from .clock import clock, next_deadline, raise_if_expired
 from .safe_point import forget_added_modules, put_uninterruptible_modules
 from .slot import HAS_GIL, Entry, Slot, all_slots, slot_here, slots
-from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, innermost
+from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standing
 from .watchdog import OTHER_GREENLETS, Interrupted, watchdog, withdraw
 
 if TYPE_CHECKING:
@@ -184,36 +184,37 @@ class uninterruptible:  # noqa: N801
     __slots__ = ("_blocks",)
 
     def __init__(self) -> None:
-        self._blocks: list[tuple[Slot, Entry, list[TaskDeadline]]] = []
+        self._blocks: list[_Block] = []
 
     def __enter__(self) -> None:
-        slot = slot_here()
+        block = _Block(slot_here())
+        slot = block.slot
         outer = slot.top
-        mask = slot.top = [-1.0, outer, True]
-        held: list[TaskDeadline] = []
+        slot.top = block.mask = [-1.0, outer, True]
         try:
             if slot.fired is not None:
                 withdraw(slot)
-            deadline = innermost()
+            deadline = standing(current.get())
             while deadline is not None:
-                deadline.hold()
-                held.append(deadline)
-                deadline = deadline.previous
-            self._blocks.append((slot, mask, held))
+                block.held.append(deadline)
+                deadline.hold(block)
+                deadline = standing(deadline.previous)
+            self._blocks.append(block)
         except BaseException:
             slot.top = outer
-            for deadline in held:
-                deadline.let_go()
+            for deadline in block.held:
+                deadline.let_go(block)
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        slot, mask, held = self._leave_block()
-        _take_off(slot, mask)
+        block = self._leave_block()
+        slot = block.slot
+        _take_off(slot, block.mask)
         owed = False
-        for deadline in held:
-            deadline.let_go()
+        for deadline in block.held:
+            deadline.let_go(block)
             if deadline.state == OWED and not deadline.is_held:
                 owed = _deliver(deadline, now=error is None) or owed
         if error is None:
@@ -223,12 +224,24 @@ class uninterruptible:  # noqa: N801
         else:
             watchdog.look_after(slot)
 
-    def _leave_block(self) -> tuple[Slot, Entry, list[TaskDeadline]]:
+    def _leave_block(self) -> _Block:
         here = slot_here()
         for number in range(len(self._blocks) - 1, -1, -1):
-            if self._blocks[number][0] is here:
+            if self._blocks[number].slot is here:
                 return self._blocks.pop(number)
         return self._blocks.pop()
+
+
+class _Block:
+    """One entry into an ``uninterruptible`` block, and what it holds back."""
+
+    __slots__ = ("held", "mask", "slot")
+
+    mask: Entry
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.held: list[TaskDeadline] = []
 
 
 def _take_off(slot: Slot, mask: Entry) -> None:
@@ -262,16 +275,8 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
 
 
 def _expire_if_owed(deadline: TaskDeadline) -> None:
-    if deadline.state == OWED and not deadline.is_held and _is_in_force(deadline):
+    if deadline.state == OWED and not deadline.is_held and deadline.counts is deadline:
         deadline.expire()
-
-
-def _is_in_force(deadline: TaskDeadline) -> bool:
-    place = getattr(deadline, "place", None)  # an attempt that is a task of its own has none, and ends with that
-    one = place.top if place is not None else deadline
-    while one is not None and one is not deadline:
-        one = one.previous
-    return one is deadline
 
 
 def remaining() -> float | None:
@@ -285,10 +290,9 @@ def remaining() -> float | None:
         if type(entry) is not list and entry[0] < soonest:
             soonest = entry[0]
         entry = entry[1]
-    place = current.get()
-    deadline = place.top if place is not None else None
+    deadline = current.get().counts
     while deadline is not None:
-        if deadline.when < soonest:
+        if deadline.when < soonest and deadline.counts is deadline:
             soonest = deadline.when
         deadline = deadline.previous
     return None if soonest == inf else max(0.0, soonest - clock.monotonic())

@@ -19,7 +19,6 @@ from .clock import clock
 from .environment import StoppedIteration
 from .future import Future
 from .pool import pool
-from .task_deadline import current, work_under
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,9 +43,6 @@ class OffloadedCall:
         self.future: Future[Any] | None = future
         self.context = copy_context()
         """What the caller had; each body runs in a copy of it, and the coroutine in another."""
-        place = current.get()
-        if place is not None:
-            self.context.run(work_under, place.top)  # the deadlines of now, and not those that the caller begins later
         self.steps = self.context.copy()
         self.loop = _running_loop()
         self.attempted = False

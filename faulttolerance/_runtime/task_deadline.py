@@ -14,7 +14,7 @@ __all__ = [
     "Place",
     "TaskDeadline",
     "current",
-    "innermost",
+    "standing",
     "work_under",
 ]
 
@@ -41,71 +41,98 @@ NO_TASK: Any = _NoTask()
 
 
 class TaskDeadline:
-    """One deadline of a guarded coroutine; links to the one that encloses it."""
+    """One deadline of a guarded coroutine; links to the one that encloses it.
 
-    __slots__ = ("_blocks", "cancelling", "pending", "place", "previous", "state", "task", "when")
+    A context variable holds the one that began last, and is set for each: what a task or a thread inherits that is
+    started meanwhile are the deadlines that stand then, and none that begins later. Nothing is taken back from the
+    variable: whoever looks goes on to the one that ``counts``, wherever it was inherited.
+    """
+
+    __slots__ = ("_blocks", "cancelling", "counts", "pending", "place", "previous", "state", "when")
 
     when: float
     """When it passes, on the shared clock."""
     previous: TaskDeadline | None
     """The deadline that encloses it."""
-    task: Any
-    """The task to cancel, or ``NO_TASK``."""
+    place: Place
+    """That of the task to cancel; else one of its own."""
     cancelling: int
     """How many cancellations the task had been asked for when the deadline began."""
     pending: dict[TaskDeadline, None]
-    """The ring that watches it."""
-    place: Place
-    """Where it is the innermost one."""
+    """The ring that watches it; not there before one does."""
     state: int
     """``RUNS``, or what became of it."""
-    _blocks: int
-    """How many ``uninterruptible`` blocks hold it back; not there before one does."""
+    counts: TaskDeadline | None
+    """Itself as long as its call lasts; afterwards the one that encloses it."""
+    _blocks: dict[object, None]
+    """The ``uninterruptible`` blocks that hold it back; not there before one does."""
 
     def start(self, when: float, previous: TaskDeadline | None, task: Any = NO_TASK) -> None:
         """Take values; not an ``__init__``, which the one that is made for each attempt does without."""
         self.when = when
         self.previous = previous
-        self.task = task
+        self.place = Place()
+        self.place.ident = 0
+        self.place.task = task
         self.cancelling = 0
         self.state = RUNS
+        self.counts = self
 
     def end(self) -> None:
         """Take the deadline back: the attempt is over."""
-        self.pending.pop(self, None)
-        self.place.top = self.previous
+        self.counts = self.previous
+        self.watch_no_more()
+
+    def watch_no_more(self) -> None:
+        """Let it not interrupt any more, whether or not the attempt is over."""
+        if hasattr(self, "pending"):
+            self.pending.pop(self, None)
 
     def expire(self) -> None:
         """Interrupt the task, now that the deadline has passed; later where that is held back."""
         if self.is_held:
             self.state = OWED
-        else:
-            self.state = CANCELLED if self.task.cancel() else EXPIRED
+            if self.is_held:
+                return  # and not let go on another thread, which did not see that it was owed
+        self.state = CANCELLED if self.task.cancel() else EXPIRED
+
+    @property
+    def task(self) -> Any:
+        """The task to cancel, or ``NO_TASK``."""
+        return self.place.task
+
+    @task.setter
+    def task(self, task: Any) -> None:
+        self.place.task = task
 
     @property
     def is_held(self) -> bool:
         """Whether an ``uninterruptible`` block holds it back."""
-        return getattr(self, "_blocks", 0) > 0
+        return bool(getattr(self, "_blocks", None))
 
-    def hold(self) -> None:
-        """Hold it back, until ``let_go`` was called as often."""
-        self._blocks = getattr(self, "_blocks", 0) + 1
+    def hold(self, block: object) -> None:
+        """Hold it back until ``let_go`` was called for the same block; from any thread."""
+        if not hasattr(self, "_blocks"):
+            # Two threads may be here at once: both take the one that was stored first.
+            blocks = _first_blocks.setdefault(self, {})
+            if not hasattr(self, "_blocks"):
+                self._blocks = blocks
+            _first_blocks.pop(self, None)
+        self._blocks[block] = None
 
-    def let_go(self) -> None:
-        """Undo one ``hold``."""
-        self._blocks -= 1
+    def let_go(self, block: object) -> None:
+        """Undo ``hold``."""
+        self._blocks.pop(block, None)
+
+
+_first_blocks: dict[TaskDeadline, dict[object, None]] = {}
 
 
 class Place:
-    """Where the innermost deadline of one task stands.
+    """What a task needs for each deadline that it begins; found by the last one that it began."""
 
-    A context variable is set once per task, to this, and not for each call: what a task starts inherits the place, and
-    makes one of its own when it begins a deadline itself.
-    """
+    __slots__ = ("ident", "loop", "ring", "seconds", "task")
 
-    __slots__ = ("ident", "loop", "ring", "seconds", "task", "top")
-
-    top: TaskDeadline | None
     task: Any
     """``NO_TASK`` where the place belongs to none."""
     loop: Any
@@ -117,20 +144,21 @@ class Place:
     """The ring for deadlines of that length."""
 
 
-current: ContextVar[Place | None] = ContextVar("faulttolerance_deadlines", default=None)
-"""The place of the running context, or the one that it inherited."""
+_NONE_YET = TaskDeadline()
+_NONE_YET.start(0.0, None)
+_NONE_YET.end()
+
+current: ContextVar[TaskDeadline] = ContextVar("faulttolerance_deadlines", default=_NONE_YET)
+"""The deadline that began last in the running context, or in the one from which that was copied."""
 
 
-def innermost() -> TaskDeadline | None:
-    """The innermost deadline of the running context."""
-    place = current.get()
-    return place.top if place is not None else None
+def standing(deadline: TaskDeadline | None) -> TaskDeadline | None:
+    """*deadline*, or the nearest one around it, whose call has not ended."""
+    while deadline is not None and deadline.counts is not deadline:
+        deadline = deadline.counts
+    return deadline
 
 
-def work_under(deadline: TaskDeadline | None) -> None:
+def work_under(deadline: TaskDeadline) -> None:
     """Let *deadline* be the innermost one of the running context."""
-    place = Place()
-    place.top = deadline
-    place.task = NO_TASK
-    place.ident = 0
-    current.set(place)
+    current.set(deadline)

@@ -15,7 +15,7 @@ from functools import partial
 from .._strategy import deadline as lateness
 from .clock import clock
 from .native import get_ident
-from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline, current
+from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline
 from .ticket import Ticket
 
 __all__ = ["Ring", "conclude", "current_task", "own_place", "ring_of", "rings_of", "turn_to", "why_not_interrupted"]
@@ -80,18 +80,16 @@ def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
         return ring
 
 
-def own_place(inherited: Place | None, seconds: float) -> Place:
-    """The place of the running task, below what its context inherited, for a first deadline of this length."""
+def own_place(seconds: float) -> Place:
+    """A place for the running task, whose first deadline is of this length."""
     loop = asyncio.get_running_loop()
     task = current_task(loop)
     place = Place()
-    place.top = inherited.top if inherited is not None else None
     place.task = task if task is not None else NO_TASK
     place.loop = loop
     place.ident = get_ident() if task is not None else 0
     place.seconds = seconds
     place.ring = ring_of(loop, seconds)
-    current.set(place)
     return place
 
 

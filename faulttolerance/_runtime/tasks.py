@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import ref
 
 from .. import typing
 from .._strategy import deadline as lateness
@@ -16,7 +17,7 @@ from .clock import clock
 from .environment import Attempt
 from .foreign import refuse_trio
 from .native import get_ident
-from .task_deadline import EXPIRED, NO_TASK, TaskDeadline, innermost, work_under
+from .task_deadline import EXPIRED, NO_TASK, TaskDeadline, current, standing, work_under
 from .task_deadlines import ring_of, why_not_interrupted
 
 if TYPE_CHECKING:
@@ -41,15 +42,18 @@ def queue(bulkhead: Bulkhead, permit: object) -> Turn | None:
     Raises:
         BulkheadException: The queue is full too.
     """
-    loop = asyncio.get_running_loop()
-    turn = loop.create_future()
+    turn = asyncio.get_running_loop().create_future()
     ident = get_ident()
+    known = ref(turn)  # the queue outlives loops, and would keep one that was closed, and its tasks with it
 
     def wake() -> None:
+        comes = known()
+        if comes is None:
+            raise RuntimeError("nobody waits any more: the loop was closed")
         if get_ident() == ident:
-            _complete(turn)
+            _complete(comes)
         else:
-            loop.call_soon_threadsafe(_complete, turn)
+            comes.get_loop().call_soon_threadsafe(_complete, comes)
 
     waiter = bulkhead.enqueue(permit, ident, wake)
     return Turn(waiter, turn) if waiter is not None else None
@@ -65,8 +69,8 @@ class _Apart(TaskDeadline):
 
     __slots__ = ("_given_up",)
 
-    def __init__(self, when: float, task: asyncio.Task[Any], given_up: asyncio.Future[Any]) -> None:
-        self.start(when, innermost(), task)
+    def __init__(self, when: float, given_up: asyncio.Future[Any]) -> None:
+        self.start(when, standing(current.get()))
         self._given_up = given_up
 
     def expire(self) -> None:
@@ -92,22 +96,23 @@ class TaskEnvironment:
         """Run an attempt as a task; leave it behind at its deadline, and when its caller is cancelled."""
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
-        task = loop.create_task(self._body(attempt))
-        task.add_done_callback(lambda _: _complete(ended))
-        _RUNNING.add(task)
-        task.add_done_callback(_RUNNING.discard)
-        deadline = None
-        if attempt.deadline is not None:
-            deadline = attempt.ticket.deadline = _Apart(attempt.deadline, task, ended)
-            ring_of(loop, attempt.seconds).add(deadline)
+        deadline = task = None
+        if attempt.deadline is not None:  # there before the body, which an eager task begins at once
+            deadline = attempt.ticket.deadline = _Apart(attempt.deadline, ended)
+        body = self._body(attempt)
         try:
+            task = keep(loop.create_task(body), loop)
+            task.add_done_callback(lambda _: _complete(ended))
+            if deadline is not None:
+                deadline.task = task
+                ring_of(loop, attempt.seconds).add(deadline)
             await ended
-        except asyncio.CancelledError as cancelled:
-            task.cancel(*cancelled.args[:1])  # with the reason, if one was given
+        except BaseException as error:
+            _give_up(body, task, error)
             raise
         finally:
             if deadline is not None:
-                deadline.pending.pop(deadline, None)
+                deadline.watch_no_more()
         failure = None
         try:
             if not task.done():
@@ -138,15 +143,21 @@ class TaskEnvironment:
                 ticket.admitted = True
             result = attempt.function(*attempt.args, **attempt.kwargs)
             awaits = attempt.awaits if attempt.awaits is not None else not _is_concurrent_future(result)
-            return await _outcome(result) if awaits and _can_be_awaited(result) else result
-        finally:
-            ticket.ended = clock.monotonic()
+            if awaits and _can_be_awaited(result):
+                result = await _outcome(result)
             if bulkhead is not None:
-                if ticket.waiter is not None:
-                    bulkhead.withdraw(ticket.waiter)
-                bulkhead.held.pop(ticket, None)
+                del bulkhead.held[ticket]
                 if bulkhead.waiting:
                     bulkhead.hand_over()
+            return result
+        except BaseException:
+            if bulkhead is not None:
+                bulkhead.abandon(ticket)  # whatever it has, and whether or not it has heard of it
+            raise
+        finally:
+            if ticket.deadline is not None:
+                ticket.deadline.counts = ticket.deadline.previous
+            ticket.ended = clock.monotonic()
 
 
 def _conclude(attempt: Attempt, deadline: TaskDeadline, task: asyncio.Task[Any]) -> BaseException | None:
@@ -167,8 +178,36 @@ def _conclude(attempt: Attempt, deadline: TaskDeadline, task: asyncio.Task[Any])
     return outcome
 
 
-_RUNNING: set[asyncio.Task[Any]] = set()
-"""Loops hold their tasks weakly; an attempt or a call must not vanish while it runs."""
+_RUNNING = "__faulttolerance_running__"
+_running_elsewhere: set[asyncio.Task[Any]] = set()
+"""Those of loops that take no attributes."""
+
+
+def keep(task: asyncio.Task[T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
+    """Let *task* live as long as it runs, and no longer than its loop, which itself refers to it weakly."""
+    running: set[asyncio.Task[Any]] | None = getattr(loop, _RUNNING, None)
+    if running is None:
+        running = set()
+        try:
+            setattr(loop, _RUNNING, running)
+        except AttributeError:
+            running = _running_elsewhere
+    running.add(task)
+    task.add_done_callback(running.discard)
+    return task
+
+
+def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, error: BaseException) -> None:
+    """End an attempt whose caller does not wait for it any more, because of *error*."""
+    try:
+        if task is None:
+            body.close()
+        elif isinstance(error, asyncio.CancelledError):
+            task.cancel(*error.args[:1])  # with the reason, if one was given
+        else:
+            task.cancel()
+    except RuntimeError:
+        pass  # the loop was closed, and will not go on with the task
 
 
 def _drop(task: asyncio.Task[Any]) -> None:
@@ -211,10 +250,8 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
             if asyncio._get_running_loop() is None:
                 refuse_trio("an `@asynchronous async def`")
             loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._start(), context=self._context)
-            self._start = None
-            _RUNNING.add(self._task)
-            self._task.add_done_callback(_RUNNING.discard)
+            start, self._start = self._start, None
+            self._task = keep(loop.create_task(start(), context=self._context), loop)
         return self._task
 
     def __await__(self) -> Generator[Any, None, T]:

@@ -26,7 +26,7 @@ from faulttolerance._runtime.future import Future, completed_future
 from faulttolerance._runtime.interruption import Interrupted, remaining, sleep
 from faulttolerance._runtime.offload import ThreadEnvironment, shutdown, start
 from faulttolerance._runtime.pool import pool
-from faulttolerance._runtime.task_deadline import TaskDeadline, current, work_under
+from faulttolerance._runtime.task_deadline import TaskDeadline, work_under
 from faulttolerance._runtime.ticket import Ticket
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance.exceptions import BulkheadException, TimeoutException
@@ -591,9 +591,7 @@ def test_a_call_inherits_the_deadlines_that_its_caller_had_when_it_called(time_s
     def call() -> Future[Any]:
         work_under(first)
         future = Call(look)()
-        place = current.get()
-        assert place is not None
-        place.top = second
+        work_under(second)
         return future
 
     future = contextvars.copy_context().run(call)

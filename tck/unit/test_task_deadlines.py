@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import gc
 import os
+import sys
+import threading
 from typing import Any
 
 import pytest
 
-from faulttolerance import asynchronous, bulkhead, circuit_breaker, timeout
+from faulttolerance import (
+    TimeoutException,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    remaining,
+    retry,
+    timeout,
+    uninterruptible,
+)
 from faulttolerance._runtime.task_deadlines import rings_of
+from faulttolerance.testing import virtual_time
 
 
 def test_calls_of_one_length_are_watched_by_one_timer() -> None:
@@ -105,3 +119,261 @@ def test_a_coroutine_that_no_task_runs_keeps_its_permit_over_a_fork() -> None:
         done.set_result(status)
 
     assert asyncio.run(main()) == 0
+
+
+# Whom a deadline rules
+
+
+class Heartbeat:
+    """What a client keeps up in the background; how many attempts of it are made, and what is left to it."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.left: list[float | None] = []
+
+    @retry(max_retries=3, delay=10, jitter=0)
+    async def beat(self) -> None:
+        self.attempts += 1
+        raise ConnectionError
+
+    @timeout(60_000)
+    async def begin(self) -> None: ...
+
+    async def run(self, after: float) -> None:
+        await self.begin()  # while the call that started it still lasts
+        await asyncio.sleep(after)
+        self.left.append(remaining())
+        with pytest.raises(ConnectionError):
+            await self.beat()
+
+
+@pytest.mark.parametrize("is_apart", [False, True], ids=["async def", "task"])
+def test_a_task_that_outlives_the_call_that_started_it_is_under_no_deadline_of_that_call(is_apart: bool) -> None:
+    """A client's connect() starts its heartbeat: once it has returned, or timed out, its deadline counts no more."""
+
+    @timeout(200)
+    async def connect(started: list[asyncio.Task[None]], heartbeat: Heartbeat, seconds: float) -> None:
+        started.append(asyncio.create_task(heartbeat.run(0.5)))
+        await asyncio.sleep(seconds)
+
+    async def main(heartbeat: Heartbeat, connecting: float) -> None:
+        started: list[asyncio.Task[None]] = []
+        call = asynchronous(connect) if is_apart else connect
+        try:
+            await call(started, heartbeat, connecting)
+        except TimeoutException:
+            pass
+        await started[0]
+
+    found = []
+    for connecting in (0.1, 10.0):
+        heartbeat = Heartbeat()
+        with virtual_time() as clock:
+            clock.run(main(heartbeat, connecting))
+        found.append((heartbeat.left, heartbeat.attempts))
+
+    assert found == [([None], 4), ([None], 4)]
+
+
+def test_a_deadline_counts_for_what_was_started_under_it_while_its_call_lasts() -> None:
+    """Nested deadlines end one by one, for a task and for a thread that were started inside both."""
+    found: dict[str, list[float | None]] = {"task": [], "thread": []}
+    steps: list[asyncio.Event] = []
+
+    async def task(look: asyncio.Event) -> None:
+        for _ in range(3):
+            await look.wait()
+            look.clear()
+            found["task"].append(remaining())
+
+    @timeout(2_000)
+    async def inner() -> list[asyncio.Task[Any]]:
+        look = asyncio.Event()
+        steps.append(look)
+        context = contextvars.copy_context()
+        started = [asyncio.create_task(task(look))]
+        await told(look, context)
+        return started
+
+    async def told(look: asyncio.Event, context: contextvars.Context) -> None:
+        seen_by.append(context)
+        look.set()
+        await asyncio.sleep(0.1)
+        found["thread"].append(await asyncio.get_running_loop().run_in_executor(None, context.run, remaining))
+
+    seen_by: list[contextvars.Context] = []
+
+    @timeout(60_000)
+    async def outer() -> list[asyncio.Task[Any]]:
+        started = await inner()
+        await told(steps[0], seen_by[0])
+        return started
+
+    async def main() -> None:
+        started = await outer()
+        await told(steps[0], seen_by[0])
+        await asyncio.gather(*started)
+
+    asyncio.run(main())
+
+    for left in found.values():
+        assert left[0] is not None
+        assert left[1] is not None
+        assert left[0] <= 2 < left[1] <= 60
+        assert left[2] is None
+
+
+def test_a_deadline_that_began_after_a_task_was_made_does_not_rule_it() -> None:
+    """Nor does it rule a thread; each is under the deadlines that stood when it was started."""
+    found: list[tuple[str, float | None]] = []
+
+    async def child(name: str) -> None:
+        await asyncio.sleep(0)
+        found.append((name, remaining()))
+
+    @timeout(60_000)
+    async def later(*before: contextvars.Context) -> None:
+        await asyncio.sleep(0.01)
+        found.extend([("thread", await asyncio.to_thread(context.run, remaining)) for context in before])
+
+    async def main() -> None:
+        await later()  # so that the task has begun deadlines before
+        task = asyncio.create_task(child("task"))
+        await later(contextvars.copy_context())
+        await task
+
+    asyncio.run(main())
+
+    assert found == [("task", None), ("thread", None)]
+
+
+def test_a_block_holds_back_no_deadline_that_its_parent_began_later() -> None:
+    """The parent is interrupted in time while its child is in an uninterruptible block."""
+
+    @timeout(100)
+    async def before() -> None: ...
+
+    async def child() -> None:
+        with uninterruptible():
+            await asyncio.sleep(1_000)
+
+    @timeout(100)
+    async def later() -> None:
+        await asyncio.sleep(500)
+
+    async def main() -> float:
+        await before()
+        task = asyncio.create_task(child())  # which enters its block when the parent waits
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutException):
+            await later()
+        spent = asyncio.get_running_loop().time() - began
+        await task
+        return spent
+
+    with virtual_time() as clock:
+        assert clock.run(main()) < 1
+
+
+def test_blocks_of_several_threads_under_one_deadline_are_counted_exactly() -> None:
+    """However they overlap, afterwards a block holds the deadline back, and it strikes at the end of the block."""
+
+    def enter_and_leave(until: threading.Event) -> None:
+        while not until.is_set():
+            with uninterruptible():
+                pass
+
+    @timeout(1_000)
+    async def call() -> str:
+        enough = threading.Event()
+        threads = [asyncio.to_thread(enter_and_leave, enough) for _ in range(6)]
+        running = asyncio.gather(*threads)
+        await asyncio.sleep(0.5)
+        enough.set()
+        await running
+        try:
+            with uninterruptible():
+                try:
+                    await asyncio.sleep(0.8)
+                except asyncio.CancelledError:
+                    found.append("struck inside")
+                    raise
+                found.append("held back")
+        finally:
+            found.append("left")
+        return "not interrupted"
+
+    found: list[str] = []
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with pytest.raises(TimeoutException):
+            asyncio.run(call())
+    finally:
+        sys.setswitchinterval(switching)
+
+    assert found == ["held back", "left"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")
+def test_an_eager_attempt_is_under_its_deadline_from_the_beginning() -> None:
+    """Its body begins before there is a task that anybody could know of."""
+
+    @asynchronous
+    @timeout(60_000)
+    async def call() -> tuple[bool, bool]:
+        first = remaining() is not None
+        await asyncio.sleep(0)
+        return first, remaining() is not None
+
+    @asynchronous
+    @timeout(100)
+    async def late() -> None:
+        with uninterruptible():
+            try:
+                await asyncio.sleep(0.3)
+            except asyncio.CancelledError:
+                found.append("struck inside")
+                raise
+            found.append("held back")
+        found.append("went on")
+
+    found: list[str] = []
+
+    async def main() -> tuple[bool, bool]:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        with pytest.raises(TimeoutException):
+            await late()
+        await asyncio.sleep(0.5)
+        return await call()
+
+    assert asyncio.run(main()) == (True, True)
+    assert found == ["held back"]
+
+
+def test_permits_come_back_from_a_loop_that_was_closed_under_its_calls() -> None:
+    """Nobody will ever go on with them; once the loop is collected, what they hold is free, queue places too."""
+
+    @asynchronous
+    @bulkhead(1, waiting_task_queue=1)
+    async def service(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "served"
+
+    async def leave_behind() -> None:
+        calls = [service(1_000) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        del calls
+
+    for _ in range(3):
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda loop, context: None)  # which says that tasks were destroyed
+        loop.run_until_complete(leave_behind())
+        loop.close()
+        del loop
+        gc.collect()
+
+    async def main() -> str:
+        return await asyncio.wait_for(service(0), 10)
+
+    assert asyncio.run(main()) == "served"
