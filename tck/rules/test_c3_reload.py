@@ -342,6 +342,20 @@ def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World) -> None:
         before, number = world.number, number + 5
 
 
+@traces_instructions
+@pytest.mark.parametrize("number", range(1, 260, 13))
+def test_a_guard_that_a_handler_calls_for_the_first_time_follows_as_well(number: int, world: World) -> None:
+    """It was in use by nobody when the reload looked."""
+    other = World()
+    world.number = 2
+    strike = Strike(number, "exchange.py", handle=lambda: set(other.done()))
+
+    with strike:
+        reload()
+
+    assert world.followed() | set(other.done()) == {2}, strike.where
+
+
 # Code of the application that comes back
 
 
