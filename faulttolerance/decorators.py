@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from ._policy import (
     Asynchronous,
@@ -320,7 +320,7 @@ def rate_limit(
     *,
     min_spacing: Duration = ...,
     min_spacing_unit: ChronoUnit = ...,
-    type: RateLimitType = ...,
+    type: RateLimitType | Literal["fixed", "rolling", "smooth"] = ...,
 ) -> Callable[[F], F]: ...
 def rate_limit(
     value: Any = 100,
@@ -329,7 +329,7 @@ def rate_limit(
     *,
     min_spacing: Duration = 0,
     min_spacing_unit: ChronoUnit = ChronoUnit.SECONDS,
-    type: RateLimitType = RateLimitType.FIXED,  # noqa: A002  # the annotation's own name
+    type: RateLimitType | Literal["fixed", "rolling", "smooth"] = RateLimitType.FIXED,  # noqa: A002  # the annotation's own name
 ) -> Any:
     """Refuse calls beyond a number per window with ``RateLimitException``; see ``RateLimit``.
 

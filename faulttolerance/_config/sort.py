@@ -17,12 +17,11 @@ def sort_of(policy: type[Policy], parameter: Parameter) -> str | type[Enum]:
     """``integer``, ``ratio``, ``duration``, ``flag``, ``exceptions``, ``text``, ``callable``, or an enumeration."""
     if parameter.kind.name == "unit":
         return ChronoUnit
+    if parameter.kind.name == "choice":
+        return type(parameter.default)
     if parameter.kind.name != "reference":
         return parameter.kind.name
-    hint = get_type_hints(policy)[parameter.name]
-    if hint is str:
-        return "text"
-    return hint if isinstance(hint, type) and issubclass(hint, Enum) else "callable"
+    return "text" if get_type_hints(policy)[parameter.name] is str else "callable"
 
 
 def allowed(policy: type[Policy], parameter: Parameter) -> str:

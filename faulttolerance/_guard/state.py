@@ -200,4 +200,4 @@ def _breaker_values(policy: CircuitBreaker) -> tuple[float, int, float, int]:
 
 def _limit_values(policy: RateLimit) -> tuple[int, float, float, Literal["fixed", "rolling", "smooth"]]:
     window = seconds(policy.window, policy.window_unit)
-    return policy.value, window, seconds(policy.min_spacing, policy.min_spacing_unit), policy.type.value
+    return policy.value, window, seconds(policy.min_spacing, policy.min_spacing_unit), policy.type.value  # type: ignore[union-attr]  # a member once it is checked

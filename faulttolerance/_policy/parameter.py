@@ -20,6 +20,7 @@ __all__ = [
     "Kind",
     "Parameter",
     "Policy",
+    "choice",
     "duration",
     "exceptions",
     "flag",
@@ -123,6 +124,18 @@ def exceptions() -> Kind:
         return (value,) if isinstance(value, type) else tuple(dict.fromkeys(value))
 
     return Kind("exceptions", "an exception class or a list, tuple or set of exception classes", accepts, normalised)
+
+
+def choice(among: type[Enum]) -> Kind:
+    """A member of *among*, or its name in letters of any case, as in the configuration."""
+
+    def member(value: object) -> Enum | None:
+        if isinstance(value, among):
+            return value
+        return among.__members__.get(value.upper()) if isinstance(value, str) else None
+
+    names = ", ".join(repr(name.lower()) for name in among.__members__)
+    return Kind("choice", f"a {among.__name__}, or one of {names}", lambda value: member(value) is not None, member)
 
 
 def reference(allowed: str, accepts: Callable[[object], bool]) -> Kind:

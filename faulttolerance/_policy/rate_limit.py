@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 from ..typing import Duration
-from .parameter import Contradiction, Policy, duration, integer, parameter, reference, unit
+from .parameter import Contradiction, Policy, choice, duration, integer, parameter, unit
 from .unit import ChronoUnit, seconds
 
 __all__ = ["RateLimit", "RateLimitType"]
@@ -34,7 +34,7 @@ class RateLimit(Policy):
         window_unit: What *window* counts.
         min_spacing: The shortest time between two calls that are let through, in *min_spacing_unit*.
         min_spacing_unit: What *min_spacing* counts.
-        type: How the window moves.
+        type: How the window moves; a ``RateLimitType`` or its name.
     """
 
     annotation: ClassVar[str] = "RateLimit"
@@ -44,9 +44,7 @@ class RateLimit(Policy):
     window_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
     min_spacing: Duration = parameter(duration(), 0)
     min_spacing_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
-    type: RateLimitType = parameter(
-        reference("a RateLimitType", lambda value: isinstance(value, RateLimitType)), RateLimitType.FIXED
-    )
+    type: RateLimitType | Literal["fixed", "rolling", "smooth"] = parameter(choice(RateLimitType), RateLimitType.FIXED)
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

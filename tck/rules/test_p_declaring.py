@@ -22,7 +22,9 @@ from faulttolerance import (
     FaultToleranceException,
     Guard,
     Interrupted,
+    RateLimit,
     RateLimitException,
+    RateLimitType,
     Retry,
     TimeoutException,
     apply_guard,
@@ -639,3 +641,19 @@ def test_what_wraps_a_bound_method_is_guarded_as_the_function_that_it_is(argumen
         charge(*arguments)
 
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("written", ["rolling", "ROLLING", "Rolling", RateLimitType.ROLLING])
+def test_the_type_of_a_rate_limit_is_named_as_in_the_configuration(written: Any) -> None:
+    """By the enumeration, or by its name in letters of any case."""
+    limited = rate_limit(5, type=written)(lambda: 1)
+
+    assert "type = ROLLING" in explain(limited)
+    assert RateLimit(type=written) == RateLimit(type=RateLimitType.ROLLING)
+
+
+@pytest.mark.parametrize("wrong", ["sliding", "", None, 1, b"rolling"])
+def test_another_type_of_a_rate_limit_is_refused(wrong: Any) -> None:
+    """With the names that there are."""
+    with refused("@RateLimit(type)", "'fixed', 'rolling', 'smooth'"):
+        rate_limit(5, type=wrong)(lambda: 1)

@@ -113,6 +113,11 @@ assert_type(with_parameters("a", 1, 2, urgent=True, weight=1.5), bytes | None)
 
 retry(max_retries="3")  # type: ignore[call-overload]
 timeout("soon")  # type: ignore[call-overload]
+rate_limit(5, type="rolling")
+rate_limit(5, type=ft.RateLimitType.ROLLING)
+RateLimit(5, type="smooth")
+rate_limit(5, type="sliding")  # type: ignore[call-overload]
+RateLimit(5, type="sliding")  # type: ignore[arg-type]
 
 
 # Fallbacks
