@@ -6,19 +6,40 @@ code that stands at a call which takes or gives back something; but only for a w
 
 from __future__ import annotations
 
-import dis
 import gc
 import os
 import sys
 import threading
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import cache
 from types import CodeType, FrameType
 
 from .._swap import Swap
+from .instructions import (
+    ENDS,
+    GIVES,
+    RETURNS,
+    RITES,
+    SKIPS,
+    TAKES,
+    ahead,
+    calls_of,
+    is_checked,
+    jumps_out,
+    may_call,
+    rite_at,
+)
 
-__all__ = ["IS_EXACT", "OURS", "forget_added_modules", "may_call", "objection", "place", "put_uninterruptible_modules"]
+__all__ = [
+    "IS_EXACT",
+    "OURS",
+    "forget_added_modules",
+    "is_in_condition_wait",
+    "is_of_call",
+    "objection",
+    "place",
+    "put_uninterruptible_modules",
+]
 
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
@@ -48,15 +69,14 @@ _MODULES = frozenset(
         "weakref",
     }
 )
-_RITES = frozenset({"__enter__", "__exit__", "acquire", "release"})
+_WAITING = _MODULES - {"contextlib"}
+"""Modules whose code may be ended while it waits, whatever it is called; the others run code of the application."""
 _PUTTING_BACK = frozenset({"__exit__", "_acquire_restore", "release"})
 """What may wait itself, but is needed for everything that follows an exception."""
 _PATIENCE = 1.0
 """Seconds for which a call that takes or gives back something holds an interruption back."""
 _LONG_PATIENCE = 3.0
 """The same where the thread only passes there again and again; it is likely to be met elsewhere as well."""
-_FORESIGHT = 200
-"""How many instructions are looked at, at most."""
 
 _CONDITION_WAIT = threading.Condition.wait.__code__
 
@@ -87,6 +107,8 @@ def objection(
     asleep: bool = False,
     blocked: bool = False,
     standing: bool = False,
+    blind: bool = False,
+    depth: int = 1,
 ) -> str | None:
     """Why no exception may be raised in a thread whose innermost frame is *frame*; ``None`` where one may.
 
@@ -97,29 +119,87 @@ def objection(
         asleep: Whether the thread has stood there for a while.
         blocked: Whether it waits in a call that the exception ends.
         standing: Whether it does not come on by itself, and so may stay there for ever.
+        blind: Whether nobody can tell if it is *blocked*, while it may well be.
+        depth: Which deadline has passed: 1 is the innermost one, and so the guard that is met first.
     """
     if frame is None:
         return "its thread ran no Python code"
+    waits = blocked
     if frame.f_code.co_filename.startswith(_PACKAGE):
         # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
-        if not (blocked and frame.f_lasti in _calls_of_guarded_functions(frame.f_code)):
+        if not (blocked and _calls_what_is_guarded(frame)):
             return OURS
     elif frame.f_code is _CONDITION_WAIT:
         # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
-        if not ((asleep or blocked) and frame.f_lasti in _sleeps_of_condition_wait()):
+        waits = asleep or blocked
+        if not (waits and frame.f_lasti in _sleeps_of_condition_wait()):
             return f"it was in {_name_of(frame)}"
     elif blocked:
         if frame.f_code.co_name in _PUTTING_BACK:
             return f"it was in {_name_of(frame)}"
     else:
-        if _is_left_in_peace(frame):
-            return f"it was in {_name_of(frame)}"
-        if late_by < (_PATIENCE if standing else _LONG_PATIENCE):
-            if frame.f_code.co_name in _RITES or _stands_at_rite(frame.f_code, frame.f_lasti):
-                return f"it was acquiring or releasing something in {_name_of(frame)}"
-            if not exact and _comes_to_rite(frame):
-                return f"it was about to acquire or release something in {_name_of(frame)}"
+        is_patient = late_by < (_PATIENCE if standing else _LONG_PATIENCE)
+        why = _objection_here(frame, is_patient, exact, blind)
+        if why is not None:
+            return why
+    if late_by < (_PATIENCE if standing or waits else _LONG_PATIENCE):
+        rite = _rite_on_the_way(frame, depth, waits)
+        if rite is not None:
+            return f"it was acquiring or releasing something in {_name_of(rite)}"
     return _objection_on_the_way(frame)
+
+
+def _objection_here(frame: FrameType, is_patient: bool, exact: bool, blind: bool) -> str | None:
+    """What the innermost frame has against an exception; some of it counts only while one *is_patient*."""
+    code, offset = frame.f_code, frame.f_lasti
+    if _is_left_in_peace(frame):
+        return f"it was in {_name_of(frame)}"
+    rite = rite_at(code, offset)
+    # Behind a call that takes something, the exception would come before that is known to anybody, and is lost.
+    if (rite is TAKES and not blind) or (rite is not None and is_patient and not (exact and rite is ENDS)):
+        return f"it was acquiring or releasing something in {_name_of(frame)}"
+    if jumps_out(code, offset):
+        return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
+    if not (exact and (is_checked(code, offset) or blind)):
+        coming = _coming(frame)
+        if coming in (TAKES, SKIPS) or (coming is GIVES and is_patient):
+            return f"it was about to acquire or release something in {_name_of(frame)}"
+    return None
+
+
+def _rite_on_the_way(frame: FrameType, depth: int, waits: bool) -> FrameType | None:
+    """The innermost frame, down to the guard, that takes something or gives it back, itself or by what it calls.
+
+    Where the thread *waits*, code that is made for waiting has taken nothing yet.
+    """
+    callee: FrameType | None = None
+    step: FrameType | None = frame
+    while step is not None:
+        code = step.f_code
+        if code.co_filename.startswith(_PACKAGE):
+            depth -= _has_deadline(step)
+            if depth <= 0:
+                return None
+        elif not (waits and _is_made_for_waiting(step)):
+            if code.co_name in RITES:
+                return step
+            if callee is not None and not (waits and _is_made_for_waiting(callee)) and rite_at(code, step.f_lasti):
+                return step
+        callee, step = step, step.f_back
+    return None
+
+
+def _has_deadline(frame: FrameType) -> bool:
+    """Whether code of ours has begun a deadline, and now calls what that is for."""
+    return "entry" in frame.f_code.co_varnames and frame.f_lasti in _calls_under_deadline(frame.f_code)
+
+
+def _calls_what_is_guarded(frame: FrameType) -> bool:
+    return frame.f_lasti in _calls_of_guarded_functions(frame.f_code)
+
+
+def _is_made_for_waiting(frame: FrameType) -> bool:
+    return _root_of(frame) in _WAITING
 
 
 def _objection_on_the_way(frame: FrameType) -> str | None:
@@ -161,11 +241,11 @@ def is_of_call(frame: FrameType, entry: object) -> bool:
 
 
 def _is_left_in_peace(frame: FrameType) -> bool:
+    if _root_of(frame) in _MODULES:
+        return True
     name = frame.f_globals.get("__name__")
     if not isinstance(name, str):
         return False
-    if name.partition(".")[0] in _MODULES:
-        return True
     if _added:
         while name:
             if name in _added:
@@ -174,226 +254,53 @@ def _is_left_in_peace(frame: FrameType) -> bool:
     return False
 
 
+def _root_of(frame: FrameType) -> str | None:
+    name = frame.f_globals.get("__name__")
+    return name.partition(".")[0] if isinstance(name, str) else None
+
+
 def _name_of(frame: FrameType) -> str:
     return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
 
 
-# What the instructions tell
-
-_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
-_BOUNDARIES = (
-    "JUMP",
-    "POP_JUMP",
-    "POP_TOP",
-    "RERAISE",
-    "RESUME",
-    "RETURN",
-    "STORE_",
-    "YIELD_VALUE",
-    "FOR_ITER",
-    "SEND",
-)
-_LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
-
-
-class _Instructions:
-    """The instructions of one code object."""
-
-    __slots__ = ("offsets", "steps")
-
-    def __init__(self, code: CodeType) -> None:
-        self.steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
-        self.offsets = [step.offset for step in self.steps]
-
-    def at(self, offset: int) -> int | None:
-        """The number of the instruction that a frame stands at; *offset* may be that of its last cache entry."""
-        return bisect_right(self.offsets, offset) - 1 if offset >= 0 else None
-
-    def target(self, offset: int) -> int:
-        """The number of the instruction that a jump to *offset* comes to, behind any prefixes."""
-        return bisect_left(self.offsets, offset)
-
-    def is_rite(self, number: int) -> bool:
-        """Whether this instruction calls something that acquires or releases, as far as the names of things tell."""
-        name = self.steps[number].opname
-        if name in ("BEFORE_WITH", "WITH_EXCEPT_START", "LOAD_SPECIAL"):
-            return True
-        if name not in _CALLS:
-            return False
-        nones = 0
-        for step in reversed(self.steps[max(0, number - 60) : number]):
-            if step.opname == "LOAD_CONST" and step.argval is None:
-                nones += 1
-                if nones == 3:
-                    return True  # __exit__(None, None, None), as the end of a `with` block calls it
-            elif step.opname not in _CALLS:
-                nones = 0
-            if step.opname.startswith(_BOUNDARIES):
-                return False
-            if self.names_rite(step):
-                return True
-        return False
-
-    @staticmethod
-    def names_rite(step: dis.Instruction) -> bool:
-        """Whether this instruction loads something that is called like a rite."""
-        if step.opname == "LOAD_SPECIAL":
-            return True
-        if not step.opname.startswith(_LOADS):
-            return False
-        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-        return any(name in _RITES for name in names)
-
-
-_cache: dict[CodeType, _Instructions] = {}
-
-
-def _instructions(code: CodeType) -> _Instructions:
-    found = _cache.get(code)
-    if found is None:
-        if len(_cache) >= 64:
-            _cache.clear()
-        found = _cache[code] = _Instructions(code)
-    return found
-
-
-def may_call(code: CodeType, offset: int) -> bool:
-    """Whether the instruction at *offset* may be meant to call Python code.
-
-    Where it is not, what runs is a finalizer, a weak reference's callback, or a handler of a signal: an exception would
-    be lost there, or come out in a place that does not expect it.
-    """
-    instructions = code.co_code
-    while offset > 0 and instructions[offset] == 0:  # a cache entry
-        offset -= 2
-    return dis.opname[instructions[offset]].startswith(_CALLERS)
-
-
-_CALLERS = (
-    "BEFORE_",
-    "BINARY_",
-    "BUILD_MAP",
-    "BUILD_SET",
-    "CALL",
-    "CHECK_E",
-    "COMPARE_OP",
-    "CONTAINS_OP",
-    "CONVERT_VALUE",
-    "DELETE_ATTR",
-    "DELETE_SUBSCR",
-    "DICT_",
-    "END_ASYNC_FOR",
-    "FORMAT_",
-    "FOR_ITER",
-    "GET_",
-    "IMPORT_",
-    "JUMP_IF_",
-    "LIST_EXTEND",
-    "LOAD_ATTR",
-    "LOAD_BUILD_CLASS",
-    "LOAD_METHOD",
-    "LOAD_SPECIAL",
-    "LOAD_SUPER_ATTR",
-    "MAP_ADD",
-    "MATCH_",
-    "POP_JUMP_",
-    "PRECALL",
-    "PRINT_EXPR",
-    "RAISE_VARARGS",
-    "SEND",
-    "SET_",
-    "STORE_ATTR",
-    "STORE_SLICE",
-    "STORE_SUBSCR",
-    "TO_BOOL",
-    "UNARY_",
-    "UNPACK_",
-    "WITH_EXCEPT_START",
-    "YIELD_FROM",
-)
-"""How the names of instructions begin that call what the application wrote."""
-
-
-def _stands_at_rite(code: CodeType, offset: int) -> bool:
-    instructions = _instructions(code)
-    number = instructions.at(offset)
-    return number is not None and instructions.is_rite(number)
-
-
-def _comes_to_rite(frame: FrameType) -> bool:
-    """Whether the next place where an exception can be raised may be one where none should be."""
+def _coming(frame: FrameType) -> str | None:
+    """What may come before the next place where an exception can be raised; ``None``: nothing that matters."""
     step: FrameType | None = frame
     for _ in range(10):
         if step is None:
-            return True
-        returns = _runs_on(step)
-        if returns is not None:
-            return not returns
+            return GIVES
+        ways = ahead(step.f_code, step.f_lasti)
+        for one in (TAKES, SKIPS, GIVES):
+            if one in ways:
+                return one
+        if RETURNS not in ways:
+            return None
         # The function may return to its caller before anything is checked.
         step = step.f_back
-        if step is None or step.f_code.co_filename.startswith(_DRIVERS):
-            return False
+        if step is None or step.f_code.co_filename.startswith(_DRIVERS) or _calls_what_is_guarded(step):
+            return None
         if step.f_code.co_filename.startswith(_PACKAGE) or _is_left_in_peace(step):
-            return True
-    return True
-
-
-def _runs_on(frame: FrameType) -> bool | None:
-    """Follow the instructions: true where all ways come to a harmless check, false where not, ``None``: one returns."""
-    instructions = _instructions(frame.f_code)
-    steps = instructions.steps
-    first = instructions.at(frame.f_lasti)
-    if first is None:
-        return False
-    returns = False
-    pending = _successors(instructions, first)
-    seen: set[int] = set()
-    while pending:
-        number = pending.pop()
-        if number in seen:
-            continue
-        seen.add(number)
-        if len(seen) > _FORESIGHT or number >= len(steps):
-            return False
-        step = steps[number]
-        name = step.opname
-        if name.startswith(("RAISE", "RERAISE", "WITH_EXCEPT_START")) or instructions.names_rite(step):
-            return False
-        if name.startswith(("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE")):
-            returns = True
-        elif name in _CALLS:
-            if instructions.is_rite(number):
-                return False
-        elif name != "JUMP_BACKWARD":
-            pending += _successors(instructions, number)
-    return None if returns else True
-
-
-def _successors(instructions: _Instructions, number: int) -> list[int]:
-    step = instructions.steps[number]
-    found: list[int] = []
-    if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
-        found.append(instructions.target(step.argval))
-        if step.opname.startswith("JUMP"):
-            return found
-    return [*found, number + 1]
+            return GIVES
+    return GIVES
 
 
 @cache
 def _calls_of_guarded_functions(code: CodeType) -> frozenset[int]:
     """Where code of ours calls what it guards; what is raised there comes out as if that had raised it."""
-    found: set[int] = set()
-    is_loaded = False
-    if code.co_filename.startswith(_CALLING):
-        for step in _Instructions(code).steps:
-            if step.opname.startswith(("LOAD_DEREF", "LOAD_FAST")):
-                names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-                is_loaded = is_loaded or "function" in names
-            elif step.opname in _CALLS:
-                if is_loaded and step.opname == "CALL_FUNCTION_EX":
-                    found.add(step.offset)
-                is_loaded = False
-    return frozenset(found)
+    if not code.co_filename.startswith(_CALLING):
+        return frozenset()
+    return frozenset(
+        offset for offset, opname, loaded in calls_of(code) if opname == "CALL_FUNCTION_EX" and "function" in loaded
+    )
+
+
+@cache
+def _calls_under_deadline(code: CodeType) -> frozenset[int]:
+    if code.co_filename.startswith(_DRIVERS):
+        return frozenset(
+            offset for offset, opname, loaded in calls_of(code) if opname == "CALL_FUNCTION_EX" and "function" in loaded
+        )
+    return frozenset()
 
 
 @cache
@@ -401,11 +308,13 @@ def _sleeps_of_condition_wait() -> frozenset[int]:
     """The calls in which ``Condition.wait`` sleeps; its lock is released, and the ``finally`` around them takes it."""
     found: set[int] = set()
     released = False
-    latest = ""
-    for step in _Instructions(_CONDITION_WAIT).steps:
-        if step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
-            latest = step.argval
-            released = released or latest == "_release_save"
-        elif step.opname in _CALLS and released and latest == "acquire":
-            found.add(step.offset)
+    for offset, _, loaded in calls_of(_CONDITION_WAIT):
+        released = released or "_release_save" in loaded
+        if released and "acquire" in loaded:
+            found.add(offset)
     return frozenset(found)
+
+
+def is_in_condition_wait(frame: FrameType) -> bool:
+    """Whether *frame* is that of ``Condition.wait``."""
+    return frame.f_code is _CONDITION_WAIT

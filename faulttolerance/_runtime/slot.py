@@ -23,6 +23,7 @@ __all__ = [
     "Slot",
     "all_slots",
     "current_greenlet",
+    "depth",
     "due",
     "forget_other_slots",
     "is_open",
@@ -165,6 +166,16 @@ def unmasked(top: Entry) -> Iterator[Entry]:
 def is_open(slot: Slot, entry: Entry) -> bool:
     """Whether *entry* itself stands in the chain, and no mask above it; two deadlines may well be equal."""
     return any(one is entry for one in unmasked(slot.top))
+
+
+def depth(slot: Slot, entry: Entry) -> int:
+    """How many guards stand inside the call of *entry*, itself included."""
+    found = 1
+    one = slot.top
+    while one is not None and one is not entry:
+        found += type(one) is not list
+        one = one[1]
+    return found
 
 
 def stands(slot: Slot, entry: Entry) -> bool:

@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import dropwhile, islice, repeat
 from math import inf
@@ -32,13 +32,16 @@ from .._log import ERROR, log
 from .._strategy.exception_set import never_match
 from . import safe_point
 from .fork import at_fork
+from .instructions import may_call
 from .native import get_ident, get_native_id, native
+from .sleeper import Sleeper
 from .slot import (
     HAS_GIL,
     Entry,
     Slot,
     all_slots,
     current_greenlet,
+    depth,
     due,
     forget_other_slots,
     is_open,
@@ -62,11 +65,17 @@ __all__ = [
 
 _LOOK_AGAIN = 0.0005
 """Seconds until the next look at a thread that moves, and may soon come to a better place."""
+_SWITCH_OFTEN = 0.0001
+"""Seconds after which that thread is to give way to the look; usually it is 5 ms, in which it goes a long way."""
 _LOOK_OFTEN = 0.005
 _LOOK_SELDOM = 0.05
 """The same, at the longest, for a thread that does not move: in the first second, and later."""
-_SEND_AGAIN = (0.001, 0.005, 0.05)
-"""Seconds after which a signal is repeated: one that comes just before a blocking call is lost."""
+_SEND_AGAIN = (0.001, 0.005, 0.05, 0.5, 1.0)
+"""Seconds after which a signal is repeated: one that comes just before a blocking call is lost.
+
+Code in C that waits in turns, and looks only between them whether a signal has come, may begin its turn anew at each
+(gRPC: 0.2 s).
+"""
 _MOST_LOOKS = 250
 """How often to ask the system, while no other thread runs, whether a signal has arrived; some milliseconds."""
 _LONGEST_SLEEP = 86400.0
@@ -150,7 +159,19 @@ class Timer:
 class Pursuit:
     """How it goes with one deadline that has passed."""
 
-    __slots__ = ("_wait", "at", "cpu", "entry", "looks", "refused_at", "send_at", "signals", "since", "why")
+    __slots__ = (
+        "_wait",
+        "at",
+        "cpu",
+        "entry",
+        "has_moved",
+        "looks",
+        "refused_at",
+        "send_at",
+        "signals",
+        "since",
+        "why",
+    )
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
@@ -158,6 +179,8 @@ class Pursuit:
         """Where the thread was seen last."""
         self.refused_at: tuple[int, int] = (0, 0)
         """Where the handler of the signal saw that it was no place for an interruption."""
+        self.has_moved = False
+        """Whether it was somewhere else when it was last looked at."""
         self.looks = 0
         """How often in a row it was seen there without having done anything."""
         self.signals = 0
@@ -173,6 +196,7 @@ class Pursuit:
 
     def look(self, at: tuple[int, int], cpu: float, now: float) -> None:
         """Note where the thread stands, and the processor time that it has used."""
+        self.has_moved = at != self.at and self.at is not None
         if at == self.at and cpu == self.cpu:
             self.looks += 1
             self._wait = min(self._wait * 1.5, _LOOK_SELDOM)
@@ -198,11 +222,13 @@ def _looking() -> tuple[Iterator[tuple[bool, object, dict[int, FrameType]]], Ite
 
 
 def frames_of_threads() -> dict[int, FrameType]:
-    """Where each thread stands, by its identifier."""
+    """Where each other thread stands, by its identifier."""
     look, collect_again = _looking()
     for was_collecting, _, frames in look:
         for _ in collect_again if was_collecting else ():
             break
+        # The frame of this function would keep the mapping, and with it what all threads had on their stacks.
+        frames.pop(get_ident(), None)
         return frames
     return {}
 
@@ -240,7 +266,9 @@ class Watchdog:
         if self._activity is not None:
             self._activity.close()
             self._activity = None
-        self._is_blind = False
+        self._is_pressed = False
+        """Whether a thread that moves was looked at in vain in this round."""
+        self.is_blind = False
         """Whether the system does not tell what the main thread does."""
         self.busy = None
         self.next = -inf if self.is_paused else inf
@@ -322,12 +350,22 @@ class Watchdog:
                 self.next = soonest
             self._next_timer = inf
             until = self._next_timer = self._run_timers()
-            until = min(soonest, until)
-            self._sleep.acquire(timeout=max(0.0, min(until - native.monotonic(), _LONGEST_SLEEP)))
+            self._rest(min(soonest, until) - native.monotonic())
         self._running = False
         self._ended.release()
         if not self._forks:
             self._look_around()
+
+    def _rest(self, seconds: float) -> None:
+        """Sleep for *seconds*, or until somebody wakes it; where a thread rarely stands well, wait for it less long."""
+        is_pressed, self._is_pressed = self._is_pressed, False
+        if is_pressed:
+            usual = sys.getswitchinterval()
+            sys.setswitchinterval(min(usual, _SWITCH_OFTEN))
+            often = sys.getswitchinterval()
+        self._sleep.acquire(timeout=max(0.0, min(seconds, _LONGEST_SLEEP)))
+        if is_pressed and sys.getswitchinterval() == often:
+            sys.setswitchinterval(usual)
 
     def _run_timers(self) -> float:
         """Run what is due; when the next one is."""
@@ -426,33 +464,41 @@ class Watchdog:
             pursuit.why = OTHER_GREENLETS
             return pursuit.again(late_by)
         activity = self._activity_of_main(slot) if by_signal and pursuit.why is not None else None
+        sleeper = Sleeper(frame) if safe_point.is_in_condition_wait(frame) else None
         if activity is not None:
             cpu = activity.cpu()
         else:
-            cpu = _cpu_of(slot.native_id) if late_by > 1.0 else 0.0
+            cpu = _cpu_of(slot.native_id) if late_by > 1.0 or sleeper is not None else 0.0
         pursuit.look(safe_point.place(frame), cpu, now)
         is_still = now - pursuit.since >= max(0.01, 2.5 * sys.getswitchinterval())
+        # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
+        may_be_awake = not (by_signal or safe_point.IS_EXACT) and sleeper is not None and sleeper.is_timed
+        layers = depth(slot, entry)
         pursuit.why = safe_point.objection(
             frame,
             late_by,
             exact=by_signal or safe_point.IS_EXACT,
-            asleep=pursuit.looks > 1,
+            asleep=is_still and cpu > 0.0 if may_be_awake else pursuit.looks > 1,
             standing=is_still and not by_signal,
+            blind=by_signal and self.is_blind,
+            depth=layers,
         )
         if not by_signal:
             if pursuit.why is None and self._shoot(slot, entry, frame):
                 return inf
         elif pursuit.send_at <= now:
-            if pursuit.why is None:
-                if self._misses_signals(pursuit, frame) and self._shoot(slot, entry, frame):
-                    return inf
+            if pursuit.why is None and self._misses_signals(pursuit, frame) and self._shoot(slot, entry, frame):
+                return inf
+            if pursuit.why is None or pursuit.has_moved:
+                # One that moves is somewhere else by the time that it notices; the handler looks at where that is.
                 self._signal(slot, entry, pursuit, None)
             elif (
                 activity is not None
                 and is_still
-                and safe_point.objection(frame, late_by, exact=True, blocked=True) is None
+                and safe_point.objection(frame, late_by, exact=True, blocked=True, depth=layers) is None
             ):
                 self._signal(slot, entry, pursuit, activity)
+        self._is_pressed = self._is_pressed or (pursuit.has_moved and late_by > _LOOK_OFTEN)
         return pursuit.again(late_by)
 
     def _shoot(self, slot: Slot, entry: Entry, frame: FrameType) -> bool:
@@ -463,6 +509,15 @@ class Watchdog:
         # threads, which excludes calls as such. An iteration over something written in C is none.
         look, collect_again = _looking()
         shot = iter(_shot_at(ident))
+        sleeper = Sleeper(frame) if safe_point.is_in_condition_wait(frame) else None
+        takes, leaves, wakes, gives = _NO_SLEEPER
+        if sleeper is not None:
+            if not sleeper.is_usual:
+                return False
+            takes, leaves, wakes, gives = (
+                sleeper.takes_lock(), sleeper.leaves(), sleeper.wakes(), sleeper.gives_lock()
+            )  # fmt: skip
+        frames: dict[int, FrameType] = {}
         done = False
         self.busy = slot
         slot.fired = entry
@@ -472,8 +527,20 @@ class Watchdog:
                 for _ in collect_again if was_collecting else ():
                     break
                 if ident in frames and frames[ident] is frame and frame.f_lasti == instruction:
-                    for count in shot:
-                        done = count > 0
+                    for is_free in takes:
+                        if is_free:
+                            try:
+                                for _ in leaves:
+                                    break
+                                for count in shot:
+                                    done = count > 0
+                                    break
+                                for _ in wakes:
+                                    break
+                            except (RuntimeError, ValueError):
+                                pass  # it was notified, and is about to go on by itself
+                            for _ in gives:
+                                break
                         break
                 break
             if not done:
@@ -481,6 +548,7 @@ class Watchdog:
         if not done:
             slot.fired = None
         self.busy = None
+        frames.clear()  # it holds the frame of this method, and that would hold it
         return done
 
     # The main thread
@@ -491,7 +559,7 @@ class Watchdog:
         A signal it notices at the next place where it looks. Where that is code that is left in peace, as in a loop
         that does nothing but call such code, every signal would be in vain.
         """
-        if not pursuit.signals or not safe_point.IS_EXACT or safe_point.may_call(frame.f_code, frame.f_lasti):
+        if not pursuit.signals or not safe_point.IS_EXACT or may_call(frame.f_code, frame.f_lasti):
             return False
         if not _tried:
             _find_sender()
@@ -555,11 +623,11 @@ class Watchdog:
         self.busy = None
 
     def _activity_of_main(self, slot: Slot) -> Activity | None:
-        if self._activity is None and not self._is_blind:
+        if self._activity is None and not self.is_blind:
             try:
                 self._activity = Activity(slot.ident)
             except (ImportError, AttributeError, OSError):
-                self._is_blind = True
+                self.is_blind = True
         return self._activity
 
     # Forking
@@ -625,11 +693,14 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     blocked = seen_blocked is not None and seen_blocked == safe_point.place(frame)
     asked = slot.asked.get(id(entry))
     late_by = native.monotonic() - (entry[0] if asked is None else asked[1])
-    why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked)
+    layers, blind = depth(slot, entry), watchdog.is_blind or not HAS_GIL
+    why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked, blind=blind, depth=layers)
     if why == safe_point.OURS and not HAS_GIL:
         # Nobody has seen whether the thread is blocked in the call of a guarded function, or has just come out of it.
         # What that returned comes too late in either case.
-        why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=True)
+        why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=True, depth=layers)
+    if why is None and safe_point.is_in_condition_wait(frame) and not Sleeper(frame).leave():
+        why = "it was being notified"
     if why is None:
         raise interruption_for(slot, entry)
     pursuit = slot.pursuit
@@ -707,6 +778,10 @@ def _find_sender() -> None:
         sender.restype = ctypes.c_int
         _nothing, _interrupted = ctypes.py_object(), ctypes.py_object(Interrupted)
         _sender = sender
+
+
+_NO_SLEEPER: tuple[Iterable[Any], ...] = ((True,), (), (), ())
+"""The same steps where the thread does not sleep."""
 
 
 def _shot_at(ident: int) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import gc
 import os
@@ -264,25 +265,78 @@ def test_blocking_call_in_code_that_is_left_in_peace_ends_too_on_the_main_thread
     assert time.monotonic() - began < PATIENCE / 2
 
 
-@pytest.mark.parametrize("wait", ["event", "queue", "condition"])
-def test_waiting_for_an_event_ends_at_the_deadline_on_the_main_thread(wait: str) -> None:
+@pytest.mark.parametrize("seconds", [None, PATIENCE])
+@pytest.mark.parametrize("wait", ["event", "queue", "condition", "semaphore", "future"])
+def test_waiting_for_an_event_ends_at_the_deadline_on_every_thread(
+    wait: str, seconds: float | None, interruptible: Where
+) -> None:
     """R2a: asleep inside its ``try``, ``Condition.wait`` puts everything back in order."""
     waits: dict[str, Callable[[], object]] = {
-        "event": lambda: threading.Event().wait(PATIENCE),
-        "queue": lambda: queue.Queue[int]().get(timeout=PATIENCE),
-        "condition": lambda: _wait_for(threading.Condition()),
+        "event": lambda: threading.Event().wait(seconds),
+        "queue": lambda: queue.Queue[int]().get(timeout=seconds),
+        "condition": lambda: _wait_for(threading.Condition(), seconds),
+        "semaphore": lambda: threading.Semaphore(0).acquire(timeout=seconds),
+        "future": lambda: concurrent.futures.Future[int]().result(seconds),
     }
     began = time.monotonic()
 
-    with pytest.raises(TimeoutException):
-        timeout(20)(waits[wait])()
+    with pytest.raises(TimeoutException) as caught:
+        interruptible(timeout(20)(waits[wait]))
 
     assert time.monotonic() - began < PATIENCE / 2
+    assert isinstance(caught.value.__cause__, Interrupted)
 
 
-def _wait_for(condition: threading.Condition) -> None:
+def _wait_for(condition: threading.Condition, seconds: float | None) -> None:
     with condition:
-        condition.wait(PATIENCE)
+        condition.wait(seconds)
+
+
+def test_interrupted_wait_takes_no_wake_up_that_was_meant_for_another(interruptible: Where) -> None:
+    """A thread that is interrupted as it waits for a full queue leaves the place that comes free to the next one."""
+    items: queue.Queue[str] = queue.Queue(1)
+    items.put("first")
+    other = threading.Thread(target=items.put, args=("third",), daemon=True)
+
+    def put_behind() -> None:
+        while not items.not_full._waiters:  # type: ignore[attr-defined]
+            time.sleep(0.001)
+        other.start()
+
+    helper = threading.Thread(target=put_behind, daemon=True)
+    helper.start()
+    consumer = threading.Timer(0.4, items.get)  # after the deadline
+    consumer.start()
+    with pytest.raises(TimeoutException):
+        interruptible(timeout(200)(lambda: items.put("second")))
+
+    helper.join(PATIENCE)
+    consumer.join(PATIENCE)
+    other.join(PATIENCE)
+    assert not other.is_alive()
+    assert items.get_nowait() == "third"
+
+
+def test_who_is_woken_as_the_deadline_passes_uses_the_wake_up(interruptible: Where) -> None:
+    """Permits that are given up at about the deadline reach somebody: who was interrupted, or else the next one."""
+    permits = threading.Semaphore(0)
+    taken: list[int] = []
+
+    def take(number: int) -> None:
+        permits.acquire()
+        taken.append(number)
+
+    for number in range(60):
+        helper = threading.Timer(0.004 + number % 5 / 2000, permits.release)
+        helper.daemon = True
+        helper.start()
+        with contextlib.suppress(TimeoutException):
+            interruptible(lambda number=number: timeout(5)(take)(number))
+        if number not in taken:
+            assert permits.acquire(timeout=PATIENCE)
+        helper.join()
+
+    assert not permits.acquire(blocking=False)
 
 
 @pytest.mark.skipif(not safe_point.IS_EXACT, reason="an exception is noticed no earlier than a signal")
@@ -845,33 +899,43 @@ def may_come_to_acquire(lock: Any) -> Iterator[object]:
     if lock:
         lock.acquire()
     else:
-        len("")
+        abs(1)
 
 
 def comes_to_harmless_call(lock: Any) -> Iterator[object]:
+    yield
+    abs(1)
+    lock.acquire()
+
+
+def comes_to_unchecked_call(lock: Any) -> Iterator[object]:
     yield
     len("")
     lock.acquire()
 
 
 @pytest.mark.parametrize(
-    ("function", "is_safe"),
+    ("function", "is_safe", "is_safe_later"),
     [
-        (comes_to_acquire, False),
-        (comes_to_end_of_block, False),
-        (may_come_to_acquire, False),
-        (comes_to_harmless_call, True),
+        (comes_to_acquire, False, False),
+        (comes_to_end_of_block, False, True),
+        (may_come_to_acquire, False, False),
+        (comes_to_unchecked_call, False, False),
+        (comes_to_harmless_call, True, True),
     ],
 )
 def test_code_about_to_take_or_give_back_is_left_in_peace(
-    function: Callable[..., Iterator[object]], is_safe: bool
+    function: Callable[..., Iterator[object]], is_safe: bool, is_safe_later: bool
 ) -> None:
-    """R2a: where the exception comes one check later than the place that was seen, the next call matters too."""
+    """R2a: where the exception comes one check later than the place that was seen, the next call matters too.
+
+    Behind a call that takes something it is never to come, for that would be lost.
+    """
     frame = standing(function, threading.Lock())
 
     assert (safe_point.objection(frame, 0.0, exact=False) is None) == is_safe
-    assert safe_point.objection(frame, 2.0, exact=False, standing=True) is None
-    assert safe_point.objection(frame, 4.0, exact=False) is None
+    assert (safe_point.objection(frame, 2.0, exact=False, standing=True) is None) == is_safe_later
+    assert (safe_point.objection(frame, 4.0, exact=False) is None) == is_safe_later
 
 
 # Without the GIL
@@ -1238,3 +1302,67 @@ def test_nothing_stays_in_the_account_of_interruptions_that_were_delivered(inter
 
     assert interruptible(run) <= 1
     assert watchdog.busy is None
+
+
+class Payload:
+    """Something whose end can be seen."""
+
+
+@pytest.mark.parametrize("on_main", [True, pytest.param(False, marks=needs_gil)], ids=["main", "other"])
+def test_argument_of_an_interrupted_call_is_gone_with_the_call(on_main: bool) -> None:
+    """No collection is needed: what looks at threads keeps nothing of theirs."""
+    references: list[weakref.ref[Payload]] = []
+    guarded = timeout(20)(lambda payload: compute())
+
+    def call() -> None:
+        payload = Payload()
+        references.append(weakref.ref(payload))
+        with contextlib.suppress(TimeoutException):
+            guarded(payload)
+
+    gc.collect()
+    gc.disable()
+    try:
+        if on_main:
+            call()
+        else:
+            thread = threading.Thread(target=call, daemon=True)
+            thread.start()
+            thread.join(PATIENCE)
+        wait_until(lambda: references[0]() is None)
+    finally:
+        gc.enable()
+
+
+@needs_gil
+def test_local_of_a_thread_that_has_no_guard_is_gone_when_it_returns() -> None:
+    """Though it was looked at together with the others while it ran."""
+    references: list[weakref.ref[Payload]] = []
+    looked = threading.Event()
+
+    def hold() -> None:
+        payload = Payload()
+        references.append(weakref.ref(payload))
+        looked.wait(PATIENCE)
+
+    gc.collect()
+    gc.disable()
+    try:
+        thread = threading.Thread(target=hold, daemon=True)
+        thread.start()
+        wait_until(lambda: references)
+        for where in (on_main_thread, on_other_thread):
+            with contextlib.suppress(TimeoutException):
+                where(timeout(20)(compute))
+        looked.set()
+        thread.join(PATIENCE)
+        wait_until(lambda: references[0]() is None)
+    finally:
+        gc.enable()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE / 4
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)

@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import pytest
+
+from faulttolerance import TimeoutException, timeout
+from faulttolerance._runtime import safe_point
 from faulttolerance._runtime.safe_point import objection
+from kit.interpreter import needs_gil
+
+WHERE = pytest.mark.parametrize("on_main", [True, pytest.param(False, marks=needs_gil)], ids=["main", "other"])
+"""The thread on which a body is interrupted."""
+BUSY = "it was acquiring or releasing something in "
+
+
+def run(function: Callable[[], object], on_main: bool) -> None:
+    """Call *function*, whose deadline passes."""
+
+    def call() -> None:
+        with contextlib.suppress(TimeoutException):
+            function()
+
+    if on_main:
+        call()
+    else:
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(60.0)
+        assert not thread.is_alive()
 
 
 def test_a_callback_of_the_collector_is_no_safe_point() -> None:
@@ -26,3 +57,322 @@ def test_a_callback_of_the_collector_is_no_safe_point() -> None:
         gc.callbacks.remove(callback)
 
     assert set(heard) == {"it was in a callback of the garbage collector"}
+
+
+# Taking and giving back, by way of helpers
+
+
+def here(late_by: float, **options: Any) -> str | None:
+    """What speaks against an interruption in the caller."""
+    return objection(sys._getframe(1), late_by, exact=True, standing=True, **options)
+
+
+class Rites:
+    """Takes and gives back by way of helpers, which look around."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        self.look = look
+
+    def help(self) -> None:
+        self.look()
+
+    def __enter__(self) -> None:
+        self.help()
+
+    def __exit__(self, *_: object) -> None:
+        self.help()
+
+    async def __aenter__(self) -> None:
+        self.help()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.help()
+
+    acquire = __enter__
+    release = __enter__
+
+    def renamed(self) -> None:
+        self.help()
+
+
+def by_with(rites: Rites) -> None:
+    with rites:
+        pass
+
+
+def by_async_with(rites: Rites) -> None:
+    async def main() -> None:
+        async with rites:
+            pass
+
+    with contextlib.suppress(StopIteration):
+        main().send(None)
+
+
+def by_exit_stack(rites: Rites) -> None:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(rites)
+        stack.callback(rites.help)
+
+
+def by_generator(rites: Rites) -> None:
+    @contextlib.contextmanager
+    def manager() -> Iterator[None]:
+        rites.help()
+        try:
+            yield
+        finally:
+            rites.help()
+
+    with manager():
+        pass
+
+
+def by_names(rites: Rites) -> None:
+    rites.acquire()
+    rites.release()
+
+
+def by_names_of_others(rites: Rites) -> None:
+    class Renamed:
+        acquire = release = rites.renamed
+
+    Renamed.acquire()
+    Renamed.release()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [by_with, by_async_with, by_exit_stack, by_generator, by_names, by_names_of_others],
+    ids=lambda one: one.__name__,
+)
+def test_helpers_of_what_takes_and_gives_back_are_left_in_peace_for_a_second(use: Callable[[Rites], None]) -> None:
+    """R2a: however deep the thread stands in them."""
+    seen: list[tuple[str | None, str | None]] = []
+
+    def look() -> None:
+        seen.append((here(0.9), here(1.1)))
+
+    use(Rites(look))
+
+    assert len(seen) >= 2
+    for early, late in seen:
+        assert early is not None
+        assert early.startswith(BUSY)
+        assert late is None
+
+
+def test_call_that_only_looks_like_the_end_of_a_block_is_none() -> None:
+    """Many functions are called with three times ``None``."""
+    seen: list[str | None] = []
+
+    def function(*_: object) -> None:
+        seen.append(here(0.0))
+
+    function(None, None, None)
+
+    assert seen == [None]
+
+
+def test_only_what_stands_inside_the_call_that_is_interrupted_is_left_in_peace() -> None:
+    """A guard inside ``__enter__`` ends its own call; the guard around it waits until ``__enter__`` is over."""
+    seen: list[str | None] = []
+
+    @timeout(60_000)
+    def inner() -> None:
+        seen.extend(here(0.0, depth=depth) for depth in (1, 2, 3))
+
+    @timeout(60_000)
+    def outer() -> None:
+        with Rites(inner):
+            pass
+
+    by_with(Rites(outer))
+
+    assert [one is None for one in seen[:3]] == [True, False, False]
+
+
+def test_thread_that_waits_for_others_is_interrupted_at_once_but_not_amidst_helpers() -> None:
+    """Code that is made for waiting has taken nothing as long as it waits; what called it may have."""
+    variables: dict[str, Any] = {
+        "__name__": "threading",
+        "look": lambda: objection(sys._getframe(1), 0.0, exact=True, blocked=True),
+    }
+    exec("def acquire(self=None):\n    return look()\n", variables)
+    acquire = variables["acquire"]
+    seen: list[str | None] = []
+
+    assert acquire() is None
+
+    by_with(Rites(lambda: seen.append(acquire())))
+    assert seen
+    assert all(one is not None and one.startswith(BUSY) for one in seen)
+
+
+class Pool:
+    """A pool like those of database drivers: it takes and gives back by way of helpers."""
+
+    def __init__(self) -> None:
+        self.free = ["one", "other"]
+        self.lock = threading.Lock()
+        self.taken: list[str] = []
+
+    def check(self) -> None:
+        for _ in range(30):
+            pass
+
+    def take(self) -> str:
+        self.check()
+        with self.lock:
+            taken = self.free.pop()
+        self.check()
+        return taken
+
+    def give(self, one: str) -> None:
+        self.check()
+        with self.lock:
+            self.free.append(one)
+        self.check()
+
+    def __enter__(self) -> str:
+        self.taken.append(self.take())
+        self.check()
+        return self.taken[-1]
+
+    def __exit__(self, *_: object) -> None:
+        self.give(self.taken.pop())
+
+
+def fast_call() -> None:
+    for _ in range(10):
+        pass
+
+
+@WHERE
+def test_nothing_is_taken_and_not_given_back(on_main: bool) -> None:
+    """R2a: by the context managers of a loop that does little else."""
+    lost = []
+
+    for _ in range(40):
+        pool = Pool()
+
+        @timeout(5)
+        def use(pool: Pool = pool) -> None:
+            while True:
+                with pool:
+                    fast_call()
+
+        run(use, on_main)
+        lost.append((len(pool.taken), 2 - len(pool.free), pool.lock.locked()))
+
+    assert lost == [(0, 0, False)] * 40
+
+
+# What can only be raised behind an acquisition
+
+
+def ended_late(body: Callable[[], object], limit: float = 50) -> str:
+    """Run *body* on another thread until it ends by itself; the notes of its time-out."""
+    notes: list[str] = []
+
+    def call() -> None:
+        try:
+            timeout(limit)(body)()
+        except TimeoutException as error:
+            notes.extend(error.__notes__)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(60.0)
+    return "".join(notes)
+
+
+@needs_gil
+@pytest.mark.parametrize("way", ["acquire", "with"])
+def test_thread_that_waits_for_a_lock_is_never_interrupted_behind_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R2a: what it takes then would be lost; so it ends late, however long it waited."""
+    monkeypatch.setattr(safe_point, "_PATIENCE", 0.02)
+    monkeypatch.setattr(safe_point, "_LONG_PATIENCE", 0.02)
+    lock = threading.Lock()
+    entered: list[bool] = []
+
+    def take() -> None:
+        lock.acquire()
+        try:
+            entered.append(True)
+        finally:
+            lock.release()
+
+    def enter() -> None:
+        with lock:
+            entered.append(True)
+
+    lock.acquire()
+    threading.Timer(0.4, lock.release).start()
+    notes = ended_late(take if way == "acquire" else enter)
+
+    assert "it was acquiring or releasing something" in notes
+    assert entered
+    assert not lock.locked()
+
+
+@needs_gil
+def test_thread_that_waits_in_an_instruction_that_is_no_call_is_not_interrupted_behind_the_next_acquisition() -> None:
+    """R2a: a loop over what a pipe says waits in one that is not looked behind; the next place is behind the call."""
+    reading, writing = os.pipe()
+    lock = threading.Lock()
+
+    def read() -> None:
+        with open(reading, encoding="ascii") as lines:
+            for _ in lines:
+                lock.acquire()
+                lock.release()
+
+    def write() -> None:
+        os.write(writing, b"one\n")
+        os.close(writing)
+
+    threading.Timer(0.3, write).start()
+    notes = ended_late(read)
+
+    assert "it was about to acquire or release something" in notes
+    assert not lock.locked()
+
+
+@WHERE
+def test_block_around_a_loop_is_left_in_order_wherever_the_loop_is_interrupted(on_main: bool) -> None:
+    """R2a: where a loop jumps back, 3.13 raises an exception as if it came from outside the block."""
+    held = []
+
+    for _ in range(5):
+        lock = threading.Lock()
+
+        @timeout(5)
+        def count(lock: threading.Lock = lock) -> None:
+            number = 0
+            with lock:
+                while number < 1_000_000:
+                    number += 1
+
+        run(count, on_main)
+        held.append(lock.locked())
+
+    assert held == [False] * 5
+
+
+def test_loop_inside_a_block_is_interrupted_where_it_calls_something() -> None:
+    """Only the jump is no place for an interruption."""
+    lock = threading.Lock()
+
+    @timeout(5)
+    def turn() -> None:
+        until = time.monotonic() + 20.0
+        with lock:
+            while time.monotonic() < until:
+                fast_call()
+
+    began = time.monotonic()
+    run(turn, on_main=True)
+
+    assert time.monotonic() - began < 10.0
+    assert not lock.locked()

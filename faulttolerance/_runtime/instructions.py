@@ -1,0 +1,316 @@
+"""What the instructions of a function tell of a place in it: whether something is taken there, and what comes next.
+
+Names decide: a call of ``acquire`` takes something, whatever it belongs to. Python looks for what interrupts it behind
+calls, where a function begins, and where a loop jumps back; a thread that stands elsewhere stands in code written in C,
+and is interrupted at the next of these places.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType
+
+__all__ = [
+    "ENDS",
+    "GIVES",
+    "RETURNS",
+    "RITES",
+    "SKIPS",
+    "TAKES",
+    "ahead",
+    "calls_of",
+    "is_checked",
+    "jumps_out",
+    "may_call",
+    "rite_at",
+]
+
+TAKES = "takes"
+"""Something may be taken there, and would not be given back."""
+GIVES = "gives"
+"""Something may be given back there, or nobody knows."""
+ENDS = "ends"
+"""The end of a ``with`` block, behind which nothing is left to be given back."""
+SKIPS = "skips"
+"""What is raised there passes by the handlers around it."""
+RETURNS = "returns"
+"""The function may return, and then it depends on its caller."""
+
+_TAKING = frozenset({"__aenter__", "__enter__", "acquire"})
+RITES = _TAKING | {"__aexit__", "__exit__", "release"}
+"""What functions are called that take something or give it back."""
+
+_FORESIGHT = 200
+"""How many instructions are looked at, at most."""
+_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
+_TAKING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
+_BOUNDARIES = (
+    "JUMP",
+    "POP_JUMP",
+    "POP_TOP",
+    "RERAISE",
+    "RESUME",
+    "RETURN",
+    "STORE_",
+    "YIELD_VALUE",
+    "FOR_ITER",
+    "SEND",
+)
+_LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
+_JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
+_UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
+"""Calls that the interpreter makes in a way of its own, behind which it does not look."""
+
+
+class _Instructions:
+    """The instructions of one code object."""
+
+    __slots__ = ("handlers", "offsets", "steps")
+
+    def __init__(self, code: CodeType) -> None:
+        self.steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+        self.offsets = [step.offset for step in self.steps]
+        self.handlers = [(one.start, one.end, one.target) for one in dis.Bytecode(code).exception_entries]  # type: ignore[attr-defined]
+
+    def at(self, offset: int) -> int | None:
+        """The number of the instruction that a frame stands at; *offset* may be that of its last cache entry."""
+        return bisect_right(self.offsets, offset) - 1 if offset >= 0 else None
+
+    def rite(self, number: int) -> str | None:
+        """Whether this instruction calls something that takes or gives back, as far as the names of things tell."""
+        name = self.steps[number].opname
+        if name in _TAKING_STEPS:
+            return TAKES
+        if name == "WITH_EXCEPT_START":
+            return GIVES
+        if name not in _CALLS:
+            return None
+        if self._ends_block(number):
+            return ENDS
+        found = None
+        for step in reversed(self.steps[max(0, number - 60) : number]):
+            if step.opname.startswith(_BOUNDARIES):
+                break
+            found = _named_rite(step) or found
+            if found is TAKES:
+                break
+        return found
+
+    def _ends_block(self, number: int) -> bool:
+        """Whether this is ``__exit__(None, None, None)``, as the end of a ``with`` block calls it."""
+        before = [step for step in self.steps[max(0, number - 4) : number] if step.opname != "PRECALL"][-3:]
+        return (
+            len(before) == 3
+            and all(step.opname == "LOAD_CONST" and step.argval is None for step in before)
+            and (self.steps[number].arg == 2 or sys.version_info >= (3, 14))
+        )
+
+    def is_checked(self, number: int) -> bool:
+        """Whether Python looks for what interrupts it at this instruction, once that is done."""
+        step = self.steps[number]
+        if step.opname in _CALLS:
+            return step.opname != "CALL" or self._callee(number) not in _UNCHECKED
+        return step.opname == "RESUME" or (step.opname.startswith(_JUMPS_BACK) and "NO_INTERRUPT" not in step.opname)
+
+    def _callee(self, number: int) -> object:
+        """The name of what this instruction calls; ``None`` where that has no name."""
+        arguments = self.steps[number].arg
+        depth = 0
+        before = self.steps[max(0, number - 60) : number]
+        if before and before[-1].opname == "PRECALL":
+            before.pop()  # 3.11: it belongs to this call
+        for step in reversed(before):
+            if depth == arguments and step.opname not in ("KW_NAMES", "PUSH_NULL"):
+                return step.argval if step.opname.startswith(_LOADS) else None
+            if step.opname.startswith(_BOUNDARIES):
+                return None
+            if depth != arguments:
+                depth += dis.stack_effect(step.opcode, step.arg, jump=False)
+        return None
+
+    def jumps_out(self, number: int) -> bool:
+        """Whether an exception that is raised where this instruction jumps back passes by a handler around the loop.
+
+        Up to 3.12 it seems to come from before the place that is jumped to, later from the jump itself; neither need
+        be covered as the loop is (CPython issue 130279).
+        """
+        step = self.steps[number]
+        if not step.opname.startswith(_JUMPS_BACK):
+            return False
+        seems_at = step.offset if sys.version_info >= (3, 13) else step.argval - 2
+        return self._handler(seems_at) != self._handler(step.argval)
+
+    def _handler(self, offset: int) -> int | None:
+        return next((target for start, end, target in self.handlers if start <= offset < end), None)
+
+    def successors(self, number: int) -> list[int]:
+        """The numbers of the instructions that may come next."""
+        step = self.steps[number]
+        found: list[int] = []
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            found.append(bisect_left(self.offsets, step.argval))  # behind any prefixes
+            if step.opname.startswith("JUMP"):
+                return found
+        return [*found, number + 1]
+
+    def outcome(self, number: int) -> str | None:
+        """What it means to come to this instruction; empty where Python looks and nothing is the matter."""
+        step = self.steps[number]
+        name = step.opname
+        if name.startswith(("RAISE", "RERAISE", "WITH_EXCEPT_START")):
+            return GIVES
+        if name.startswith(("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE")):
+            return RETURNS
+        if self.jumps_out(number):
+            return SKIPS
+        rite = _named_rite(step) or (self.rite(number) if name in _CALLS else None)
+        if rite is not None:
+            return GIVES if rite is ENDS else rite
+        # Conservative: a function that goes on after a ``yield``, and a conditional jump, need not be checked.
+        is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name != "PRECALL")
+        return "" if is_sure and self.is_checked(number) else None
+
+
+def _named_rite(step: dis.Instruction) -> str | None:
+    """Whether this instruction loads something that is called like what takes or gives back."""
+    if step.opname == "LOAD_SPECIAL":
+        return TAKES
+    if not step.opname.startswith(_LOADS):
+        return None
+    names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    if any(name in _TAKING for name in names):
+        return TAKES
+    return GIVES if any(name in RITES for name in names) else None
+
+
+@lru_cache(64)
+def _instructions(code: CodeType) -> _Instructions:
+    return _Instructions(code)
+
+
+def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
+    """Each call of *code*: its offset, its instruction, and what was loaded by name since the call before."""
+    loaded: set[object] = set()
+    for step in _instructions(code).steps:
+        if step.opname.startswith(_LOADS):
+            loaded.update(step.argval if isinstance(step.argval, tuple) else (step.argval,))
+        elif step.opname in _CALLS and step.opname != "PRECALL":
+            yield step.offset, step.opname, loaded
+            loaded = set()
+
+
+@lru_cache(1024)
+def rite_at(code: CodeType, offset: int) -> str | None:
+    """``TAKES``, ``GIVES`` or ``ENDS`` where the instruction at *offset* calls something that does, by name."""
+    if not _opname(code, offset).startswith((*_CALLS, *_TAKING_STEPS, "WITH_EXCEPT_START")):
+        return None
+    instructions = _instructions(code)
+    number = instructions.at(offset)
+    return None if number is None else instructions.rite(number)
+
+
+@lru_cache(256)
+def is_checked(code: CodeType, offset: int) -> bool:
+    """Whether an exception that was sent is raised at *offset*, once the instruction there is done."""
+    instructions = _instructions(code)
+    number = instructions.at(offset)
+    return number is not None and instructions.is_checked(number)
+
+
+@lru_cache(256)
+def jumps_out(code: CodeType, offset: int) -> bool:
+    """Whether an exception that is raised at *offset* passes by a handler that is meant to see it."""
+    instructions = _instructions(code)
+    number = instructions.at(offset)
+    return number is not None and instructions.jumps_out(number)
+
+
+@lru_cache(256)
+def ahead(code: CodeType, offset: int) -> frozenset[str]:
+    """What may come before the next place where an exception can be raised; nothing where all ways are harmless."""
+    instructions = _instructions(code)
+    first = instructions.at(offset)
+    if first is None:
+        return frozenset({GIVES})
+    found: set[str] = set()
+    pending = instructions.successors(first)
+    seen: set[int] = set()
+    while pending:
+        number = pending.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        if len(seen) > _FORESIGHT or number >= len(instructions.steps):
+            found.add(GIVES)
+            break
+        outcome = instructions.outcome(number)
+        if outcome is None:
+            pending += instructions.successors(number)
+        elif outcome:
+            found.add(outcome)
+    return frozenset(found)
+
+
+def may_call(code: CodeType, offset: int) -> bool:
+    """Whether the instruction at *offset* may be meant to call Python code.
+
+    Where it is not, what runs is a finalizer, a weak reference's callback, or a handler of a signal: an exception would
+    be lost there, or come out in a place that does not expect it.
+    """
+    return _opname(code, offset).startswith(_CALLERS)
+
+
+def _opname(code: CodeType, offset: int) -> str:
+    instructions = code.co_code
+    while offset > 0 and instructions[offset] == 0:  # a cache entry
+        offset -= 2
+    return dis.opname[instructions[offset]]
+
+
+_CALLERS = (
+    "BEFORE_",
+    "BINARY_",
+    "BUILD_MAP",
+    "BUILD_SET",
+    "CALL",
+    "CHECK_E",
+    "COMPARE_OP",
+    "CONTAINS_OP",
+    "CONVERT_VALUE",
+    "DELETE_ATTR",
+    "DELETE_SUBSCR",
+    "DICT_",
+    "END_ASYNC_FOR",
+    "FORMAT_",
+    "FOR_ITER",
+    "GET_",
+    "IMPORT_",
+    "JUMP_IF_",
+    "LIST_EXTEND",
+    "LOAD_ATTR",
+    "LOAD_BUILD_CLASS",
+    "LOAD_METHOD",
+    "LOAD_SPECIAL",
+    "LOAD_SUPER_ATTR",
+    "MAP_ADD",
+    "MATCH_",
+    "POP_JUMP_",
+    "PRECALL",
+    "PRINT_EXPR",
+    "RAISE_VARARGS",
+    "SEND",
+    "SET_",
+    "STORE_ATTR",
+    "STORE_SLICE",
+    "STORE_SUBSCR",
+    "TO_BOOL",
+    "UNARY_",
+    "UNPACK_",
+    "WITH_EXCEPT_START",
+    "YIELD_FROM",
+)
+"""How the names of instructions begin that call what the application wrote."""

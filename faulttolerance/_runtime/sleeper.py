@@ -1,0 +1,69 @@
+"""A thread that sleeps in ``Condition.wait``, as most that wait for a queue, a semaphore, an event or a future do.
+
+Who notifies wakes a sleeper and takes it off the condition's queue. A sleeper that is to be interrupted is taken off
+first: then no notification is spent on it that was meant for another one. One that is not there any more has been
+notified, and goes on by itself with what it was woken for. Nobody notifies as long as the condition's lock is held.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Iterator
+from operator import methodcaller
+from types import FrameType
+from typing import Any
+
+__all__ = ["Sleeper"]
+
+_LOCKS = (_thread.LockType, type(threading.RLock()))
+
+
+class Sleeper:
+    """How to interrupt a sleeper. Each iteration is one step written in C, amidst which no other thread runs."""
+
+    __slots__ = ("_lock", "_queue", "_waiter", "is_timed", "is_usual")
+
+    def __init__(self, frame: FrameType) -> None:
+        variables = frame.f_locals
+        condition = variables.get("self")
+        self._waiter: Any = variables.get("waiter")
+        self._lock: Any = getattr(condition, "_lock", None)
+        self._queue: Any = getattr(condition, "_waiters", None)
+        self.is_timed = variables.get("timeout") is not None
+        """Whether the thread also wakes up by itself."""
+        self.is_usual = isinstance(self._lock, _LOCKS) and isinstance(self._waiter, _LOCKS)
+        """Whether the locks are the interpreter's own."""
+
+    def takes_lock(self) -> Iterator[bool]:
+        """Take the condition's lock if it is free; whether that was so."""
+        return map(methodcaller("acquire", False), (self._lock,))
+
+    def gives_lock(self) -> Iterator[object]:
+        """Give it back."""
+        return map(methodcaller("release"), (self._lock,))
+
+    def leaves(self) -> Iterator[object]:
+        """Take the sleeper off the queue; ``ValueError`` where it is not there."""
+        return map(methodcaller("remove", self._waiter), (self._queue,))
+
+    def wakes(self) -> Iterator[object]:
+        """Wake it."""
+        return map(methodcaller("release"), (self._waiter,))
+
+    def leave(self) -> bool:
+        """Take the sleeper off the queue, on its own thread; whether it was still there."""
+        if not self.is_usual:
+            return True  # as well as can be told
+        has_left = False
+        for is_free in self.takes_lock():
+            if is_free:
+                try:
+                    for _ in self.leaves():
+                        has_left = True
+                except ValueError:
+                    break
+                finally:
+                    for _ in self.gives_lock():
+                        break
+        return has_left
