@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -71,9 +70,10 @@ class Telemetry:
         if tracing is not None:
             self._tracing = tracing
             sinks.forget_found()
+        if not _is(registry, "unchanged"):
+            self._disconnect_prometheus()
         with self._lock:
             if not _is(registry, "unchanged"):
-                self._disconnect_prometheus()
                 self._registry = registry
             if not _is(provider, "unchanged"):
                 self._disconnect_opentelemetry()
@@ -100,11 +100,11 @@ class Telemetry:
 
     def reset(self) -> None:
         """Forget what was chosen, and let go of all exporters until the next first call."""
+        self._disconnect_prometheus()
         with self._lock:
             if self._arrival is not None:
                 self._arrival.end()
                 self._arrival = None
-            self._disconnect_prometheus()
             self._disconnect_opentelemetry()
             self._registry = self._provider = "auto"
             self._tracing = None
@@ -157,8 +157,8 @@ class Telemetry:
                 if self._folder is None or self._ticker is None:
                     self._folder = Folder(ledger.read)
                     self._ticker = Ticker(_FOLD_SECONDS, self._folder.fold, self._folder.begin_anew)
-                self._folder.fold()
                 self._ticker.start()
+            self._folder.fold()
             return
         is_chosen = self._registry != "auto"
         registry = self._registry
@@ -212,12 +212,11 @@ class Telemetry:
             within(_PATIENCE_SECONDS, partial(_try, make))
 
     def _disconnect_prometheus(self) -> None:
-        if self._collector is not None:
-            registry, collector = self._collector
-            self._collector = None
-            # The application may have emptied it, as suites of tests do.
-            with suppress(KeyError):
-                registry.unregister(collector)
+        """Outside the lock: registries and what is logged are the application's (contract R10)."""
+        with self._lock:
+            connected, self._collector = self._collector, None
+        if connected is not None:
+            _let_go(*connected)
         if self._ticker is not None:
             self._ticker.stop()
 
@@ -230,6 +229,15 @@ class Telemetry:
         """Logging, and tracing unless it was switched off."""
         is_tracing = is_tracing_enabled() if self._tracing is None else self._tracing
         return (log, trace) if is_tracing else (log,)
+
+
+def _let_go(registry: Any, collector: Collector) -> None:
+    try:
+        registry.unregister(collector)
+    except KeyError:
+        pass  # the application has emptied it, as suites of tests do
+    except Exception as error:  # noqa: BLE001  # likewise the application's
+        log_words(ERROR, "metrics are still exported to a registry that does not let go of them", error=error)
 
 
 def _try(connect: Callable[[], object]) -> None:
