@@ -71,7 +71,8 @@ class Shared:
         faults = substitute_faults(substitute, self.name)
         if not faults and False in self.paths:
             faults = substitute_faults(substitute, self.name, call_given, asynchronous=False)
-        return faults
+        fallbacks = (one for one in plan.effective if one.policy is substitute)
+        return [one.traced(fault) for one in fallbacks for fault in faults]
 
     def prepare(self, cls: type | None, plan: Plan) -> _Prepared:
         """The call paths of *plan*, of the kinds that were called, and what the state becomes."""

@@ -401,6 +401,17 @@ def test_what_does_not_fit_the_function_names_the_key_that_says_so() -> None:
     assert unfit.value.source == "Fallback/value in configure(properties=...)"
 
 
+def test_what_does_not_fit_a_guard_names_the_key_that_says_so() -> None:
+    """As for functions."""
+    guard = ft.Guard(fallback=Fallback(handler), name="misfitted")
+    guard.call(int)
+    with pytest.raises(ft.FaultToleranceDefinitionException, match="a guard belongs to no class") as refused:
+        ft.configure(properties={"Fallback/fallbackMethod": "other", "Fallback/value": ""})
+    guard.close()
+
+    assert refused.value.source == "Fallback/fallbackMethod in configure(properties=...)"
+
+
 def test_all_wrong_values_are_reported_at_once() -> None:
     """Who corrects one should not have to start again for the next."""
     settings = configured(properties={"Retry/maxRetries": "x", "Retry/delay": "y", "Retry/enabled": "z"})
