@@ -1,6 +1,6 @@
 """Run the demonstration, the tests or the checks on a machine that has only Python 3.11 and pip.
 
-    python3 .ci/bootstrap.py demo [--plain ...]
+    python3 .ci/bootstrap.py demo [--plain] [--workers gevent]
     python3 .ci/bootstrap.py test [arguments of pytest]
     python3 .ci/bootstrap.py check [arguments of nox]
 
@@ -36,7 +36,18 @@ def main(arguments: list[str]) -> int:
     task, *rest = arguments
     extras, command = TASKS[task]
     python = _environment(task, extras)
-    return subprocess.call([python, *command, *rest], cwd=ROOT) if python else 1
+    return _run([python, *command, *rest]) if python else 1
+
+
+def _run(command: list[str]) -> int:
+    """The exit status of *command*, as a shell gives it. Ctrl-C reaches the command, too, and is its business."""
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        while True:
+            try:
+                status = process.wait()
+            except KeyboardInterrupt:
+                continue
+            return 128 - status if status < 0 else status
 
 
 def _environment(name: str, extras: str) -> str | None:
@@ -79,4 +90,8 @@ def _refuse(message: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        _refuse("stopped")
+        sys.exit(130)

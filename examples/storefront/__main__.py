@@ -1,16 +1,19 @@
 """A shop under load while its backend fails: the same traffic with guards and without.
 
-    python examples/storefront [--plain]
+    python examples/storefront [--plain] [--workers gevent]
 
 It takes about 15 seconds; the exit status is 0 only if the guarded service kept its promises (`promises.py`).
 
 Some values come from `storefront.toml`, and one from an environment variable that the run itself sets unless it is set:
 `SERVICE_STOREFRONT_STOCK_RETRY_MAXRETRIES`. Try another one.
+
+With `--workers` the service runs behind gunicorn, in workers of that kind (`served.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
@@ -37,14 +40,18 @@ LEAD = 1.0
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--plain", action="store_true", help="a plain log, also in a terminal")
-    plain = parser.parse_args().plain
+    parser.add_argument(
+        "--workers", metavar="CLASS", help="serve by gunicorn, with workers of this class: gevent, gthread"
+    )
+    options = parser.parse_args()
     console = Console()
     os.environ.setdefault(VARIABLE, "1")
     configure(files=[SETTINGS])
     settings(console)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            outcome = run(console, Path(folder) / "ledger.db", live=console.is_terminal and not plain)
+            live = console.is_terminal and not options.plain
+            outcome = run(console, Path(folder) / "ledger.db", options.workers, live=live)
     except KeyboardInterrupt:
         console.print("stopped")
         os._exit(130)  # customers are still being served, on threads that a plain exit would wait for
@@ -67,24 +74,33 @@ def settings(console: Console) -> None:
     console.print()
 
 
-def run(console: Console, database: Path, *, live: bool) -> Outcome:
+def run(console: Console, database: Path, workers: str | None, *, live: bool) -> Outcome:
     """Let customers come to both services until the timetable ends, and all are served."""
-    begin = time.monotonic() + LEAD
     supervisor = Supervisor(database)
-    guarded, unguarded = (Traffic(supervisor.address, guarded=flag) for flag in (True, False))
-    with supervisor.running(begin):
-        for traffic in (guarded, unguarded):
-            traffic.start(begin, END)
-        with view(console, guarded, unguarded, live=live) as show:
+    with contextlib.ExitStack() as running:
+        read, guarded = figures, Traffic(supervisor.address, guarded=True)
+        if workers is not None:
+            from served import ServedTraffic, Server
+
+            server = Server(workers, supervisor.address)
+            running.enter_context(server.running())
+            read, guarded = server.figures, ServedTraffic(supervisor.address, server.address)
+        unguarded = Traffic(supervisor.address, guarded=False, kinds=guarded.kinds)
+        begin = time.monotonic() + LEAD
+        running.enter_context(supervisor.running(begin))
+        for one in (guarded, unguarded):
+            one.start(begin, END)
+        with view(console, guarded, unguarded, read, live=live) as show:
             served = False
             while not served:
                 time.sleep(0.1)
                 served = guarded.is_over and unguarded.is_over
                 seconds = max(0.0, time.monotonic() - begin)
                 show(seconds, spell_at(seconds).name)
+        counted = read()
     ledger = Ledger(str(database))
     return Outcome(
-        guarded, unguarded, figures(), supervisor.crashes, orders=ledger.keys("orders"), mails=ledger.keys("mails")
+        guarded, unguarded, counted, supervisor.crashes, orders=ledger.keys("orders"), mails=ledger.keys("mails")
     )
 
 

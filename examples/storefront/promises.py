@@ -64,7 +64,7 @@ def promises(outcome: Outcome) -> Iterator[Promise]:
     }
     yield Promise(
         "every policy had something to do",
-        all(whole.values()) and figures["recommendations"].rejections > 0,
+        all(whole.values()) and all(figures[method].rejections for method in figures if method == "recommendations"),
         ", ".join(f"{count} {what}" for what, count in whole.items()),
     )
     yield Promise(

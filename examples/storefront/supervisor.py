@@ -53,7 +53,9 @@ class Supervisor:
     def _start(self, begin: float) -> None:
         backend = str(Path(__file__).with_name("backend.py"))
         self._process = subprocess.Popen(
-            [sys.executable, backend, str(self._port), repr(begin), str(self._database)], stdin=subprocess.DEVNULL
+            [sys.executable, backend, str(self._port), repr(begin), str(self._database)],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # so that Ctrl-C is left to this process
         )
 
     def _await_first_answer(self) -> None:

@@ -90,8 +90,9 @@ def together(records: Iterator[Record]) -> Record:
 class Traffic:
     """Customers who come at a steady rate, whether or not those before them were served."""
 
-    def __init__(self, backend: str, *, guarded: bool) -> None:
+    def __init__(self, backend: str, *, guarded: bool, kinds: tuple[Kind, ...] = KINDS) -> None:
         self.name = "guarded" if guarded else "unguarded"
+        self.kinds = kinds
         self.records = {kind.method: Record() for kind in KINDS}
         self._backend = backend
         self._guarded = guarded
@@ -119,16 +120,19 @@ class Traffic:
         shop = Storefront(self._backend)
         with ThreadPoolExecutor(max_workers=64, thread_name_prefix=self.name) as threads:
             async with asyncio.TaskGroup() as customers:
-                for kind in KINDS:
+                for kind in self.kinds:
                     customers.create_task(self._arrive(customers, threads, shop, kind))
         await shop.aclose()
         shop.close()
 
+    def _method(self, kind: Kind) -> Callable[[Storefront, Any], Any]:
+        method = getattr(Storefront, kind.method)
+        return method if self._guarded else inspect.unwrap(method)  # type: ignore[no-any-return]
+
     async def _arrive(
         self, customers: asyncio.TaskGroup, threads: ThreadPoolExecutor, shop: Storefront, kind: Kind
     ) -> None:
-        method = getattr(Storefront, kind.method)
-        call = method if self._guarded else inspect.unwrap(method)
+        call = self._method(kind)
         loop = asyncio.get_running_loop()
         for number in range(int((self._end - self._begin) * kind.per_second)):
             await asyncio.sleep(self._begin + number / kind.per_second - time.monotonic())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from figures import figures
+from figures import Figures
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -15,20 +15,23 @@ from traffic import KINDS, Traffic
 Show = Callable[[float, str], None]
 """Called now and then with the seconds since the begin and the name of the backend's spell."""
 
+Read = Callable[[], dict[str, Figures]]
+"""Gives what the guards have counted so far."""
+
 COLOURS = {"closed": "green", "half-open": "yellow", "open": "bold red"}
 
 
 @contextlib.contextmanager
-def view(console: Console, guarded: Traffic, unguarded: Traffic, *, live: bool) -> Iterator[Show]:
+def view(console: Console, guarded: Traffic, unguarded: Traffic, figures: Read, *, live: bool) -> Iterator[Show]:
     """Something to call several times a second."""
     if not live:
-        yield _log(console, guarded, unguarded)
+        yield _log(console, guarded, unguarded, figures)
         return
     with Live(console=console, auto_refresh=False) as screen:
-        yield lambda seconds, spell: screen.update(_table(seconds, spell, guarded, unguarded), refresh=True)
+        yield lambda seconds, spell: screen.update(_table(seconds, spell, guarded, unguarded, figures()), refresh=True)
 
 
-def _table(seconds: float, spell: str, guarded: Traffic, unguarded: Traffic) -> Table:
+def _table(seconds: float, spell: str, guarded: Traffic, unguarded: Traffic, found: dict[str, Figures]) -> Table:
     table = Table(title=f"The backend after {seconds:4.1f} s: {spell}", title_justify="left", box=None, pad_edge=False)
     table.caption, table.caption_justify = "bare: how many calls of the same traffic failed without guards", "left"
     table.padding = (0, 1, 0, 0)
@@ -38,7 +41,7 @@ def _table(seconds: float, spell: str, guarded: Traffic, unguarded: Traffic) -> 
     table.add_column("circuit", min_width=9, no_wrap=True)
     table.add_column("failed", justify="right")
     table.add_column("bare", justify="right")
-    for method, now in figures().items():
+    for method, now in found.items():
         failed, bare = len(guarded.records[method].errors), len(unguarded.records[method].errors)
         table.add_row(
             method,
@@ -50,7 +53,7 @@ def _table(seconds: float, spell: str, guarded: Traffic, unguarded: Traffic) -> 
     return table
 
 
-def _log(console: Console, guarded: Traffic, unguarded: Traffic) -> Show:
+def _log(console: Console, guarded: Traffic, unguarded: Traffic, figures: Read) -> Show:
     next_line = 0.0
 
     def show(seconds: float, spell: str) -> None:
@@ -77,7 +80,7 @@ def summary(console: Console, guarded: Traffic, unguarded: Traffic) -> None:
     """The same traffic with and without guards, side by side."""
     lines = ["", f"{'':17}{'guarded':^34}{'without guards':^34}"]
     lines.append(f"{'method':<17}" + 2 * f"{'calls':>7}{'failed':>8}{'p50':>9}{'p99':>10}")
-    for name, kinds in [*((kind.method, [kind]) for kind in KINDS), ("all", KINDS)]:
+    for name, kinds in [*((kind.method, [kind]) for kind in guarded.kinds), ("all", KINDS)]:
         line = f"{name:<17}"
         for record in (guarded.over(*kinds), unguarded.over(*kinds)):
             p50, p99 = (f"{record.percentile(percent) * 1000:.0f} ms" for percent in (50, 99))
