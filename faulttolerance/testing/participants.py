@@ -87,7 +87,6 @@ class Onlooker:
         if None in threads:
             look.running.add(STARTING)
         frames = frames_of_threads()
-        del frames[threading.get_ident()]  # else this frame would refer to itself, and to all the others
         for ident, frame in frames.items():
             if ident in asleep or ident in parked:
                 continue
