@@ -211,7 +211,7 @@ def course_for(plan: Plan, prospect: Prospect, *, asynchronous: bool, apart: boo
         values["bulkhead"] = prospect.bulkhead
     if not apart and values.get("seconds"):
         values["conclude"] = _conclude(asynchronous)
-    tally = prospect.tally_for(policies, queue=asynchronous) if plan.switches.metrics_enabled else None
+    tally = prospect.tally_for(plan.counted_as, policies, queue=asynchronous) if plan.switches.metrics_enabled else None
     return Course(name, **values, queues=asynchronous, tally=tally)
 
 

@@ -16,6 +16,7 @@ from .awaited import NothingToAwait, gives_nothing_to_await, is_coroutine_code
 from .check import descriptor_faults
 from .declaration import INSTANCE, binding_by_name, user_frames
 from .naming import wrapper_named
+from .place import Place, placed
 from .shared import Shared, substitute_faults
 
 __all__ = ["Guard", "apply_guard", "finder_of"]
@@ -41,7 +42,8 @@ class Guard:
         rate_limit: See ``RateLimit``.
         fallback: See ``Fallback``; with a handler, not with a method's name.
         name: What ``apply_guard``, ``circuit_breakers`` and keys such as ``payments/Retry/maxRetries`` call it; held
-            until ``close``. Without one, the module and line where it is made: those that one line makes count as one.
+            until ``close``. Without one, the module and line where it is made, and for all but the first of those that
+            one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
 
     Raises:
         FaultToleranceDefinitionException: If another guard has the name, or the fallback names a method.
@@ -63,7 +65,8 @@ class Guard:
         name: str = "",
     ) -> None:
         given = (fallback, retry, circuit_breaker, rate_limit, timeout, bulkhead)
-        self.name = name or _place()
+        place = Place(name, name) if name else placed(self)
+        self.name = place.name
         if faults := substitute_faults(fallback, self.name):
             raise FaultToleranceDefinitionException(*faults)
         self._home = _running_module()
@@ -75,7 +78,7 @@ class Guard:
                 Fault(f"Guard(name={name!r})", "has the name of another guard", name, "a name that no other guard has")
             )
         declared = [Declared(policy, "class", name, "") for policy in given if policy is not None]
-        self._shared = Shared(self, self.name, declared)
+        self._shared = Shared(self, place, declared)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *function* on this thread under the policies."""
@@ -107,12 +110,6 @@ class Guard:
 
     def __repr__(self) -> str:
         return f"Guard({', '.join(repr(one.policy) for one in self._shared.declared)}, name={self.name!r})"
-
-
-def _place() -> str:
-    """Where a guard without a name is made: those that one line makes, one per request say, count as one."""
-    frame = next(user_frames(), None)
-    return "guard" if frame is None else f"{module_of(frame) or 'guard'}:{frame.f_lineno}"
 
 
 def apply_guard(name: str) -> Callable[[F], F]:

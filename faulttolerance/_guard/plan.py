@@ -61,9 +61,20 @@ class Plan:
         interceptors: Those that stand around it, the outermost first.
         homes: The class that declares each policy; empty for a function.
         switches: Those for the whole application.
+        counted_as: What metrics name it, if that is something else: what several guards have in common.
     """
 
-    __slots__ = ("declared", "effective", "function", "homes", "interceptors", "name", "policies", "switches")
+    __slots__ = (
+        "counted_as",
+        "declared",
+        "effective",
+        "function",
+        "homes",
+        "interceptors",
+        "name",
+        "policies",
+        "switches",
+    )
 
     def __init__(
         self,
@@ -74,6 +85,7 @@ class Plan:
         interceptors: tuple[Any, ...] = (),
         homes: Mapping[type[Policy], type] = _NO_HOMES,
         switches: Switches = _ALL_ON,
+        counted_as: str = "",
     ) -> None:
         self.name = name
         self.function = function
@@ -82,6 +94,7 @@ class Plan:
         self.interceptors = interceptors
         self.homes = homes
         self.switches = switches
+        self.counted_as = counted_as or name
         self.policies = {type(one.policy): one.policy for one in effective if one.enabled}
         """The policies that are in force."""
 

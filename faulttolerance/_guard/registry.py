@@ -69,8 +69,8 @@ class Guarded(Protocol):
         """All that is remembered."""
         ...
 
-    def resolve_breaker(self) -> None:
-        """Make the breaker known, if there is one."""
+    def resolve_breaker(self, name: str | None = None) -> None:
+        """Make the breaker known, if there is one; if a name is given, only if that is one of its names."""
         ...
 
 
@@ -189,7 +189,8 @@ class CircuitBreakers:
     """The circuit breakers of the application, by name.
 
     A breaker is known by what ``@circuit_breaker_name`` gave it, by the name of its ``Guard``, and as
-    ``module.Class.method``.
+    ``module.Class.method``. Where several have one name, as those of a class that is made more than once, the state
+    is that of the one made last; all are closed and opened.
     """
 
     def names(self) -> list[str]:
@@ -203,7 +204,7 @@ class CircuitBreakers:
         Raises:
             KeyError: No breaker has this name.
         """
-        return self._breaker(name).state_name(clock.monotonic())
+        return self._breakers(name)[-1].state_name(clock.monotonic())
 
     def reset(self, name: str) -> None:
         """Close the breaker *name* and forget its results.
@@ -211,9 +212,9 @@ class CircuitBreakers:
         Raises:
             KeyError: No breaker has this name.
         """
-        breaker = self._breaker(name)
-        breaker.reset(clock.monotonic())
-        deliver_transitions(breaker)
+        for breaker in self._breakers(name):
+            breaker.reset(clock.monotonic())
+            deliver_transitions(breaker)
 
     def reset_all(self) -> None:
         """Close every breaker."""
@@ -228,9 +229,9 @@ class CircuitBreakers:
         Raises:
             KeyError: No breaker has this name.
         """
-        breaker = self._breaker(name)
-        breaker.force_open(clock.monotonic())
-        deliver_transitions(breaker)
+        for breaker in self._breakers(name):
+            breaker.force_open(clock.monotonic())
+            deliver_transitions(breaker)
 
     def on_state_change(self, name: str, callback: Listener) -> None:
         """Call ``callback(name, old, new)`` at each change of state; the breaker may come into being later.
@@ -239,10 +240,11 @@ class CircuitBreakers:
         """
         _listeners.setdefault(name, []).append(callback)
 
-    def _breaker(self, name: str) -> Breaker:
+    def _breakers(self, name: str) -> list[Breaker]:
+        _resolve_breakers(name)  # also where another has the name: a module may have been loaded again
         found = _breakers().get(name)
         if found is None:
-            _resolve_breakers()
+            _resolve_breakers()  # that name may be configured
             found = _breakers().get(name)
         if found is None:
             from difflib import get_close_matches
@@ -256,19 +258,20 @@ class CircuitBreakers:
 circuit_breakers = CircuitBreakers()
 
 
-def _breakers() -> dict[str, Breaker]:
-    """The breakers of methods that were called, by all their names; of equal names the last."""
-    found: dict[str, Breaker] = {}
+def _breakers() -> dict[str, list[Breaker]]:
+    """The breakers of methods that were called, by all their names, the one made last behind the others."""
+    found: dict[str, list[Breaker]] = {}
     for state in every_state():
         if state.circuit_breaker is not None:
-            found |= dict.fromkeys(state.breaker_names, state.circuit_breaker)
+            for name in state.breaker_names:
+                found.setdefault(name, []).append(state.circuit_breaker)
     return found
 
 
-def _resolve_breakers() -> None:
-    """Let breakers be known whose methods were not called yet."""
+def _resolve_breakers(name: str | None = None) -> None:
+    """Let breakers be known whose methods were not called yet; if a name is given, those that have it."""
     for resolver in list(resolvers()):
-        resolver.resolve_breaker()
+        resolver.resolve_breaker(name)
 
 
 def _in_child() -> None:

@@ -32,7 +32,7 @@ from .methods import as_method
 from .naming import spelling_of
 from .plan import Plan, in_order
 from .sibling import home_of
-from .state import Prospect, State
+from .state import Prospect, State, alias_in
 
 __all__ = ["Resolver"]
 
@@ -157,14 +157,18 @@ class Resolver:
         living = [None if user is NoneType else user for user, _ in users if user is not None]
         return [user for user in living if self._path_of(user) is not None]
 
-    def resolve_breaker(self) -> None:
-        """Make the breaker of the declaring class known, if there is one and its method was not called yet."""
+    def resolve_breaker(self, name: str | None = None) -> None:
+        """Make the breaker of the declaring class known, if there is one and its method was not called yet.
+
+        If a name is given, only if that is one of its names.
+        """
         declaration = self.declaration
         owner = declaration.owner
-        if owner is None and declaration.binding != FUNCTION:
+        if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
             return  # put into a class late, it is known by the class that uses it
         inherited = covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
-        if CircuitBreaker in {**declaration.policies, **inherited} and self._path_of(owner) is None:
+        policies = {**{kind: policy for kind, (policy, _) in inherited.items()}, **declaration.policies}
+        if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
             self.for_class(owner)
 
     def state(self, cls: type | None) -> State | None:

@@ -18,6 +18,7 @@ from .call_path import course_for
 from .compose import compose
 from .course import Course
 from .declaration import FUNCTION, Declaration, binding_by_name
+from .place import Place
 from .plan import Plan
 from .state import Prospect, State
 
@@ -35,11 +36,12 @@ class Shared:
     What ``Resolver`` is to a guarded function. Nothing of it is public, so that nothing of it is in a ``Guard``.
     """
 
-    __slots__ = ("__weakref__", "_guard", "declared", "known", "name", "paths", "remembered")
+    __slots__ = ("__weakref__", "_guard", "_line", "declared", "known", "name", "paths", "remembered")
 
-    def __init__(self, guard: Guard, name: str, declared: Sequence[Declared]) -> None:
+    def __init__(self, guard: Guard, place: Place, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
-        self.name = name
+        self.name = place.name
+        self._line = place.line
         self.declared = tuple(declared)
         self.remembered: State | None = None
         """The state, if the guard was ever called."""
@@ -63,7 +65,7 @@ class Shared:
         basis = basis or settings.basis
         effective, faults = settings.resolve(self.declared, self.name, basis)
         switches = settings.switches_under(basis)
-        plan = Plan(self.name, call_given, self.declared, tuple(effective), switches=switches)
+        plan = Plan(self.name, call_given, self.declared, tuple(effective), switches=switches, counted_as=self._line)
         return plan, faults or self._faults(plan)
 
     def _faults(self, plan: Plan) -> list[Fault]:
@@ -103,9 +105,10 @@ class Shared:
         """The same, in the form of ``Resolver.states``."""
         return [self.remembered] if self.remembered is not None else []
 
-    def resolve_breaker(self) -> None:
-        """Make the breaker known, if there is one."""
-        if any(isinstance(one.policy, CircuitBreaker) for one in self.declared):
+    def resolve_breaker(self, name: str | None = None) -> None:
+        """Make the breaker known, if there is one; if a name is given, only if that is its name."""
+        has_one = any(isinstance(one.policy, CircuitBreaker) for one in self.declared)
+        if has_one and self.known is None and name in (None, self.name):
             self._resolve(None)
 
     # Calls

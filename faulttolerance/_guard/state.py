@@ -133,8 +133,8 @@ class Prospect:
             lock = self.circuit_breaker.lock if self.circuit_breaker is not None else None
             self.bulkhead = bulkhead.Bulkhead(permits.value, permits.waiting_task_queue, state.name, lock=lock)
 
-    def tally_for(self, policies: Policies, queue: bool) -> Tally | None:
-        """The counts of a method with *policies*; ``None`` where nothing of them is counted."""
+    def tally_for(self, name: str, policies: Policies, queue: bool) -> Tally | None:
+        """The counts, as *name*, of a method with *policies*; ``None`` where nothing of them is counted."""
         if not any(kind in policies for kind in _COUNTED):
             return None
         shape = shape_of(
@@ -148,7 +148,7 @@ class Prospect:
         )
         tally = next((one for one in self._tallies if one.account.shape is shape), None)
         if tally is None:
-            tally = self._ledger.new(self.state.name, shape)
+            tally = self._ledger.new(name, shape)
             self._tallies = (*self._tallies, tally)
         if CircuitBreaker in policies or Bulkhead in policies:
             self._measure(queues=Bulkhead in policies and queue)

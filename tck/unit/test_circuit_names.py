@@ -1,0 +1,225 @@
+"""What circuits are called where several are alike: guards of one line, modules that are loaded again."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    Guard,
+    Retry,
+    circuit_breaker,
+    circuit_breakers,
+    explain,
+    guards,
+)
+
+BREAKER = CircuitBreaker(request_volume_threshold=1)
+
+
+def fail() -> None:
+    raise OSError
+
+
+def make() -> Guard:
+    return Guard(circuit_breaker=BREAKER)
+
+
+def opened(guard: Guard) -> Guard:
+    with pytest.raises(OSError):
+        guard.call(fail)
+    return guard
+
+
+def states() -> dict[str, str]:
+    """What is shown of the circuits of this file, by the end of their names."""
+    return {
+        name.rpartition(":")[2]: circuit_breakers.state(name)
+        for name in circuit_breakers.names()
+        if name.startswith(f"{__name__}:")
+    }
+
+
+# Guards of one line
+
+
+def test_each_guard_that_one_line_makes_is_shown_and_steered_by_itself() -> None:
+    """One per host, in a dictionary."""
+    hosts = {host: Guard(circuit_breaker=BREAKER) for host in ("one", "two", "three")}
+    line = hosts["one"].name.rpartition(":")[2]
+
+    opened(hosts["one"])
+    circuit_breakers.force_open(hosts["three"].name)
+    before = states()
+    circuit_breakers.reset(hosts["one"].name)
+
+    assert [guard.name.rpartition(":")[2] for guard in hosts.values()] == [line, f"{line}#2", f"{line}#3"]
+    assert before == {line: "open", f"{line}#2": "closed", f"{line}#3": "open"}
+    assert states()[line] == "closed"
+    with pytest.raises(CircuitBreakerOpenException, match=rf"{line}#3: circuit breaker is open"):
+        hosts["three"].call(fail)
+
+
+def test_explain_and_guards_call_each_by_its_name() -> None:
+    """As messages and the log do."""
+    one, two = make(), make()
+
+    assert explain(two).startswith(two.name)
+    assert {one.name, two.name} <= {guard.name for guard in guards()}
+    assert repr(two).endswith(f"name={two.name!r})")
+
+
+def test_a_number_is_given_back_when_the_guard_is_gone() -> None:
+    """One guard per request is always called the same, and leaves nothing behind."""
+    first = make().name
+    gc.collect()
+    names = set()
+
+    for _ in range(50):
+        guard = opened(make())
+        names.add(guard.name)
+        del guard
+        gc.collect()
+
+    assert names == {first}
+    assert states() == {}
+
+
+def test_the_lowest_number_is_given_first() -> None:
+    """So that names do not wander while guards come and go."""
+    kept = [make() for _ in range(4)]
+    names = [guard.name for guard in kept]
+    del kept[1:3]
+    gc.collect()
+
+    assert [make_and_keep.name for make_and_keep in (kept.append(make()) or kept[-1] for _ in range(3))] == [
+        names[1],
+        names[2],
+        names[0] + "#5",
+    ]
+
+
+def test_threads_that_make_guards_at_once_get_different_names() -> None:
+    """And what they give back is given to one of them."""
+
+    def work(_: int) -> list[Guard]:
+        found = []
+        for _ in range(100):
+            found = [make(), make(), *found[:3]]
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        kept = [guard for found in pool.map(work, range(8)) for guard in found]
+
+    names = [guard.name for guard in kept]
+    assert len(set(names)) == len(names)
+
+
+def test_metrics_of_guards_of_one_line_add_up() -> None:
+    """One series per request would have no end."""
+    from faulttolerance._guard import registry
+
+    made = [Guard(retry=Retry(max_retries=0)) for _ in range(3)]
+    line = made[0].name
+    for guard in made:
+        guard.call(int)
+
+    counted = {name: counts for name, counts in registry.counts().items() if name.startswith(line)}
+
+    assert list(counted) == [line]
+    assert sum(count for (name, _), count in counted[line].items() if name == "ft.invocations.total") == 3
+
+
+# What is loaded again
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Write a module, and load it, again where it was loaded before."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "loaded_again"
+
+    def load(text: str) -> ModuleType:
+        (tmp_path / f"{name}.py").write_text(f"from faulttolerance import *\n{text}")
+        importlib.invalidate_caches()
+        return importlib.reload(sys.modules[name]) if name in sys.modules else importlib.import_module(name)
+
+    yield load
+    sys.modules.pop(name, None)
+
+
+MODULES = {
+    "function": ("def charge(): raise OSError", "loaded_again.charge"),
+    "named": ("def charge(): raise OSError", "charging"),
+    "Guard": ("guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1))", "loaded_again:2"),
+    "named Guard": (
+        "guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1), name='charging guard')",
+        "charging guard",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_a_name_reaches_the_circuit_of_the_module_that_was_loaded_last(kind: str, load: Any) -> None:
+    """Also before its first call, and where somebody keeps the old function; which is reached as well."""
+    text, name = MODULES[kind]
+    above = "@circuit_breaker_name('charging')\n" if kind == "named" else ""
+    if kind in ("function", "named"):
+        text = f"{above}@circuit_breaker(request_volume_threshold=1)\n{text}"
+
+    def call(module: dict[str, Any]) -> None:
+        module["guard"].call(fail) if "guard" in module else module["charge"]()
+
+    old = dict(vars(load(text)))
+    with pytest.raises(OSError):
+        call(old)
+    assert circuit_breakers.state(name) == "open"
+
+    new = vars(load(f"{text}\n# changed"))
+    before = circuit_breakers.state(name)
+    circuit_breakers.force_open(name)
+
+    assert before == "closed"
+    for module in (new, old):
+        with pytest.raises(CircuitBreakerOpenException):
+            call(module)
+    circuit_breakers.reset(name)
+    for module in (new, old):
+        with pytest.raises(OSError):
+            call(module)
+    if "guard" in new:
+        new["guard"].close()
+
+
+def test_circuits_of_a_function_that_is_made_more_than_once_are_all_steered() -> None:
+    """A factory's functions have one name."""
+
+    def factory() -> Callable[[], None]:
+        @circuit_breaker(request_volume_threshold=1)
+        def charge() -> None:
+            raise OSError
+
+        return charge
+
+    made = [factory() for _ in range(3)]
+    name = f"{__name__}.{made[0].__qualname__}"
+
+    circuit_breakers.force_open(name)
+
+    for charge in made:
+        with pytest.raises(CircuitBreakerOpenException):
+            charge()
+    circuit_breakers.reset(name)
+    for charge in made:
+        with pytest.raises(OSError):
+            charge()
