@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator
+from importlib import import_module
 from types import CodeType, FunctionType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from .._config import Declared
@@ -41,9 +43,9 @@ class Guard:
         bulkhead: See ``Bulkhead``.
         rate_limit: See ``RateLimit``.
         fallback: See ``Fallback``; with a handler, not with a method's name.
-        name: What ``apply_guard``, ``circuit_breakers`` and keys such as ``payments/Retry/maxRetries`` call it; held
-            until ``close``. Without one, the module and line where it is made, and for all but the first of those that
-            one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
+        name: What ``apply_guard``, ``circuit_breakers``, pickles and keys such as ``payments/Retry/maxRetries`` call
+            it; held until ``close``. Without one, the module and line where it is made, and for all but the first of
+            those that one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
 
     Raises:
         FaultToleranceDefinitionException: If another guard has the name, or the fallback names a method.
@@ -69,6 +71,8 @@ class Guard:
         self.name = place.name
         if faults := substitute_faults(fallback, self.name):
             raise FaultToleranceDefinitionException(*faults)
+        declared = [Declared(policy, "class", name, "") for policy in given if policy is not None]
+        self._shared = Shared(self, place, declared)
         self._home = _running_module()
         other = _named.setdefault(name, self) if name else self
         if other is not self and self._home is not None and _is_run_again(self._home, other._home):
@@ -77,8 +81,6 @@ class Guard:
             raise FaultToleranceDefinitionException(
                 Fault(f"Guard(name={name!r})", "has the name of another guard", name, "a name that no other guard has")
             )
-        declared = [Declared(policy, "class", name, "") for policy in given if policy is not None]
-        self._shared = Shared(self, place, declared)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *function* on this thread under the policies."""
@@ -108,8 +110,53 @@ class Guard:
         if _named.get(self.name) is self:
             del _named[self.name]
 
+    # Like a function or a lock, a guard is itself and nothing else: copies would limit and break each for themselves.
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        module = self._home[0] if self._home is not None else ""
+        if _named.get(self.name) is self:
+            return _by_name, (self.name, module)
+        for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
+            if value is self:
+                return _by_attribute, (module, attribute)
+        raise TypeError(
+            f"cannot pickle the guard {self.name}: its state belongs to this process. Give it a name, or make it at the"
+            " top level of a module: then it is pickled by that, like a function"
+        )
+
     def __repr__(self) -> str:
         return f"Guard({', '.join(repr(one.policy) for one in self._shared.declared)}, name={self.name!r})"
+
+
+def _by_name(name: str, module: str) -> Guard:
+    """The guard *name*, in the process in which it is unpickled; *module* makes it there."""
+    if name not in _named and module:
+        import_module(module)
+    return _found(name)
+
+
+def _by_attribute(module: str, attribute: str) -> Guard:
+    found = getattr(import_module(module), attribute)
+    if not isinstance(found, Guard):
+        raise TypeError(f"{module}.{attribute} is no guard any more")
+    return found
+
+
+def _found(name: str) -> Guard:
+    try:
+        return _named[name]
+    except KeyError:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, _named, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise KeyError(f"no guard is named {name!r}{hint}") from None
 
 
 def apply_guard(name: str) -> Callable[[F], F]:
@@ -118,18 +165,7 @@ def apply_guard(name: str) -> Callable[[F], F]:
     Raises:
         KeyError: At a call, if no guard has the name.
     """
-
-    def find() -> Shared:
-        try:
-            return _named[name]._shared
-        except KeyError:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, _named, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise KeyError(f"no guard is named {name!r}{hint}") from None
-
-    return lambda function: _decorated(function, find)
+    return lambda function: _decorated(function, lambda: _found(name)._shared)
 
 
 def _decorated(

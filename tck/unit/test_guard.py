@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import importlib
 import inspect
+import pickle
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -231,3 +238,63 @@ def test_a_guard_shows_nothing_but_what_it_is_for() -> None:
     guard.close()
 
     assert [name for name in dir(guard) if not name.startswith("_")] == ["call", "call_async", "close", "name"]
+
+
+def used(guard: Guard) -> Guard:
+    """*guard*, once it has a state."""
+    guard.call(len, "")
+    return guard
+
+
+module_guard = Guard(retry=Retry(), bulkhead=Bulkhead(1))
+
+
+@pytest.mark.parametrize("prepare", [lambda guard: guard, used], ids=["fresh", "used"])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_of_a_guard_is_the_guard(copied: Any, prepare: Any) -> None:
+    """Its limits and its circuit hold for all that use it, an object and its copies too."""
+    service = SimpleNamespace(guard=prepare(Guard(bulkhead=Bulkhead(1), name="copied")), order=[1])
+
+    other = copied(service)
+
+    assert other.guard is service.guard
+    service.guard.close()
+
+
+@pytest.mark.parametrize("prepare", [lambda guard: guard, used], ids=["fresh", "used"])
+def test_a_guard_is_pickled_by_name_or_by_its_place_in_a_module(prepare: Any) -> None:
+    """As functions are: what comes out is the guard of the process in which it does."""
+    named = prepare(Guard(retry=Retry(), name="pickled"))
+
+    assert pickle.loads(pickle.dumps(named)) is named
+    assert pickle.loads(pickle.dumps(prepare(module_guard))) is module_guard
+    gone = pickle.dumps(named)
+    named.close()
+    with pytest.raises(KeyError, match="no guard is named 'pickled'"):
+        pickle.loads(gone)
+
+
+@pytest.mark.parametrize("prepare", [lambda guard: guard, used], ids=["fresh", "used"])
+def test_a_guard_that_nothing_names_is_not_pickled(prepare: Any) -> None:
+    """Another process could not find it."""
+    with pytest.raises(TypeError, match="its state belongs to this process"):
+        pickle.dumps(prepare(Guard(retry=Retry())))
+
+
+def test_unpickling_imports_the_module_that_makes_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a worker process that has not imported it yet."""
+    monkeypatch.syspath_prepend(tmp_path)
+    text = (
+        "from faulttolerance import Guard, Retry\nnamed = Guard(retry=Retry(), name='of a module')\nother = Guard()\n"
+    )
+    (tmp_path / "ft_guards.py").write_text(text)
+    module = importlib.import_module("ft_guards")
+    pickled = pickle.dumps([module.named, module.other])
+    module.named.close()
+    del sys.modules["ft_guards"]
+
+    found = pickle.loads(pickled)
+
+    assert found == [sys.modules["ft_guards"].named, sys.modules["ft_guards"].other]
+    found[0].close()
+    del sys.modules["ft_guards"]
