@@ -15,6 +15,7 @@ from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .clock import clock
 from .environment import Attempt, StoppedIteration
+from .inherited import pass_on
 from .interruption import NOT_WANTED, Interrupted, end, settle, watchdog
 from .loop_thread import loop_thread
 from .native import get_ident
@@ -189,6 +190,8 @@ class Body(Suspension):
                     settle(slot, entry)
             except Interrupted as late:
                 error = late
+        if slot.heirs and deadline is not None and clock.monotonic() >= deadline:
+            pass_on(slot, entry if attempt.interrupt else entry[1])
         try:
             if error is None and self._is_awaited(result):
                 return self._await(result, context)

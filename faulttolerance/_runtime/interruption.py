@@ -20,6 +20,7 @@ from .._log import WARNING, log
 from .._strategy import deadline as lateness
 from .._swap import Swap
 from .clock import clock, next_deadline, raise_if_expired
+from .inherited import pass_on
 from .safe_point import forget_added_modules, put_uninterruptible_modules
 from .slot import HAS_GIL, Entry, Slot, all_slots, slot_here, slots
 from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standing
@@ -119,6 +120,8 @@ def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], 
         was_interrupted=id(entry) in slot.sent,
     )
     ticket.timed_out = outcome is not error
+    if ticket.timed_out and slot.heirs:
+        pass_on(slot, entry)
     return outcome
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +18,10 @@ from .._log import DEBUG, log
 from .clock import clock
 from .environment import StoppedIteration
 from .future import Future
+from .inherited import Inherited, inherit
 from .pool import pool
+from .slot import Slot, slot_here
+from .task_deadline import current, standing, work_under
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,7 +37,18 @@ NO_THREAD = 0
 class OffloadedCall:
     """One call: its coroutine, its future, and what it waits for."""
 
-    __slots__ = ("attempted", "context", "coroutine", "future", "is_shared", "loop", "steps", "stopped", "suspended")
+    __slots__ = (
+        "attempted",
+        "context",
+        "coroutine",
+        "future",
+        "heirs",
+        "is_shared",
+        "loop",
+        "steps",
+        "stopped",
+        "suspended",
+    )
 
     coroutine: Coroutine[Any, Any, Any]
     """Not there before the call is under way."""
@@ -43,7 +57,6 @@ class OffloadedCall:
         self.future: Future[Any] | None = future
         self.context = copy_context()
         """What the caller had; each body runs in a copy of it, and the coroutine in another."""
-        self.steps = self.context.copy()
         self.loop = _running_loop()
         self.attempted = False
         """Whether a first attempt was made."""
@@ -53,6 +66,23 @@ class OffloadedCall:
         """Whether the caller gave up."""
         self.is_shared = False
         """Whether another thread than the caller's may have gone on with the call."""
+        self.heirs: Sequence[Inherited] = ()
+        """The deadlines of the caller's thread that decide on further attempts."""
+        slot = slot_here()
+        if slot.top is None:
+            self.steps = self.context.copy()
+        else:
+            self._inherit(slot)
+
+    def _inherit(self, slot: Slot) -> None:
+        enclosing = standing(current.get())
+        for_bodies, self.heirs = inherit(slot, enclosing), inherit(slot, enclosing)
+        slot.heirs.update(dict.fromkeys(self.heirs))
+        if for_bodies:
+            self.context.run(work_under, for_bodies[-1])
+        self.steps = self.context.copy()
+        if self.heirs:
+            self.steps.run(work_under, self.heirs[-1])
 
     def run(self, error: BaseException | None, may_run: bool) -> None:
         """Go on, by raising *error* where there is one, until the coroutine waits for something that is not there yet.
@@ -168,6 +198,8 @@ class OffloadedCall:
         future, self.future = self.future, None  # its failure refers to the frames that refer to this call
         if future is not None:
             future.ended()
+        for heir in self.heirs:
+            heir.slot.heirs.pop(heir, None)
         pool.leave(self)
 
 

@@ -15,6 +15,7 @@ from weakref import ref
 from .native import get_ident, get_native_id, local, native
 
 if TYPE_CHECKING:
+    from .inherited import Inherited
     from .watchdog import Pursuit
 
 __all__ = [
@@ -48,6 +49,7 @@ class Slot:
         "asked",
         "fired",
         "gate",
+        "heirs",
         "ident",
         "is_greenlet",
         "is_main",
@@ -78,6 +80,8 @@ class Slot:
         """How the watchdog fares with the thread; its own business."""
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
+        self.heirs: dict[Inherited, None] = {}
+        """The deadlines of this thread that count for calls which it offloaded, as long as those are under way."""
         self.ident = get_ident()
         self.native_id = get_native_id()
         self.is_greenlet = is_greenlet

@@ -28,6 +28,7 @@ from faulttolerance import (
     completed_future,
     fallback,
     rate_limit,
+    remaining,
     retry,
     sleep,
     timeout,
@@ -658,3 +659,86 @@ def test_a_call_is_of_the_class_that_its_type_names() -> None:
         return [await call for call in calls]
 
     assert asyncio.run(main()) == [7, 7]
+
+
+def test_an_offloaded_call_is_under_the_deadline_of_the_thread_that_made_it() -> None:
+    """It counts while the enclosing call lasts; in bodies of its body, too, and not afterwards."""
+    go_on = threading.Event()
+
+    @asynchronous
+    def inner() -> Future[float | None]:
+        return completed_future(remaining())
+
+    @asynchronous
+    def outer() -> Future[list[float | None]]:
+        found = [remaining(), inner().result(10)]
+        started.set()
+        assert go_on.wait(10)
+        return completed_future([*found, remaining(), inner().result(10)])
+
+    started = threading.Event()
+
+    @timeout(60_000)
+    def call() -> Future[list[float | None]]:
+        future = outer()
+        assert started.wait(10)
+        return completed_future(future)  # type: ignore[arg-type]
+
+    future: Any = call().result()
+    go_on.set()
+    found = future.result(10)
+
+    assert all(left is not None and 0 < left <= 60 for left in found[:2])
+    assert found[2:] == [None, None]
+
+
+@pytest.mark.parametrize("interrupt", [True, False])
+def test_no_further_attempt_is_made_for_a_caller_who_timed_out(interrupt: bool) -> None:
+    """The attempts end with the call that waits for them; as with a coroutine that waits."""
+    attempts: list[Future[None]] = []
+
+    @asynchronous
+    @retry(max_retries=-1, max_duration=0, delay=1, jitter=0)
+    def stubborn() -> Future[None]:
+        count.append(None)
+        raise ConnectionError
+
+    count: list[None] = []
+
+    @timeout(50, interrupt=interrupt)
+    def outer() -> None:
+        attempts.append(stubborn())
+        if interrupt:
+            attempts[0].result(10)
+        else:
+            threading.Event().wait(0.1)
+
+    with pytest.raises((TimeoutException, ConnectionError)):
+        outer()
+
+    assert type(attempts[0].exception(10)) is ConnectionError
+
+
+def test_an_offloaded_call_is_tried_again_after_the_call_that_made_it_has_ended() -> None:
+    """Who did not time out has left nothing behind that could stop it, whatever the time is."""
+    over = threading.Event()
+    count: list[None] = []
+
+    @asynchronous
+    @retry(max_retries=3, delay=1, jitter=0)
+    def stubborn() -> Future[str]:
+        count.append(None)
+        assert over.wait(10)
+        if len(count) < 3:
+            raise ConnectionError
+        return completed_future("served")
+
+    @timeout(50)
+    def outer() -> list[Future[str]]:
+        return [stubborn()]
+
+    future = outer()[0]
+    threading.Event().wait(0.1)
+    over.set()
+
+    assert future.result(10) == "served"

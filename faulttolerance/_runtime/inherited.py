@@ -1,0 +1,56 @@
+"""Deadlines of the thread that offloads a call, as far as they count for that call."""
+
+from __future__ import annotations
+
+from math import inf
+
+from .slot import Entry, Slot, stands
+from .task_deadline import NO_TASK, RUNS, Place, TaskDeadline
+
+__all__ = ["Inherited", "inherit", "pass_on"]
+
+
+class Inherited(TaskDeadline):
+    """One deadline of the thread that offloaded a call; it counts while its own call lasts.
+
+    It does so for good once that call has timed out, where it decides on further attempts: nobody waits for them.
+    """
+
+    __slots__ = ("entry", "slot", "was_missed")
+
+    def __init__(self, slot: Slot, entry: Entry, previous: TaskDeadline | None) -> None:
+        self.slot = slot
+        self.entry = entry
+        self.previous = previous
+        self.when = entry[0]
+        self.state = RUNS
+        self.place = Place()
+        self.place.task = NO_TASK
+        self.place.ident = 0
+        self.was_missed = False
+
+    @property
+    def counts(self) -> TaskDeadline | None:  # type: ignore[override]
+        """Itself as long as its call lasts; afterwards the one that encloses it."""
+        return self if self.was_missed or stands(self.slot, self.entry) else self.previous
+
+
+def inherit(slot: Slot, enclosing: TaskDeadline | None) -> list[Inherited]:
+    """The deadlines of the thread of *slot*, the innermost one last, inside *enclosing*."""
+    entries = []
+    entry = slot.top
+    while entry is not None:
+        if type(entry) is not list and entry[0] != inf:
+            entries.append(entry)
+        entry = entry[1]
+    found: list[Inherited] = []
+    for entry in reversed(entries):
+        found.append(Inherited(slot, entry, found[-1] if found else enclosing))
+    return found
+
+
+def pass_on(slot: Slot, entry: Entry) -> None:
+    """Tell the calls that were offloaded under *entry* that its own call has timed out."""
+    for heir in list(slot.heirs):
+        if heir.entry is entry:
+            heir.was_missed = True
