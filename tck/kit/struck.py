@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -50,12 +51,14 @@ class Strike:
         self._last: dict[FrameType, int] = {}
 
     def __enter__(self) -> Self:
+        gc.disable()  # what finalizers raise comes out nowhere
         self._before = sys.gettrace()
         sys.settrace(self.begin)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
+        gc.enable()
         self._last.clear()
 
     def begin(self, frame: FrameType, event: str, argument: object) -> Any:

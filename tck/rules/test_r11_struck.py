@@ -119,6 +119,41 @@ def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fai
     assert not wrong
 
 
+def test_what_a_handler_raises_in_a_call_that_is_a_task_loses_nothing() -> None:
+    """In a callback of the loop asyncio only writes it down; the call ends at its deadline at the latest."""
+    wrong = []
+    for strike in strikes():
+        failures: list[type[Exception]] = [ConnectionError]
+
+        async def answer(failures: list[type[Exception]] = failures) -> str:
+            if failures:
+                raise failures.pop()
+            return FINE
+
+        call = ft.asynchronous(under_all(answer))
+
+        async def main(strike: Strike | None, call: Any = call) -> object:
+            async def one() -> object:
+                return await call()
+
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda loop, context: None)
+            return await asyncio.wait_for(aimed_at(strike, one()), 0.2 if strike is not None else 10)
+
+        def outcome_of(strike: Strike | None, main: Callable[[Any], Any] = main) -> object:
+            try:
+                return asyncio.run(main(strike))
+            except (Exception, Struck) as error:
+                return type(error)
+
+        outcome_of(None)  # opens the circuit, whose next call is its only probe
+        first, second = outcome_of(strike), outcome_of(None)
+        if second != FINE or (strike.where and first is not Struck and "_complete" not in strike.where):
+            wrong.append((strike.where, first, second))
+
+    assert not wrong
+
+
 class Queue:
     """One permit, held by somebody else; and what comes of those who ask for it meanwhile."""
 
