@@ -10,6 +10,7 @@ there are many of them, and when somebody reads.
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import reduce
 from threading import RLock
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -563,6 +564,10 @@ class _Wanted(dict[type[Event], Question]):
         return question
 
 
+_telling: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
+"""The sinks that are being told, by their ids."""
+
+
 class Sinks:
     """Who is told of events, on the thread on which they happen and outside every lock."""
 
@@ -600,12 +605,21 @@ class Sinks:
         return found
 
     def tell(self, event: Event) -> None:
-        """Tell each of them; one that raises is logged once and changes nothing."""
+        """Tell each of them; one that raises is logged once and changes nothing.
+
+        A sink that makes guarded calls is not told of them: it would make more, without end.
+        """
+        telling = _telling.get()
         for sink in self.get():
+            if id(sink) in telling:
+                continue
             try:
+                _telling.set((*telling, id(sink)))
                 sink(event)
             except Exception as error:  # noqa: BLE001  # it is the application's, and changes nothing
                 self._report(sink, error)
+            finally:
+                _telling.set(telling)
 
     def _report(self, sink: Sink, error: Exception) -> None:
         if id(sink) not in self._failed:

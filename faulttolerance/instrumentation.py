@@ -51,7 +51,8 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
     """Tell these of every event from now on, and no others; ``None`` goes back to logging and tracing.
 
     A sink is called on the thread of the call, in its event loop where it has one, outside every lock, and is not
-    awaited: it should be quick. One that raises is logged once and changes nothing.
+    awaited: it should be quick. One that raises is logged once and changes nothing. It is not told of guarded calls
+    that it makes itself.
     """
     _sinks.set(sinks)
 

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +21,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from faulttolerance import (
     BulkheadException,
     CircuitBreakerOpenException,
+    Future,
     RateLimitException,
     TimeoutException,
+    asynchronous,
     bulkhead,
     circuit_breaker,
     configure,
@@ -227,6 +230,28 @@ def test_sink_may_call_the_breaker_that_tells_it() -> None:
         broken()
 
     assert states == ["open"]
+
+
+@pytest.mark.parametrize("is_offloaded", [False, True])
+def test_sink_is_not_told_of_its_own_calls_and_others_are(is_offloaded: bool) -> None:
+    """A guarded sink whose connection is down would tell itself so without end."""
+    sent, heard = [], []
+
+    @retry(max_retries=1, jitter=0)
+    def send(event: Event) -> Future[None]:
+        sent.append(type(event))
+        raise ConnectionError
+
+    guarded = asynchronous(send) if is_offloaded else send
+    under_way = []
+    set_event_sinks([lambda event: under_way.append(guarded(event)), lambda event: heard.append(event.method)])
+    for _ in range(2):
+        assert retry(max_retries=1, jitter=0)(Flaky(1))() == "done"
+    for call in under_way:
+        assert isinstance(call.exception(20), ConnectionError)
+
+    assert Counter(sent) == {RetryScheduled: 4, Recovered: 4}
+    assert len([method for method in heard if method.endswith("send")]) == 8
 
 
 def test_default_sinks_come_back() -> None:
