@@ -43,7 +43,7 @@ from .exceptions import (
 from .typing import FallbackHandler
 
 if TYPE_CHECKING:
-    from ._guard.control import configure, explain, guards, reload, unguarded, validate
+    from ._guard.control import configure, explain, guards, reload, reload_on, unguarded, validate
     from ._guard.guard import Guard, apply_guard
     from ._guard.interceptor import around_invoke
     from ._guard.registry import circuit_breakers
@@ -91,6 +91,7 @@ __all__ = [
     "guards",
     "rate_limit",
     "reload",
+    "reload_on",
     "remaining",
     "retry",
     "retry_when",
@@ -103,7 +104,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "._guard.control": ("configure", "explain", "guards", "reload", "unguarded", "validate"),
+    "._guard.control": ("configure", "explain", "guards", "reload", "reload_on", "unguarded", "validate"),
     "._guard.guard": ("Guard", "apply_guard"),
     "._guard.interceptor": ("around_invoke",),
     "._guard.registry": ("circuit_breakers",),

@@ -12,7 +12,9 @@ from .._config import Declared, settings
 from .._config.given import kept
 from .._config.report import Change, Unused, collisions, unused
 from .._event import Series
+from .._log import ERROR, INFO, log
 from .._policy import Policy, parameters
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import exchange, registry
 from .declaration import FUNCTION, exempt
@@ -31,6 +33,7 @@ __all__ = [
     "follow_declarations",
     "guards",
     "reload",
+    "reload_on",
     "reset",
     "unguarded",
     "validate",
@@ -168,6 +171,44 @@ def reload() -> list[Change]:
         FaultToleranceDefinitionException: With everything that is wrong; then nothing has changed.
     """
     return exchange.exchange(settings.prepare)
+
+
+def reload_on(signum: int) -> None:
+    """Call ``reload`` whenever the process gets the signal *signum*, as in ``reload_on(signal.SIGHUP)``.
+
+    A reload that fails is logged at ERROR, with all that is wrong, and everything stays as it was; one that succeeds is
+    logged at INFO. It is done on a thread of its own, so the signal may interrupt anything, a reload or a first call
+    included; signals that come while one is about to begin are served by that one. A handler that the application had
+    for the signal is replaced.
+
+    To be called on the main thread, as ``signal.signal`` is.
+
+    Raises:
+        FaultToleranceDefinitionException: If no handler can be installed for the signal, or it interrupts calls.
+    """
+    from .._runtime import on_signal
+    from .._runtime.interruption import can_interrupt, watchdog
+
+    if not can_interrupt(signum) or signum == watchdog.signum:
+        allowed = "one of signal.valid_signals() that can be caught, and not the one that interrupts calls"
+        raise FaultToleranceDefinitionException(Fault("reload_on(signum)", f"is {shown(signum)}", signum, allowed))
+    try:
+        on_signal.call_on(signum, partial(_reload_and_tell, on_signal.name_of(signum)))
+    except ValueError as error:
+        problem = "is called on another thread than the main one"
+        fault = Fault("reload_on", problem, None, "the main thread, which handles signals")
+        raise FaultToleranceDefinitionException(fault) from error
+
+
+def _reload_and_tell(name: str) -> None:
+    try:
+        found = reload()
+    except FaultToleranceDefinitionException as error:
+        log(ERROR, "%s: nothing is reloaded, all stays as it was: %s", name, error)
+    except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
+        log(ERROR, "%s: nothing is reloaded, all stays as it was", name, error=error)
+    else:
+        log(INFO, "%s: reloaded: %s", name, "; ".join(map(str, found)) or "no value has changed")
 
 
 def validate() -> list[Unused]:

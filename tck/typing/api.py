@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import signal
 from collections.abc import Awaitable, Iterable
 from datetime import timedelta
 from typing import Any, Protocol, assert_type
@@ -464,3 +465,5 @@ names: Iterable[str] = ft.circuit_breakers.names()
 for one in ft.guards():
     assert_type(one.name, str)
     print(one.method, one.policies, one.values, one.counts)
+assert_type(ft.reload_on(signal.SIGTERM), None)
+ft.reload_on("SIGTERM")  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ CONTRACT = {
         apply_guard rate_limit RateLimitException RefusedException asynchronous_non_blocking exponential_backoff
         fibonacci_backoff custom_backoff retry_when before_retry circuit_breaker_name circuit_breakers around_invoke""",
     "running it": """
-        configure reload validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
+        configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
         completed_future shutdown""",
 }
 """The public names by group; a name is added here when it is added to the contract."""

@@ -1,0 +1,79 @@
+"""Doing something when a signal comes, beside whatever it interrupts.
+
+The handler itself only starts a thread. What it interrupts may stand anywhere, with locks held that are not reentrant:
+in the middle of a reload, of a first call, of the application's own code. A thread waits for these as any other does.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from .._log import ERROR, log
+from .fork import at_fork
+
+__all__ = ["call_on", "name_of"]
+
+
+class _Caller:
+    """Calls a function after each signal, once for those that come while it is about to be called."""
+
+    def __init__(self, signum: int, function: Callable[[], object]) -> None:
+        self._signum = signum
+        self._function = function
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget what other threads are about to do: in the child of a fork they do not exist."""
+        self._wanted: deque[None] = deque()
+        self._calling = threading.Lock()
+
+    def __call__(self, *_: object) -> None:
+        """Handle the signal."""
+        self._wanted.append(None)
+        try:
+            _thread.start_new_thread(self._serve, ())
+        except RuntimeError as error:
+            log(ERROR, "%s is left for the next one, there is no thread for it: %s", name_of(self._signum), error)
+
+    def _serve(self) -> None:
+        # Who finds the other calling leaves the rest to him: he looks again after he has let go.
+        while self._wanted and self._calling.acquire(blocking=False):
+            try:
+                self._wanted.clear()
+                self._function()
+            finally:
+                self._calling.release()
+
+
+_callers: dict[int, _Caller] = {}
+
+
+def call_on(signum: int, function: Callable[[], object]) -> None:
+    """Call *function*, which must not raise, on a thread of its own after each such signal.
+
+    Raises:
+        ValueError: When called on another thread than the main one.
+    """
+    caller = _Caller(signum, function)
+    signal.signal(signum, caller)
+    _callers[signum] = caller
+
+
+def name_of(signum: int) -> str:
+    """The signal as people know it, as in ``SIGHUP``."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
+
+
+def _in_child() -> None:
+    for caller in _callers.values():
+        caller.begin_anew()
+
+
+at_fork(child=_in_child)

@@ -1,0 +1,261 @@
+"""A signal that reloads: each in a process of its own, since handlers are the whole process's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pydantic_settings")
+
+import faulttolerance
+from faulttolerance import FaultToleranceDefinitionException, reload_on
+
+SIGNALS = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal here")
+
+PREAMBLE = """
+import logging, os, signal, sys, threading, time
+sys.path.insert(0, ".")
+import faulttolerance as ft
+from faulttolerance import *
+
+logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(levelname)s %(message)s")
+
+def write(text):
+    with open("new.toml", "w") as file:
+        file.write(text)
+    os.replace("new.toml", "faulttolerance.toml")  # never half of it
+
+class Client:
+    @retry(max_retries=1, delay=0, jitter=0)
+    def charge(self):
+        self.calls = getattr(self, "calls", 0) + 1
+        raise OSError
+
+def attempts():
+    logging.disable(logging.WARNING)
+    client = Client()
+    try:
+        client.charge()
+    except OSError:
+        return client.calls
+    finally:
+        logging.disable(logging.NOTSET)
+
+def until(condition):
+    for _ in range(2000):
+        if condition():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it did not come to that")
+
+write("Retry.maxRetries = 2")
+configure(files="faulttolerance.toml")
+assert attempts() == 3
+"""
+
+
+def run(program: str, directory: Path) -> list[str]:
+    """The lines that *program* prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", PREAMBLE + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=directory,
+        env={"PYTHONPATH": str(Path(faulttolerance.__file__).parents[1])},
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@SIGNALS
+def test_a_signal_reloads_and_says_what_has_changed(tmp_path: Path) -> None:
+    """At INFO."""
+    lines = run(
+        """
+        reload_on(signal.SIGHUP)
+        write("Retry.maxRetries = 4")
+        os.kill(os.getpid(), signal.SIGHUP)
+        until(lambda: attempts() == 5)
+        """,
+        tmp_path,
+    )
+
+    assert lines == [
+        (
+            "INFO SIGHUP: reloaded: __main__.Client.charge @Retry(max_retries): 2 -> 4"
+            " (Retry/maxRetries in file faulttolerance.toml line 1)"
+        )
+    ]
+
+
+@SIGNALS
+def test_a_file_with_a_mistake_is_logged_and_ends_nothing(tmp_path: Path) -> None:
+    """All stays as it was, and the next signal is served again."""
+    lines = run(
+        """
+        told = []
+        logging.getLogger("faulttolerance").addFilter(lambda record: told.append(record.levelname) or True)
+        reload_on(signal.SIGHUP)
+        write("Retry.maxRetries = 'lots'")
+        os.kill(os.getpid(), signal.SIGHUP)
+        until(lambda: "ERROR" in told)
+        assert attempts() == 3
+        write("Retry.maxRetries = 0")
+        os.kill(os.getpid(), signal.SIGHUP)
+        until(lambda: attempts() == 1)
+        """,
+        tmp_path,
+    )
+
+    assert lines[0] == (
+        "ERROR SIGHUP: nothing is reloaded, all stays as it was: Retry/maxRetries is 'lots';"
+        " allowed: -1 (no limit) or an integer >= 0 (file faulttolerance.toml line 1)"
+    )
+
+
+@SIGNALS
+def test_a_source_that_ends_programs_ends_nothing(tmp_path: Path) -> None:
+    """Whatever it raises."""
+    lines = run(
+        """
+        def source():
+            if threading.current_thread() is not threading.main_thread():
+                raise SystemExit("over")
+            return {}
+
+        configure(sources=[source])
+        reload_on(signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(0.3)
+        assert attempts() == 3
+        """,
+        tmp_path,
+    )
+
+    assert lines[0].startswith("ERROR SIGHUP: nothing is reloaded, all stays as it was")
+
+
+@SIGNALS
+def test_many_signals_in_the_middle_of_anything_are_served(tmp_path: Path) -> None:
+    """While locks of the application, of `threading` and of `logging` are held, and the last one is not lost."""
+    lines = run(
+        """
+        logging.disable(logging.ERROR)
+        reload_on(signal.SIGHUP)
+        over = False
+        number = 0
+
+        def send():
+            global number
+            while not over:
+                number += 1
+                write(f"Retry.maxRetries = {number % 7}")
+                os.kill(os.getpid(), signal.SIGHUP)
+                time.sleep(0.002)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        until_then = time.monotonic() + 1.5
+        while time.monotonic() < until_then:
+            threading.Thread(target=int).start()
+            logging.getLogger("app").error("said")
+            reload()
+            class Fresh:
+                @retry(max_retries=0)
+                def call(self):
+                    pass
+            Fresh().call()
+        over = True
+        sender.join()
+        write("Retry.maxRetries = 9")
+        os.kill(os.getpid(), signal.SIGHUP)
+        logging.disable(logging.NOTSET)
+        until(lambda: attempts() == 10)
+        """,
+        tmp_path,
+    )
+
+    assert all(line.startswith("INFO SIGHUP: reloaded") for line in lines)
+
+
+@SIGNALS
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_of_a_fork_serves_signals_of_its_own(tmp_path: Path) -> None:
+    """Also one that is made while the parent reloads."""
+    run(
+        """
+        import warnings
+        warnings.simplefilter("ignore")
+        logging.disable(logging.ERROR)
+        busy = threading.Event()
+
+        def source():
+            if threading.current_thread() is not threading.main_thread():
+                busy.set()
+                time.sleep(0.2)
+            return {}
+
+        configure(sources=[source])
+        reload_on(signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+        busy.wait(10)
+        child = os.fork()
+        if child == 0:
+            try:
+                write("Retry.maxRetries = 5")
+                os.kill(os.getpid(), signal.SIGHUP)
+                until(lambda: attempts() == 6)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert attempts() == 3
+        """,
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize(
+    "signum",
+    [
+        0,
+        4711,
+        "SIGHUP",
+        None,
+        True,
+        *(getattr(signal, name) for name in ("SIGKILL", "SIGURG") if hasattr(signal, name)),
+    ],
+)
+def test_a_signal_that_cannot_serve_is_refused(signum: object) -> None:
+    """One that interrupts calls would no longer do so."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"reload_on\(signum\) is .*; allowed: one of signal"):
+        reload_on(signum)  # type: ignore[arg-type]
+
+
+def test_another_thread_than_the_main_one_is_told() -> None:
+    """As `signal.signal` tells it."""
+    told: list[str] = []
+
+    def work() -> None:
+        try:
+            reload_on(signal.SIGTERM)
+        except FaultToleranceDefinitionException as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert told == [
+        "reload_on is called on another thread than the main one; allowed: the main thread, which handles signals"
+    ]
