@@ -17,7 +17,7 @@ from .awaited import call_awaited, is_coroutine_code, told
 from .call_path import course_for
 from .compose import compose
 from .course import Course
-from .declaration import FUNCTION, Declaration, binding_by_name
+from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
 from .place import Place
 from .plan import Plan
 from .state import Prospect, State
@@ -253,6 +253,23 @@ def _declaration(function: Callable[..., Any]) -> Declaration:
     return Declaration(function, {}, FUNCTION if function in _GIVEN else binding_by_name(function))
 
 
+def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> Declaration:
+    """*function* as it was called with *args*: a static method has the name of a method, and no instance in front."""
+    declaration = _declaration(function)
+    if declaration.binding == INSTANCE and not _is_called_on(function, declaration.name, *args[:1]):
+        declaration.binding = FUNCTION
+    return declaration
+
+
+def _is_called_on(function: Any, name: str, first: object = None) -> bool:
+    """Whether *first* is an object, or a class, in whose class body *function* stands, and as no static method."""
+    scope, bases = function.__qualname__.rpartition(".")[0], type(first).__mro__
+    for base in (*first.__mro__, *bases) if isinstance(first, type) else bases:
+        if (base.__qualname__, base.__module__) == (scope, function.__module__):
+            return not isinstance(vars(base).get(name), staticmethod)
+    return False
+
+
 def _path(
     function: Callable[..., Any], course: Course, aside: blocking.Aside | None, asynchronous: bool, name: str
 ) -> blocking.GuardedCall:
@@ -269,10 +286,8 @@ def _path(
 def _aside(policy: Fallback, function: Callable[..., Any], asynchronous: bool) -> blocking.Aside:
     from . import fallback
 
-    if function not in _GIVEN:
-        return fallback.aside(policy, _declaration(function), asynchronous)
-
     def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        return fallback.aside(policy, _declaration(args[0]), asynchronous)(args[1:], kwargs, failure, attempts)
+        called, args = (args[0], args[1:]) if function in _GIVEN else (function, args)
+        return fallback.aside(policy, _called(called, args), asynchronous)(args, kwargs, failure, attempts)
 
     return aside

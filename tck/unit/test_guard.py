@@ -191,6 +191,39 @@ def test_a_method_under_a_guard_is_the_target_of_its_context() -> None:
     assert (seen[0].target, seen[0].args) == (client, (7,))
 
 
+def test_a_static_method_under_a_guard_has_no_target() -> None:
+    """Whichever side of the guard says that it is one; a class method has its class."""
+    guard = Guard(fallback=Fallback(lambda context: (context.target, *context.args)))
+
+    class Client:
+        @guard
+        @staticmethod
+        def inside(order: object) -> Any:
+            raise OSError
+
+        @staticmethod
+        @guard
+        def outside(order: object) -> Any:
+            raise OSError
+
+        @classmethod
+        @guard
+        def of_class(cls, order: object) -> Any:
+            raise OSError
+
+        @guard
+        def of_object(self, order: object) -> Any:
+            raise OSError
+
+    client = Client()
+    for static in (client.inside, Client.inside, client.outside, Client.outside):
+        assert static(7) == (None, 7)
+        assert static(client) == (None, client)
+    assert client.of_class(7) == (Client, 7)
+    assert client.of_object(7) == (client, 7)
+    assert guard.call(Client.of_object, client, 7) == (client, 7)
+
+
 def test_a_fallback_method_is_refused_where_there_is_no_class() -> None:
     """A guard belongs to no class whose method it could name."""
     with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
