@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from collections.abc import Callable
+from importlib import import_module
 
 from .native import get_ident, native
 
-__all__ = ["Section", "at_fork"]
+__all__ = ["Section", "at_fork", "stop_at_end_of_subinterpreter"]
 
 _LOOK_SECONDS = 0.001
 _LOOKS = 5_000
@@ -35,6 +38,24 @@ def at_fork(
         _parent.append(parent)
     if child is not None:
         _child.append(child)
+
+
+_has_looked = False
+
+
+def stop_at_end_of_subinterpreter() -> None:
+    """See to it that threads stop, as before a fork, when a sub-interpreter ends: one that is left ends the process."""
+    global _has_looked
+    if _has_looked:
+        return
+    _has_looked = True
+    try:
+        interpreters = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+        is_main = interpreters.get_current() == interpreters.get_main()
+    except (ImportError, AttributeError):
+        return
+    if not is_main:
+        atexit.register(_call_before)
 
 
 class Section:

@@ -21,6 +21,7 @@ from .._strategy import deadline as lateness
 from .._swap import Swap
 from .clock import clock, next_deadline, raise_if_expired
 from .inherited import pass_on
+from .native import allows_watching
 from .safe_point import forget_added_modules, put_uninterruptible_modules
 from .slot import HAS_GIL, Entry, Slot, all_slots, slot_here, slots
 from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standing
@@ -134,6 +135,8 @@ def _why_not_interrupted(slot: Slot, entry: Entry) -> str:
         return "it was in a call that is no Python code; only one that waits can be interrupted, on the main thread"
     if slot.is_greenlet:
         return "it ran in a greenlet"
+    if not allows_watching:
+        return "it ran in an isolated sub-interpreter"
     if slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
         if slot.pursuit.why == OTHER_GREENLETS:
             _tell_of_greenlets()

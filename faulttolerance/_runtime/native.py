@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     local = threading.local
 
-__all__ = ["get_ident", "get_native_id", "local", "native", "threads_are_real"]
+__all__ = ["allows_watching", "get_ident", "get_native_id", "local", "native", "threads_are_real"]
 
 
 def _original(module: ModuleType, name: str) -> Any:
@@ -74,6 +74,10 @@ get_native_id: Callable[[], int] = _thread.get_native_id
 if not TYPE_CHECKING:
     local = _original(_thread, "_local")
 native = _Native()
+
+
+allows_watching: bool = getattr(_thread, "daemon_threads_allowed", lambda: True)()
+"""False in an isolated sub-interpreter: no thread may outlive a call there, and looking at frames corrupts memory."""
 
 
 def threads_are_real() -> bool:

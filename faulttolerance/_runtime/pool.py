@@ -19,7 +19,7 @@ from contextvars import Context
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .fork import at_fork
+from .fork import at_fork, stop_at_end_of_subinterpreter
 from .native import get_ident, threads_are_real
 
 if TYPE_CHECKING:
@@ -250,6 +250,7 @@ class Pool:
 
     def _start(self, worker: _Worker) -> None:
         try:
+            stop_at_end_of_subinterpreter()
             worker.thread.start()
         except BaseException as error:
             try:

@@ -31,9 +31,9 @@ from typing import Any, cast
 from .._log import ERROR, log
 from .._strategy.exception_set import never_match
 from . import safe_point
-from .fork import at_fork
+from .fork import at_fork, stop_at_end_of_subinterpreter
 from .instructions import may_call
-from .native import get_ident, get_native_id, native
+from .native import allows_watching, get_ident, get_native_id, native
 from .sleeper import Sleeper
 from .slot import (
     HAS_GIL,
@@ -244,6 +244,8 @@ class Watchdog:
         self.signum: int | None = getattr(signal, "SIGURG", None)
         """What interrupts blocking calls of the main thread; ``None``: nothing does."""
         self.is_paused = False
+        self.is_deaf = False
+        """Whether the main thread notices signals in blocking calls only."""
         self._installed: int | None = None
         self._activity: Activity | None = None
         self._forks = 0
@@ -296,10 +298,14 @@ class Watchdog:
             self.wake()
 
     def _start(self) -> None:
+        if not allows_watching:
+            self.next = inf if not self.is_paused else self.next
+            return
         if self._forks or not self._starting.acquire(False):
             return
         try:
             if not self._running and self._ended.acquire(False):
+                stop_at_end_of_subinterpreter()
                 self._running = True
                 self._stopping = False
                 try:
@@ -401,7 +407,8 @@ class Watchdog:
             if not HAS_GIL:
                 slot.order.clear()
             if slot.top is not None:
-                needs_sender = needs_sender or not (_tried or (slot.is_main and self.owns_signal()))
+                has_signal = slot.is_main and self.owns_signal() and not self.is_deaf
+                needs_sender = needs_sender or not (_tried or has_signal)
                 soonest = min(soonest, self._see_to(slot))
         if needs_sender:
             _find_sender()
@@ -442,8 +449,11 @@ class Watchdog:
             gate()  # who sleeps here raises the interruption itself
             return now + 0.001
         by_signal = slot.is_main and self.owns_signal()
-        if slot.fired is not None and (not by_signal or id(slot.fired) in slot.sent):
+        is_deaf = by_signal and self.is_deaf
+        if slot.fired is not None and (id(slot.fired) in slot.sent or not by_signal):
             return inf  # under way, or about to be withdrawn
+        if is_deaf and slot.pursuit is not None and slot.pursuit.send_at > now:
+            by_signal = False  # a signal was sent, and ends what waits; nothing else notices it
         if not (by_signal or (HAS_GIL and _sender is not None)):
             return inf
         pursuit = slot.pursuit
@@ -663,6 +673,8 @@ class Watchdog:
 
     def begin_anew(self) -> None:
         """Go on, in the child of a fork: the deadlines of the forking thread still hold, others are gone."""
+        # CPython 3.13 goes on to tell of signals whoever was the main thread before.
+        self.is_deaf = HAS_GIL and sys.version_info >= (3, 13) and (self.is_deaf or get_ident() != native.main_ident)
         forget_other_slots()
         self._forks = 0
         self._renew()

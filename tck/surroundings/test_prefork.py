@@ -1,0 +1,110 @@
+"""Servers that fork workers, from wherever they do so, and before or after greenlets take the place of threads."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kit.surroundings import needs, run
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+PREAMBLE = """
+import os, sys, threading, time
+from faulttolerance import *
+
+@timeout(100)
+def wait(seconds=30):
+    time.sleep(seconds)
+
+@timeout(100)
+def compute(seconds=30):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+@asynchronous
+@retry(max_retries=2, delay=10, jitter=0)
+@timeout(5000)
+@bulkhead(1, waiting_task_queue=50)
+def offloaded(number, failures):
+    if failures:
+        raise OSError(failures.pop())
+    time.sleep(0.01)
+    return completed_future(number)
+
+def outcome(function, *arguments):
+    began = time.perf_counter()
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return f"{type(error).__name__} {'in time' if time.perf_counter() - began < 15 else 'late'}"
+
+def in_child(*functions):
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            for function in functions:
+                print(function())
+            sys.stdout.flush()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_child_of_a_thread_that_forks_is_interrupted() -> None:
+    """The thread that forks is the main one of the child; on CPython 3.13 signals alone do not reach it."""
+    for used in ("", "outcome(wait)\n"):
+        lines = run(
+            PREAMBLE
+            + used
+            + """
+def fork():
+    print(in_child(lambda: outcome(wait), lambda: outcome(compute), lambda: outcome(wait)))
+
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+""",
+            "-W",
+            "ignore",
+        )
+
+        assert lines == ["TimeoutException in time"] * 3 + ["0"]
+
+
+@pytest.mark.parametrize("first", ["patched", "declared", "used"])
+def test_workers_that_greenlets_fork_serve_guarded_calls(first: str) -> None:
+    """As a pool of Celery: each worker makes calls of its own, and the parent goes on with its."""
+    needs("gevent")
+    patch = "import gevent.monkey\ngevent.monkey.patch_all()\n"
+    use = "assert offloaded(1, [1]).result(10) == 1\noutcome(wait)\n"
+    beginning = {"patched": patch + PREAMBLE, "declared": PREAMBLE + patch, "used": PREAMBLE + use + patch}[first]
+
+    lines = run(
+        beginning
+        + """
+import gevent
+
+def work():
+    futures = [offloaded(number, [1]) for number in range(10)]
+    return [future.result(20) for future in futures] == list(range(10))
+
+assert work()
+gevent.spawn(outcome, wait, 0.2)
+for _ in range(2):
+    print(in_child(lambda: gevent.spawn(work).get(), lambda: outcome(wait, 0.2), lambda: outcome(compute)))
+print(work(), outcome(compute))
+""",
+        "-W",
+        "ignore",
+    )
+
+    assert lines == ["True", "TimeoutException in time", "TimeoutException in time", "0"] * 2 + [
+        "True TimeoutException in time"
+    ]

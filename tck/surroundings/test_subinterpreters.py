@@ -1,0 +1,86 @@
+"""Interpreters beside the main one in a process: they can be closed, whatever was guarded in them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from kit.surroundings import run
+
+CALLS = """
+import faulttolerance, time
+from faulttolerance import *
+
+@timeout(100)
+def wait():
+    time.sleep(0.3)
+
+@retry(max_retries=1, delay=10)
+def fails():
+    raise OSError
+
+@asynchronous
+def offloaded():
+    return completed_future(7)
+
+for function in (wait, fails):
+    try:
+        function()
+    except Exception as error:
+        print(type(error).__name__, *error.__notes__, flush=True)
+print(offloaded().exception(10), flush=True)
+"""
+
+LIVES = 2 if sys.version_info >= (3, 13) else 1
+"""Earlier releases of CPython crash where asyncio is imported in a second one."""
+
+CLOSED = """
+import sys
+if sys.version_info >= (3, 13):
+    import _interpreters as interpreters
+    make = lambda: interpreters.create({kind!r})
+    execute = interpreters.exec
+else:
+    import _xxsubinterpreters as interpreters
+    make = lambda: interpreters.create(isolated={isolated})
+    execute = interpreters.run_string
+
+for _ in range({lives}):
+    one = make()
+    failed = execute(one, {calls!r})
+    assert failed is None, failed
+    interpreters.destroy(one)
+print("closed")
+"""
+
+
+def calls_in(kind: str) -> list[str]:
+    program = CLOSED.format(kind=kind, isolated=kind == "isolated", calls=CALLS, lives=LIVES)
+    return run(program, "-W", "ignore")
+
+
+def batched(life: list[str]) -> list[list[str]]:
+    return [life[number : number + 3] for number in range(0, len(life), 3)]
+
+
+def test_an_isolated_interpreter_can_be_closed_after_guarded_calls() -> None:
+    """No thread of the library runs there, so that deadlines end late, and nothing is offloaded."""
+    *life, closed = calls_in("isolated")
+
+    assert closed == "closed"
+    for waited, failed, offloaded in batched(life):
+        assert waited.startswith("TimeoutException it ended 0.")
+        assert failed.startswith("OSError faulttolerance: 2 attempts")
+        assert "interpreter" in offloaded
+        if sys.version_info >= (3, 12):
+            assert waited.endswith("it ran in an isolated sub-interpreter")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="_xxsubinterpreters of 3.11 crashes by itself there")
+def test_an_interpreter_that_shares_its_memory_can_be_closed_after_guarded_calls() -> None:
+    """As those of mod_wsgi; its threads end before it does."""
+    *life, closed = calls_in("legacy")
+
+    assert closed == "closed"
+    assert [line.split()[0] for line in life] == ["TimeoutException", "OSError", "None"] * LIVES
