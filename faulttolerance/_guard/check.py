@@ -101,8 +101,11 @@ def widowed(declared: Sequence[Declared], where: str, cls: type | None) -> list[
     """Which of the policies of a function belong to one that it does not have: they would do nothing, silently.
 
     Decorators come in any order, and those of a class last; so this is known when the function is first used. What is
-    switched off counts as there. A class-level companion is for the methods of the class that have the other.
+    switched off counts as there. A class-level companion is for the methods of the class that have the other. An
+    abstract class has no objects: what its methods lack, its subclasses may have.
     """
+    if getattr(cls, "__abstractmethods__", None):
+        return []
     kinds = {type(one.policy) for one in declared}
     faults = []
     for one in declared:

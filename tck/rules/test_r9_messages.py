@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -267,6 +268,24 @@ def test_a_companion_of_a_class_is_for_the_methods_that_have_what_it_belongs_to(
     assert (Some().charge(), Some().refund()) == ("charged", "refunded")
     with pytest.raises(FaultToleranceDefinitionException, match=r"None_\.charge @ExponentialBackoff stands without"):
         None_().charge()
+
+
+def test_what_an_abstract_class_lacks_its_subclasses_may_have() -> None:
+    """R9: nobody calls the method on an object of the abstract class itself."""
+
+    class Base(ABC):
+        @exponential_backoff
+        def charge(self) -> str:
+            return "charged"
+
+        @abstractmethod
+        def refund(self) -> None: ...
+
+    @retry
+    class Client(Base):
+        def refund(self) -> None: ...
+
+    assert (Client().charge(), validate()) == ("charged", [])
 
 
 def test_a_companion_of_what_is_switched_off_is_none_of_a_mistake() -> None:

@@ -446,6 +446,32 @@ def test_a_module_that_fails_on_import_is_told_of(tmp_path: Path, monkeypatch: p
     assert "cannot be imported (ZeroDivisionError: at import)" in faults[0].problem
 
 
+def test_a_module_that_ends_the_program_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service goes on, and the first guarded call says which key names a script."""
+    (tmp_path / "script_for_configuration.py").write_text("raise SystemExit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_RETRYON", "script_for_configuration.Error")
+
+    with pytest.raises(ft.FaultToleranceDefinitionException, match=r"cannot be imported \(SystemExit: 0\)") as refused:
+        ft.retry(lambda: None)()
+
+    assert refused.value.where == "Retry/retryOn"
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ft.Interrupted])
+def test_what_ends_the_caller_of_an_import_goes_through(
+    kind: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, and a deadline of the guarded call that reads the value first."""
+    (tmp_path / "slow_for_configuration.py").write_text(
+        f"from builtins import *\nfrom faulttolerance import Interrupted\nraise {kind.__name__}"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(kind):
+        resolve(configured(properties={"Retry/retryOn": "slow_for_configuration.Error"}), Retry())
+
+
 def test_a_handler_class_may_be_nested() -> None:
     """Qualified names are those that Python shows."""
     settings = configured(properties={"Fallback/value": f"{HERE}.Outer.Handler"})
