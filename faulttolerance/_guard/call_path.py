@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
+from weakref import ref
 
 from .._event import Ledger
 from .._policy import (
@@ -31,14 +33,14 @@ from .awaited import call_awaited, is_coroutine_code, told
 from .check import is_asynchronous
 from .compose import compose, path, shape_of
 from .course import Course
-from .declaration import Declaration
+from .declaration import CLASS, Declaration, first_of_name, unbound
 from .invocation import around
 from .mistakes import Mistakes
 from .plan import Plan
 from .state import Prospect, State
 from .weave import source_of
 
-__all__ = ["call_path", "code_of", "course_for", "plainly"]
+__all__ = ["call_path", "code_of", "course_for", "plainly", "plainly_while_hidden"]
 
 
 _LATER = (Asynchronous, AsynchronousNonBlocking)
@@ -51,6 +53,32 @@ def plainly(function: Callable[..., Any]) -> blocking.GuardedCall:
         return function(*args, **kwargs)
 
     return call
+
+
+def plainly_while_hidden(function: Callable[..., Any], declaration: Declaration, cls: type) -> blocking.GuardedCall:
+    """The way to *function* from below something else of its name in *cls*, as long as that is there.
+
+    It may be a patch that is taken back; then the method is not to stay unguarded. What is there is looked up as
+    quickly as the interpreter does, unless looking it up could run somebody's code.
+    """
+    hiding = first_of_name(cls, declaration.name)
+    is_simple = hiding is not None and isinstance(hiding[1], (FunctionType, classmethod, staticmethod))
+    look: Callable[[type, str, Any], Any] = getattr if is_simple else _look
+    name, guard, is_of_class = declaration.name, ref(declaration.guard), declaration.binding == CLASS
+
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        cls = args[0] if is_of_class else type(args[0])
+        found = look(cls, name, None)
+        if (found.__func__ if is_of_class and type(found) is MethodType else found) is guard():
+            return declaration.resolver.anew(cls)(args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _look(cls: type, name: str, default: object) -> Any:
+    found = first_of_name(cls, name)
+    return default if found is None else unbound(found[1])
 
 
 def call_path(declaration: Declaration, plan: Plan, prospect: Prospect | None) -> blocking.GuardedCall:

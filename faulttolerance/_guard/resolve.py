@@ -13,7 +13,7 @@ from .._runtime import blocking
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import proxy, registry
-from .call_path import call_path, plainly
+from .call_path import call_path, plainly, plainly_while_hidden
 from .check import is_asynchronous, misfits, widowed
 from .declaration import (
     CLASS,
@@ -133,8 +133,21 @@ class Resolver:
         known = self._use_of(cls)
         use = known or _Use(cls, self)
         prospect = Prospect(use.state or State(plan.name), plan.policies) if plan.policies else None
-        call = call_path(self.declaration, plan, prospect)
+        declaration = self.declaration
+        if cls is not None and declaration.binding != FUNCTION and not self._is_first(cls):
+            call = plainly_while_hidden(plan.function, declaration, cls)
+        else:
+            call = call_path(declaration, plan, prospect)
         return _Prepared(self, cls, use, plan, prospect, call)
+
+    def anew(self, cls: type) -> blocking.GuardedCall:
+        """The call path for *cls*, for which there is one that does not hold any more."""
+        while True:
+            seen, stale = settings.version.current, self._path_of(cls)
+            swap = Swap()
+            self.drop(cls, swap)
+            if stale is None or settings.version.swap(seen, swap):
+                return self.for_class(cls)
 
     def drop(self, cls: type | None, swap: Swap) -> None:
         """Let the next call for *cls* find out anew what holds; what is remembered stays."""

@@ -1,0 +1,178 @@
+"""L3: a guarded method runs plainly where something else of its name comes first, and only as long as that does."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from faulttolerance import FaultToleranceDefinitionException, around_invoke, retry
+from kit.interpreter import drops_classes
+
+
+class Client:
+    """Counts the attempts of its methods."""
+
+    attempts = 0
+
+    @retry(max_retries=2, delay=0, jitter=0)
+    def charge(self) -> None:
+        Client.attempts += 1
+        raise OSError
+
+    @classmethod
+    @retry(max_retries=2, delay=0, jitter=0)
+    def refund(cls) -> None:
+        Client.attempts += 1
+        raise OSError
+
+
+def attempts(call: Callable[[], object]) -> int:
+    Client.attempts = 0
+    with pytest.raises(OSError):
+        call()
+    return Client.attempts
+
+
+class Descriptor:
+    """Hides a method, and counts who looks at it on the class."""
+
+    looks = 0
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            Descriptor.looks += 1
+            return self
+        return lambda: Client.charge(instance)
+
+
+HIDING: dict[str, tuple[str, Any]] = {
+    "function": ("charge", lambda self: Client.charge(self)),
+    "mock": ("charge", mock.Mock()),
+    "descriptor": ("charge", Descriptor()),
+    "class method": ("refund", classmethod(lambda cls: Client.refund.__func__(cls))),  # type: ignore[attr-defined]
+    "static method": ("charge", staticmethod(lambda: None)),
+}
+
+
+@pytest.mark.parametrize("kind", HIDING)
+def test_a_method_is_guarded_again_once_a_patch_is_taken_back(kind: str) -> None:
+    """A test that patches leaves no service unguarded."""
+
+    class Sub(Client):
+        pass
+
+    name, value = HIDING[kind]
+    call: Callable[[], object] = Sub().charge if name == "charge" else Sub.refund
+    hidden: Any = Client.__dict__[name]
+    plain = (lambda: hidden(Sub())) if name == "charge" else lambda: hidden.__func__(Sub)
+
+    with mock.patch.object(Sub, name, value):
+        during = attempts(plain)
+    after = attempts(call), attempts(Sub().charge), attempts(Sub.refund)
+
+    assert during == 1
+    assert after == (3, 3, 3)
+
+
+def test_looking_whether_a_method_is_hidden_runs_no_descriptor() -> None:
+    """What a class attribute does when it is looked up on the class is the application's business."""
+
+    class Sub(Client):
+        charge = Descriptor()  # type: ignore[assignment]
+
+    Descriptor.looks = 0
+
+    assert [attempts(Sub().charge) for _ in range(3)] == [1, 1, 1]
+    assert Descriptor.looks == 0
+
+
+def test_a_method_is_guarded_once_its_override_is_deleted() -> None:
+    """As by a patch that is taken back by hand."""
+
+    class Sub(Client):
+        def charge(self) -> None:
+            super().charge()
+
+    before = attempts(Sub().charge)
+    del Sub.charge
+
+    assert (before, attempts(Sub().charge)) == (1, 3)
+
+
+def test_a_method_is_guarded_once_the_bases_are_others() -> None:
+    """The class that hid it is no base any more."""
+
+    class Hiding(Client):
+        def charge(self) -> None:
+            Client.charge(self)
+
+    class Sub(Hiding):
+        pass
+
+    before = attempts(Sub().charge)
+    Sub.__bases__ = (Client,)
+
+    assert (before, attempts(Sub().charge)) == (1, 3)
+
+
+def test_interceptors_stand_around_a_method_again_too() -> None:
+    """They are part of what guards it."""
+    seen = []
+
+    @around_invoke(priority=100)
+    def audit(invocation: Any) -> Any:
+        seen.append(invocation.method.__name__)
+        return invocation.proceed()
+
+    class Base:
+        @audit
+        def charge(self) -> str:
+            return "charged"
+
+    class Sub(Base):
+        def charge(self) -> str:
+            return super().charge()
+
+    Sub().charge()
+    del Sub.charge
+    Sub().charge()
+
+    assert seen == ["charge"]
+
+
+@drops_classes
+def test_a_class_that_hides_a_method_leaves_nothing_behind() -> None:
+    """L4: its way to the method refers to neither."""
+
+    class Sub(Client):
+        def charge(self) -> None:
+            super().charge()
+
+    attempts(Sub().charge)
+    gone = weakref.ref(Sub)
+    del Sub
+    gc.collect()
+
+    assert gone() is None
+
+
+# What a first use tells
+
+
+@pytest.mark.parametrize("name", ["charge", "refund"])
+def test_wrong_configuration_is_all_that_a_first_use_tells(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not how the library looks up what it has not found out yet."""
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_DELAY", "soon")
+
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        getattr(Client(), name)()
+
+    text = "".join(traceback.format_exception(refused.value))
+    assert "KeyError" not in text
+    assert "During handling" not in text
