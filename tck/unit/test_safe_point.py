@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import TimeoutException, timeout
+from faulttolerance import Guard, Timeout, TimeoutException, timeout
 from faulttolerance._runtime import safe_point
 from faulttolerance._runtime.safe_point import objection
 from kit.interpreter import needs_gil
@@ -376,3 +376,20 @@ def test_loop_inside_a_block_is_interrupted_where_it_calls_something() -> None:
 
     assert time.monotonic() - began < 10.0
     assert not lock.locked()
+
+
+def test_body_that_is_about_to_return_may_be_interrupted_however_it_was_called() -> None:
+    """R2a: an exception that comes one check later may come in the code that called the body, which expects it."""
+    seen: list[str | None] = []
+
+    def look() -> None:
+        seen.append(objection(sys._getframe(1), 0.0, exact=False))
+
+    def body() -> None:
+        look()
+
+    timeout(60_000)(body)()
+    Guard(timeout=Timeout(60_000)).call(body)
+    Guard(timeout=Timeout(60_000))(body)()
+
+    assert seen == [None, None, None]
