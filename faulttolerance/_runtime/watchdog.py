@@ -497,7 +497,11 @@ class Watchdog:
             if pursuit.why is None and self._shoot(slot, entry, frame):
                 return inf
         elif pursuit.send_at <= now:
-            if pursuit.why is None and self._misses_signals(pursuit, frame) and self._shoot(slot, entry, frame):
+            if (
+                pursuit.why is None
+                and self._misses_signals(pursuit, frame, late_by, layers)
+                and self._shoot(slot, entry, frame)
+            ):
                 return inf
             if pursuit.why is None or pursuit.has_moved:
                 # One that moves is somewhere else by the time that it notices; the handler looks at where that is.
@@ -563,13 +567,15 @@ class Watchdog:
 
     # The main thread
 
-    def _misses_signals(self, pursuit: Pursuit, frame: FrameType) -> bool:
-        """Whether the main thread is better sent an exception, which it notices where it stands.
+    def _misses_signals(self, pursuit: Pursuit, frame: FrameType, late_by: float, layers: int) -> bool:
+        """Whether the main thread is better sent an exception, which it notices where it stands, or soon.
 
         A signal it notices at the next place where it looks. Where that is code that is left in peace, as in a loop
-        that does nothing but call such code, every signal would be in vain.
+        that does nothing but call such code, or under a trace function, every signal would be in vain.
         """
-        if not pursuit.signals or not safe_point.IS_EXACT or may_call(frame.f_code, frame.f_lasti):
+        if not pursuit.signals or may_call(frame.f_code, frame.f_lasti):
+            return False
+        if not safe_point.IS_EXACT and safe_point.objection(frame, late_by, exact=False, depth=layers) is not None:
             return False
         if not _tried:
             _find_sender()

@@ -339,7 +339,34 @@ def test_who_is_woken_as_the_deadline_passes_uses_the_wake_up(interruptible: Whe
     assert not permits.acquire(blocking=False)
 
 
-@pytest.mark.skipif(not safe_point.IS_EXACT, reason="an exception is noticed no earlier than a signal")
+def test_body_under_a_trace_function_is_interrupted_on_the_main_thread() -> None:
+    """Most of the time it is the trace function that runs, and that is no place for an interruption."""
+    said, complained = run_program("""
+        import sys
+        from faulttolerance import TimeoutException, timeout
+
+        def trace(frame, event, argument):
+            for _ in range(20):
+                len(frame.f_code.co_name)
+            return trace
+
+        def endless():
+            while True:
+                pass
+
+        for _ in range(3):
+            sys.settrace(trace)
+            try:
+                timeout(30)(endless)()
+            except TimeoutException as error:
+                sys.settrace(None)
+                print(type(error.__cause__).__name__)
+    """)
+
+    assert said.split() == ["Interrupted"] * 3, complained
+
+
+@needs_gil
 def test_loop_that_does_nothing_but_call_code_that_is_left_in_peace_is_interrupted(where: Where) -> None:
     """R2a: between two such calls; on the main thread signals would always arrive in the next one."""
     numbers: queue.Queue[int] = queue.Queue()
