@@ -74,7 +74,12 @@ class _Instructions:
     def __init__(self, code: CodeType) -> None:
         self.steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
         self.offsets = [step.offset for step in self.steps]
-        self.handlers = [(one.start, one.end, one.target) for one in dis.Bytecode(code).exception_entries]  # type: ignore[attr-defined]
+        # That of a generator or coroutine which covers it all, and replaces a StopIteration, is not missed.
+        self.handlers = [
+            (one.start, one.end, one.target)
+            for one in dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+            if self.steps[bisect_left(self.offsets, one.target)].opname != "CALL_INTRINSIC_1"
+        ]
 
     def at(self, offset: int) -> int | None:
         """The number of the instruction that a frame stands at; *offset* may be that of its last cache entry."""

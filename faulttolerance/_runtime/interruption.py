@@ -117,13 +117,20 @@ def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], 
         entry[0],
         message,
         partial(_why_not_interrupted, slot, entry),
-        is_own=isinstance(error, Interrupted) and error.owner is entry,
+        is_own=_is_own(slot, entry, error),
         was_interrupted=id(entry) in slot.sent,
     )
     ticket.timed_out = outcome is not error
     if ticket.timed_out and slot.heirs:
         pass_on(slot, entry)
     return outcome
+
+
+def _is_own(slot: Slot, entry: Entry, error: BaseException | None) -> bool:
+    if isinstance(error, Interrupted):
+        return error.owner is entry
+    # The loop that ran in the call was told to end, and did so in its own way.
+    return slot.cancelled is entry and isinstance(error, _modules["asyncio"].CancelledError)
 
 
 def _why_not_interrupted(slot: Slot, entry: Entry) -> str:

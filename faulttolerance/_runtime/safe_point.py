@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from types import CodeType, FrameType
 
@@ -34,6 +34,7 @@ __all__ = [
     "IS_EXACT",
     "OURS",
     "forget_added_modules",
+    "frames_of_call",
     "is_in_condition_wait",
     "is_of_call",
     "objection",
@@ -173,20 +174,27 @@ def _rite_on_the_way(frame: FrameType, depth: int, waits: bool) -> FrameType | N
     Where the thread *waits*, code that is made for waiting has taken nothing yet.
     """
     callee: FrameType | None = None
-    step: FrameType | None = frame
-    while step is not None:
+    for step in frames_of_call(frame, depth):
         code = step.f_code
-        if code.co_filename.startswith(_PACKAGE):
-            depth -= _has_deadline(step)
-            if depth <= 0:
-                return None
-        elif not (waits and _is_made_for_waiting(step)):
+        if not (code.co_filename.startswith(_PACKAGE) or (waits and _is_made_for_waiting(step))):
             if code.co_name in RITES:
                 return step
             if callee is not None and not (waits and _is_made_for_waiting(callee)) and rite_at(code, step.f_lasti):
                 return step
-        callee, step = step, step.f_back
+        callee = step
     return None
+
+
+def frames_of_call(frame: FrameType, depth: int) -> Iterator[FrameType]:
+    """The frames from *frame* down to the guard whose deadline is number *depth*, counted from the innermost one."""
+    step: FrameType | None = frame
+    while step is not None:
+        if step.f_code.co_filename.startswith(_PACKAGE):
+            depth -= _has_deadline(step)
+            if depth <= 0:
+                return
+        yield step
+        step = step.f_back
 
 
 def _has_deadline(frame: FrameType) -> bool:

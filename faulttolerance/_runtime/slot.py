@@ -47,6 +47,7 @@ class Slot:
     __slots__ = (
         "__weakref__",
         "asked",
+        "cancelled",
         "fired",
         "gate",
         "heirs",
@@ -72,6 +73,8 @@ class Slot:
         """Deadlines whose interruption was sent, by identity: each interrupts once."""
         self.withdrawn: Entry = None
         """The last deadline that was over before the interruption arrived which had been sent for it."""
+        self.cancelled: Entry = None
+        """The last deadline for which the loop that ran inside its call was told to end."""
         self.asked: dict[int, tuple[Entry, float]] = {}
         """Entries to interrupt whatever the clock says, by identity, and since when."""
         self.gate: Callable[[], object] | None = None

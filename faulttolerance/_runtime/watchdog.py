@@ -32,6 +32,7 @@ from .._log import ERROR, log
 from .._strategy.exception_set import never_match
 from . import safe_point
 from .fork import at_fork, stop_at_end_of_subinterpreter
+from .inner_loop import find_loop
 from .instructions import may_call
 from .native import allows_watching, get_ident, get_native_id, native
 from .sleeper import Sleeper
@@ -165,6 +166,7 @@ class Pursuit:
         "cpu",
         "entry",
         "has_moved",
+        "has_told_loop",
         "looks",
         "refused_at",
         "send_at",
@@ -181,6 +183,8 @@ class Pursuit:
         """Where the handler of the signal saw that it was no place for an interruption."""
         self.has_moved = False
         """Whether it was somewhere else when it was last looked at."""
+        self.has_told_loop = False
+        """Whether the loop that runs in the call was told to end."""
         self.looks = 0
         """How often in a row it was seen there without having done anything."""
         self.signals = 0
@@ -473,6 +477,14 @@ class Watchdog:
         if "greenlet" in sys.modules and not safe_point.is_of_call(frame, entry):
             pursuit.why = OTHER_GREENLETS
             return pursuit.again(late_by)
+        layers = depth(slot, entry)
+        loop = find_loop(frame, layers)
+        if loop is not None:
+            if not pursuit.has_told_loop:
+                pursuit.has_told_loop = True
+                loop.tell(slot, entry)
+            if loop.is_idle and late_by < 1.0:
+                return pursuit.again(late_by)
         activity = self._activity_of_main(slot) if by_signal and pursuit.why is not None else None
         sleeper = Sleeper(frame) if safe_point.is_in_condition_wait(frame) else None
         if activity is not None:
@@ -483,7 +495,6 @@ class Watchdog:
         is_still = now - pursuit.since >= max(0.01, 2.5 * sys.getswitchinterval())
         # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
         may_be_awake = not (by_signal or safe_point.IS_EXACT) and sleeper is not None and sleeper.is_timed
-        layers = depth(slot, entry)
         pursuit.why = safe_point.objection(
             frame,
             late_by,

@@ -339,6 +339,121 @@ def test_who_is_woken_as_the_deadline_passes_uses_the_wake_up(interruptible: Whe
     assert not permits.acquire(blocking=False)
 
 
+class Inner:
+    """What may run in an event loop inside a synchronous call."""
+
+    def __init__(self) -> None:
+        self.cleaned_up = 0
+
+    async def waits(self) -> None:
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            await asyncio.sleep(0)
+            self.cleaned_up += 1
+
+    async def waits_while_a_task_computes(self) -> None:
+        task = asyncio.create_task(self.computes())
+        await self.waits()
+        await task
+
+    async def waits_for_a_task_that_computes(self) -> None:
+        try:
+            await asyncio.create_task(self.computes())
+        finally:
+            self.cleaned_up += 1
+
+    async def computes_itself(self) -> None:
+        try:
+            await self.computes()
+        finally:
+            self.cleaned_up += 1
+
+    async def turns(self) -> None:
+        async def turn() -> None:
+            while True:  # noqa: ASYNC110  # a loop that is never idle
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(turn())
+        try:
+            await self.waits()
+        finally:
+            task.cancel()
+
+    async def computes(self) -> None:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "way",
+    [
+        Inner.waits,
+        Inner.waits_while_a_task_computes,
+        Inner.waits_for_a_task_that_computes,
+        Inner.computes_itself,
+        Inner.turns,
+    ],
+    ids=lambda way: way.__name__,
+)
+def test_deadline_around_an_event_loop_ends_the_call_and_not_one_task_only(
+    way: Callable[[Inner], Any], interruptible: Where
+) -> None:
+    """R2: what the loop runs for is cancelled, and ``asyncio.run`` cleans up; nothing else is told to end."""
+    inner = Inner()
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutException):
+        interruptible(timeout(50)(lambda: asyncio.run(way(inner))))
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert inner.cleaned_up == 1
+
+
+def test_loop_whose_call_was_ended_goes_on_with_the_next_one(interruptible: Where) -> None:
+    """Nothing of what was ended is left in a loop that serves many calls."""
+    inner = Inner()
+
+    def serve() -> tuple[str, int]:
+        with contextlib.closing(asyncio.new_event_loop()) as loop:
+            with pytest.raises(TimeoutException) as caught:
+                timeout(50)(lambda: loop.run_until_complete(inner.waits()))()
+            tasks = len(asyncio.all_tasks(loop))
+            assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+            return timeout(60_000)(lambda: loop.run_until_complete(asyncio.sleep(0, "next")))(), tasks
+
+    assert interruptible(serve) == ("next", 0)
+    assert inner.cleaned_up == 1
+
+
+def test_cancellation_that_comes_out_of_an_inner_loop_by_itself_stays_one(where: Where) -> None:
+    """R0: only the one that the deadline asked for is its time-out."""
+
+    async def cancels() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        time.sleep(0.1)  # noqa: ASYNC251  # past the deadline
+        await asyncio.sleep(0)
+
+    with pytest.raises(asyncio.CancelledError):
+        where(timeout(20, interrupt=False)(lambda: asyncio.run(cancels())))
+
+
+def test_deadline_of_a_call_inside_a_task_leaves_the_loop_alone(interruptible: Where) -> None:
+    """A loop that runs around the guard is none of its business."""
+
+    async def main() -> str:
+        with pytest.raises(TimeoutException):
+            timeout(20)(compute)()
+        await asyncio.sleep(0)
+        return "goes on"
+
+    assert interruptible(lambda: asyncio.run(main())) == "goes on"
+
+
 def test_body_under_a_trace_function_is_interrupted_on_the_main_thread() -> None:
     """Most of the time it is the trace function that runs, and that is no place for an interruption."""
     said, complained = run_program("""

@@ -1,0 +1,57 @@
+"""An event loop that runs inside a synchronous call, as under ``asyncio.run``, and how the call is ended then.
+
+What is raised in a task ends that task only, and what is raised in the loop's own code leaves all tasks as they are.
+So the loop is told to cancel what it runs for, as ``asyncio.run`` itself does at Ctrl-C: that cleans up, and ends it.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from .safe_point import frames_of_call
+from .slot import Entry, Slot, is_open, prune
+
+__all__ = ["InnerLoop", "find_loop"]
+
+
+class InnerLoop:
+    """A loop on the stack of a thread, and whether it waits or is about to, and no task or callback runs."""
+
+    __slots__ = ("_frame", "is_idle")
+
+    def __init__(self, frame: FrameType, is_idle: bool) -> None:
+        self._frame = frame
+        self.is_idle = is_idle
+
+    def tell(self, slot: Slot, entry: Entry) -> None:
+        """Have it end, on its own thread, for the sake of *entry*."""
+        variables = self._frame.f_locals
+        try:
+            variables["self"].call_soon_threadsafe(_cancel, variables["future"], slot, entry)
+        except (KeyError, RuntimeError):  # it has not begun, or is closed already
+            return
+
+
+def find_loop(frame: FrameType, depth: int) -> InnerLoop | None:
+    """The loop that runs in the call whose deadline is number *depth*; *frame* is the innermost one."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or "asyncio.base_events" not in sys.modules:
+        return None
+    running = asyncio.base_events.BaseEventLoop.run_until_complete.__code__
+    callback = asyncio.events.Handle._run.__code__
+    is_idle = True
+    for step in frames_of_call(frame, depth):
+        if step.f_code is callback:
+            is_idle = False
+        elif step.f_code is running:
+            return InnerLoop(step, is_idle)
+    return None
+
+
+def _cancel(main: Any, slot: Slot, entry: Entry) -> None:
+    if is_open(slot, entry) and main.cancel():
+        slot.cancelled = entry
+        prune(slot)
+        slot.sent[id(entry)] = entry
