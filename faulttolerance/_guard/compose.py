@@ -138,11 +138,12 @@ def path(
             # What an attempt holds is noted under these names, which are there before anything is taken.
             began = clock.monotonic() if CLOCKED else 0.0
             if APART:
-                permit: Any = Ticket()
-            elif BULKHEAD and not (ASYNC and DEADLINE):
-                permit = object()
+                ticket: Any = Ticket()
+            if BULKHEAD:
+                # It leads to nothing else: what holds it would keep the task alive, and the loop.
+                permit: Any = object()
             elif PERMIT:
-                permit = None  # a closed breaker needs none, and for a bulkhead the deadline stands
+                permit = None  # a closed breaker needs none
             if BREAKER:
                 era: Any = None
             if RATE_LIMIT:
@@ -171,7 +172,7 @@ def path(
                     if state.is_closed:
                         era = state
                     else:
-                        if not APART and permit is None:
+                        if permit is None:
                             permit = object()
                         era = breaker.admit(permit, get_ident(), began)
                 if RATE_LIMIT:
@@ -215,12 +216,7 @@ def path(
                         if not slot.is_ready or due < watchdog.next:
                             be_watched(slot, due)
                 if BULKHEAD:
-                    if not (ASYNC and DEADLINE):
-                        held[permit] = get_ident()
-                    else:
-                        if permit is None:
-                            permit = deadline
-                        held[permit] = place.ident or get_ident()
+                    held[permit] = (place.ident or get_ident()) if ASYNC and DEADLINE else get_ident()
                     if len(held) > bulkhead.limit or bulkhead.waiting:
                         if ASYNC:
                             turn = queue(bulkhead, permit)
@@ -232,11 +228,11 @@ def path(
                     admitted = True
 
                 if APART:
-                    permit.began = began
+                    ticket.began = began
                     limit = began + course.seconds if course.seconds else None
                     result = await environment.attempt(
                         Attempt(
-                            permit,
+                            ticket,
                             function,
                             args,
                             kwargs,
@@ -331,12 +327,10 @@ def path(
                     failure = StoppedIteration.meant(failure)
                 if BULKHEAD and ASYNC and turn is not None:
                     bulkhead.withdraw(turn.waiter)
-                if APART:
-                    ticket = permit
-                elif HOLDS:
+                if HOLDS and not APART:
                     ticket = Ticket()
                     ticket.began = began
-                if PERMIT and not APART:
+                if PERMIT:
                     ticket.permit = permit
                 if BREAKER:
                     ticket.era = era

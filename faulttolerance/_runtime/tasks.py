@@ -129,13 +129,14 @@ class TaskEnvironment:
 
     async def _body(self, attempt: Attempt) -> Any:
         ticket, bulkhead = attempt.ticket, attempt.bulkhead
+        permit = object()  # and not the ticket, which leads to this task: the bulkhead would keep it, and its loop
         if ticket.deadline is not None:
             work_under(ticket.deadline)
         try:
             if bulkhead is not None:
-                bulkhead.held[ticket] = get_ident()
+                bulkhead.held[permit] = get_ident()
                 if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
-                    turn = queue(bulkhead, ticket)
+                    turn = queue(bulkhead, permit)
                     if turn is not None:
                         ticket.waiter = turn.waiter
                         await turn.comes
@@ -146,13 +147,13 @@ class TaskEnvironment:
             if awaits and _can_be_awaited(result):
                 result = await _outcome(result)
             if bulkhead is not None:
-                del bulkhead.held[ticket]
+                del bulkhead.held[permit]
                 if bulkhead.waiting:
                     bulkhead.hand_over()
             return result
         except BaseException:
             if bulkhead is not None:
-                bulkhead.abandon(ticket)  # whatever it has, and whether or not it has heard of it
+                bulkhead.abandon(permit)  # whatever it has, and whether or not it has heard of it
             raise
         finally:
             if ticket.deadline is not None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
+    ChronoUnit,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -351,18 +352,27 @@ def test_an_eager_attempt_is_under_its_deadline_from_the_beginning() -> None:
     assert found == ["held back"]
 
 
-def test_permits_come_back_from_a_loop_that_was_closed_under_its_calls() -> None:
-    """Nobody will ever go on with them; once the loop is collected, what they hold is free, queue places too."""
+@pytest.mark.parametrize("convention", ["async def", "task"])
+@pytest.mark.parametrize("seconds", [0, 60], ids=["without", "deadline"])
+def test_what_calls_hold_comes_back_from_a_loop_that_was_closed_under_them(convention: str, seconds: int) -> None:
+    """Nobody will ever go on with them; once the loop is collected, their permits are free, queue places too."""
 
-    @asynchronous
-    @bulkhead(1, waiting_task_queue=1)
-    async def service(seconds: float) -> str:
-        await asyncio.sleep(seconds)
+    async def sleep(duration: float) -> str:
+        await asyncio.sleep(duration)
         return "served"
 
+    service: Any = bulkhead(1, waiting_task_queue=1)(sleep)
+    if seconds:
+        service = timeout(seconds, unit=ChronoUnit.SECONDS)(service)
+    if convention == "task":
+        service = asynchronous(service)
+
+    async def wait_for(call: Any) -> str:
+        return await call  # type: ignore[no-any-return]
+
     async def leave_behind() -> None:
-        calls = [service(1_000) for _ in range(2)]
-        await asyncio.sleep(0.01)
+        calls = [asyncio.ensure_future(wait_for(service(1_000))) for _ in range(2)]
+        await asyncio.sleep(0.05)
         del calls
 
     for _ in range(3):
@@ -374,6 +384,6 @@ def test_permits_come_back_from_a_loop_that_was_closed_under_its_calls() -> None
         gc.collect()
 
     async def main() -> str:
-        return await asyncio.wait_for(service(0), 10)
+        return await asyncio.wait_for(wait_for(service(0)), 10)
 
     assert asyncio.run(main()) == "served"
