@@ -190,8 +190,10 @@ def make_guard(declaration: Declaration) -> Callable[..., Any]:
                 # By far most objects are of the class that defines the method, and this is the quickest way to know.
                 call = resolver.call if type(args[0]) is resolver.home else resolver.calls[id(type(args[0]))]
             except (KeyError, IndexError):
-                call = resolver.for_call(args, kwargs)
-            return call(args, kwargs)
+                pass  # behind the handler, or this would be the context of whatever is wrong
+            else:
+                return call(args, kwargs)
+            return resolver.for_call(args, kwargs)(args, kwargs)
 
     else:
 
@@ -199,8 +201,10 @@ def make_guard(declaration: Declaration) -> Callable[..., Any]:
             try:
                 call = resolver.call if args[0] is resolver.home else resolver.calls[id(args[0])]
             except (KeyError, IndexError):
-                call = resolver.for_call(args, kwargs)
-            return call(args, kwargs)
+                pass  # behind the handler, or this would be the context of whatever is wrong
+            else:
+                return call(args, kwargs)
+            return resolver.for_call(args, kwargs)(args, kwargs)
 
     wrapper_named(guard, declaration.template)
     if declaration.is_coroutine:

@@ -77,7 +77,7 @@ class Resolver:
                 basis = settings.basis
                 plan, faults = self.plan(cls, basis)
                 if faults:
-                    raise FaultToleranceDefinitionException(*faults) from None
+                    raise FaultToleranceDefinitionException(*faults)
                 self._put(plan, self.prepare(cls, plan), basis)
             return found
 
@@ -88,7 +88,7 @@ class Resolver:
             if settings.state is not basis or not prepared.is_current or self._path_of(prepared.cls) is not None:
                 return
             if clashes := registry.name_clashes([plan]):
-                raise FaultToleranceDefinitionException(*clashes) from None
+                raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
             prepared.put(swap)
             try:

@@ -173,6 +173,21 @@ def test_wrong_configuration_is_all_that_a_first_use_tells(name: str, monkeypatc
     with pytest.raises(FaultToleranceDefinitionException) as refused:
         getattr(Client(), name)()
 
-    text = "".join(traceback.format_exception(refused.value))
-    assert "KeyError" not in text
-    assert "During handling" not in text
+    assert refused.value.__context__ is None
+    assert "During handling" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("name", ["charge", "refund"])
+def test_a_failure_of_a_first_call_has_no_context_of_ours(name: str) -> None:
+    """The same for what the method raises, and for a method that lacks its object."""
+
+    class Sub(Client):
+        pass
+
+    with pytest.raises(OSError) as failed:
+        getattr(Sub(), name)()
+    with pytest.raises(TypeError) as refused:
+        Sub.__dict__.get(name, vars(Client)[name]).__get__(None, Sub)() if name == "charge" else Sub.refund(1)
+
+    assert failed.value.__context__ is None
+    assert refused.value.__context__ is None
