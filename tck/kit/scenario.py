@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from faulttolerance import Future, sleep
+from faulttolerance import Future, retry, sleep, timeout, uninterruptible
 
 from .convention import INTERRUPTION
 from .ways import Body, Policies, Run, Scene, Way
@@ -18,6 +18,7 @@ __all__ = [
     "again",
     "breaks",
     "calls",
+    "calls_at",
     "cancelled",
     "counts",
     "crowded",
@@ -26,15 +27,19 @@ __all__ = [
     "fails_when_interrupted",
     "gives_a_coroutine",
     "holds",
+    "holds_back",
     "of_call",
     "raises",
     "raises_again",
     "replaced",
     "serves",
     "serves_late",
+    "sleeps_a_little",
     "sleeps_long",
+    "stops",
     "swallows",
     "waits",
+    "waits_inside",
     "within",
 ]
 
@@ -114,6 +119,38 @@ async def sleeps_long(run: Run) -> Any:
     return "served"
 
 
+async def holds_back(run: Run) -> Any:
+    """Let nothing interrupt for longer than there is time."""
+    with uninterruptible():
+        await run.sleep(2)
+    return "served"
+
+
+async def sleeps_a_little(run: Run) -> Any:
+    """Wait for less than there is time."""
+    await run.sleep(0.4)
+    raise ConnectionError("it failed")
+
+
+async def waits_inside(run: Run) -> Any:
+    """Wait in a guard of its own, whose deadline is the nearer one."""
+    if run.way.is_on_loop:
+
+        @retry(max_retries=1, jitter=0)
+        @timeout(500)
+        async def inner() -> None:
+            await run.sleep(5)
+
+        return await inner()
+
+    @retry(max_retries=1, jitter=0)
+    @timeout(500)
+    def inner() -> None:  # type: ignore[no-redef, misc]
+        sleep(5)
+
+    return inner()
+
+
 async def swallows(run: Run) -> Any:
     """Take the interruption for no reason to end."""
     try:
@@ -133,10 +170,15 @@ async def fails_when_interrupted(run: Run) -> Any:
 
 def calls(count: int, gap: float = 0.0) -> Scene:
     """Call so often, one after the other."""
+    return calls_at(0.0, *[gap] * (count - 1))
+
+
+def calls_at(*gaps: float) -> Scene:
+    """Call after each of these times."""
 
     async def scene(run: Run) -> None:
-        for number in range(count):
-            if number and gap:
+        for gap in gaps:
+            if gap:
                 await run.passes(gap)
             await run.call()
 
@@ -221,6 +263,11 @@ def waits(run: Run) -> Policies:
         sleep(5)
 
     return {"value": handler}
+
+
+def stops(*_: Any) -> Any:
+    """A handler, predicate or hook that ends more than the call."""
+    raise Halt("all of it")
 
 
 def of_call(value: Any) -> Any:

@@ -20,6 +20,7 @@ from .scenario import (
     again,
     breaks,
     calls,
+    calls_at,
     cancelled,
     counts,
     crowded,
@@ -28,15 +29,19 @@ from .scenario import (
     fails_when_interrupted,
     gives_a_coroutine,
     holds,
+    holds_back,
     of_call,
     raises,
     raises_again,
     replaced,
     serves,
     serves_late,
+    sleeps_a_little,
     sleeps_long,
+    stops,
     swallows,
     waits,
+    waits_inside,
     within,
 )
 from .ways import Body, Policies, Run, Scene
@@ -425,4 +430,144 @@ row(
     fails(),
     3,
     "ConnectionError",
+)
+
+# Together
+
+row("jitter", {"retry": {"max_retries": 3, "delay": 300}}, fails(), 4, "ConnectionError")
+row(
+    "exponential back-off",
+    {"retry": again(delay=100), "exponential_backoff": {"factor": 3}},
+    fails(),
+    3,
+    "ConnectionError",
+)
+row(
+    "held back beyond the deadline",
+    {"retry": again(), "timeout": DEADLINE},
+    holds_back,
+    3,
+    "TimeoutException",
+    apart=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "held back beyond an enclosing deadline",
+    {"retry": again()},
+    holds_back,
+    1,
+    "TimeoutException",
+    scene=within(1),
+    offloaded=Differs("the deadline of a coroutine interrupts that, and no thread", leaves_out=("counts",)),
+)
+row("a guard inside", {"retry": again(), "timeout": {"value": 3000}}, waits_inside, 3, "TimeoutException")
+row(
+    "a guard inside, whose retry meets the deadline",
+    {"retry": again(), "timeout": {"value": 700}},
+    waits_inside,
+    3,
+    "TimeoutException",
+    apart=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "enclosing deadline while retrying",
+    {"retry": again(max_retries=9)},
+    sleeps_a_little,
+    3,
+    "TimeoutException",
+    scene=within(1),
+)
+row(
+    "enclosing deadline at the very moment of its own",
+    lambda run: {"fallback": replaced(run), "retry": again(max_retries=9), "timeout": DEADLINE},
+    sleeps_long,
+    2,
+    "TimeoutException",
+    scene=within(2),
+)
+row(
+    "enclosing deadline before its own is looked at",
+    {"retry": again(), "timeout": DEADLINE},
+    serves_late,
+    1,
+    "TimeoutException",
+    scene=within(1.5),
+    offloaded=Differs(LEFT_BEHIND, 2, ("TimeoutException",)),
+    task=Differs(
+        "the caller is a task of its own, and is interrupted before it sees the end", 1, ("TimeoutException",)
+    ),
+)
+row("fallback that ends more than the call", {"fallback": {"value": stops}, "retry": again()}, fails(), 3, "Halt")
+row(
+    "predicate that ends more than the call",
+    lambda run: {"fallback": replaced(run), "retry": again(), "retry_when": {"exception": stops}},
+    fails(),
+    1,
+    "Halt",
+)
+row(
+    "hook that ends more than the call",
+    lambda run: {"fallback": replaced(run), "retry": again(), "before_retry": stops},
+    fails(),
+    1,
+    "Halt",
+)
+row(
+    "failure that the breaker skips",
+    lambda run: {"circuit_breaker": {**BREAKER, "skip_on": ConnectionError}},
+    fails(),
+    3,
+    *["ConnectionError"] * 3,
+    scene=calls(3),
+)
+row(
+    "interrupted attempts open the circuit",
+    {"circuit_breaker": BREAKER, "timeout": DEADLINE},
+    sleeps_long,
+    2,
+    "TimeoutException",
+    "TimeoutException",
+    "CircuitBreakerOpenException",
+    scene=calls(3),
+    offloaded=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "late results open the circuit",
+    {"circuit_breaker": BREAKER, "timeout": DEADLINE},
+    serves_late,
+    2,
+    "TimeoutException",
+    "TimeoutException",
+    "CircuitBreakerOpenException",
+    scene=calls(3),
+    offloaded=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "probe that fails",
+    {"circuit_breaker": BREAKER},
+    fails(),
+    3,
+    "ConnectionError",
+    "ConnectionError",
+    "ConnectionError",
+    "CircuitBreakerOpenException",
+    scene=calls_at(0, 0, 6, 0),
+)
+row(
+    "probe that is slower than the delay",
+    {"circuit_breaker": BREAKER},
+    fails(times=2, sleeps=6),
+    3,
+    "ConnectionError",
+    "ConnectionError",
+    "served",
+    scene=calls_at(0, 0, 6),
+)
+row(
+    "rate limit that has room again",
+    {"retry": again(delay=1000), "rate_limit": {"value": 1, "window": 1}},
+    serves,
+    2,
+    "served",
+    "served",
+    scene=calls(2),
 )

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import pytest
 
 from faulttolerance import testing
 from faulttolerance.testing import virtual_time
 from kit import VirtualClock
-from kit.scenario import Differs, Scenario
+from kit.scenario import Differs
 from kit.scenarios import SCENARIOS
 from kit.ways import WAYS, Run, Way
 
 
-def seen(scenario: Scenario, way: Way) -> Run:
+class Seen(NamedTuple):
+    """What can be seen of a scenario; see ``Run``."""
+
+    outcomes: list[Any]
+    attempts: int
+    left: list[float | None]
+    counts: dict[Any, int]
+    state: str | None
+    log: list[tuple[str, str]]
+
+
+@cache
+def seen(name: str, way: Way) -> Seen:
     """What the scenario comes to in *way*."""
+    scenario = SCENARIOS[name]
     testing.reset()
     with virtual_time() as virtual:
-        return Run(way, VirtualClock(virtual), scenario.policies, scenario.body).drive(scenario.scene)
+        run = Run(way, VirtualClock(virtual), scenario.policies, scenario.body).drive(scenario.scene)
+    return Seen(*(getattr(run, aspect) for aspect in Seen._fields))
 
 
 def brief(outcome: Any) -> Any:
@@ -36,7 +51,7 @@ def test_outcome_is_the_same_in_every_way_of_calling(name: str, way: Way) -> Non
     if not way.takes(scenario.policies(Run(WAYS[0], None, lambda _: {}, scenario.body))):  # type: ignore[arg-type]
         pytest.skip("a Guard does not take these policies")
     model = next(way for way in WAYS if scenario.difference(way) is None)
-    run, other = seen(scenario, way), seen(scenario, model)
+    run, other = seen(name, way), seen(name, model)
     differs = scenario.difference(way) or Differs("")
 
     assert tuple(map(brief, run.outcomes)) == (differs.outcomes or scenario.outcomes)
