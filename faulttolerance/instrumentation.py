@@ -53,8 +53,17 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
     A sink is called on the thread of the call, in its event loop where it has one, outside every lock, and is not
     awaited: it should be quick. One that raises is logged once and changes nothing. It is not told of guarded calls
     that it makes itself.
+
+    Raises:
+        FaultToleranceDefinitionException: If one is a coroutine function.
     """
-    _sinks.set(sinks)
+    from ._guard.check import unawaited
+    from .exceptions import FaultToleranceDefinitionException
+
+    chosen = None if sinks is None else tuple(sinks)
+    if faults := [fault for one in chosen or () for fault in unawaited("set_event_sinks(sinks)", one)]:
+        raise FaultToleranceDefinitionException(*faults)
+    _sinks.set(chosen)
 
 
 def get_event_sinks() -> tuple[EventSink, ...]:

@@ -63,7 +63,7 @@ def gives_nothing_to_await(function: Any) -> bool:
     """Whether *function* is known to return what cannot be awaited; one that wraps another is not known."""
     if isinstance(function, type):
         return type(function) is type and not hasattr(function, "__await__")
-    behind = function
+    behind: Any = function
     while type(behind) is partial:
         behind = behind.func
     behind = behind.__func__ if type(behind) is MethodType else behind

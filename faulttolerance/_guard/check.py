@@ -161,15 +161,19 @@ def misfits(
 
         return before_retry.faults(policy, declaration, where, asynchronous, owner, final=final)
     return [
-        Fault(
-            f"{where} @{policy.annotation}({name})",
-            f"is {getattr(asked, '__qualname__', asked)}, a coroutine function, which nothing awaits",
-            asked,
-            "a function that answers at once",
-        )
+        fault
         for name, asked in _asked_by(policy)
-        if is_coroutine_function(asked)
+        for fault in unawaited(f"{where} @{policy.annotation}({name})", asked)
     ]
+
+
+def unawaited(where: str, function: Any) -> list[Fault]:
+    """What is wrong with a coroutine function as *where*, which is called and never awaited."""
+    if not is_coroutine_function(function):
+        return []
+    what = getattr(function, "__qualname__", function)
+    problem = f"is {what}, a coroutine function, which nothing awaits"
+    return [Fault(where, problem, function, "a function that answers at once")]
 
 
 def _asked_by(policy: Policy) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from .._runtime.clock import clock
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
 from .._swap import Swap
-from ..exceptions import Fault
+from ..exceptions import Fault, FaultToleranceDefinitionException
 from .state import State, alias_in
 from .telemetry import telemetry
 
@@ -237,7 +237,14 @@ class CircuitBreakers:
         """Call ``callback(name, old, new)`` at each change of state; the breaker may come into being later.
 
         The callback runs on the thread whose call made the change, outside every lock. One that raises is logged.
+
+        Raises:
+            FaultToleranceDefinitionException: If *callback* is a coroutine function.
         """
+        from .check import unawaited
+
+        if faults := unawaited("circuit_breakers.on_state_change(callback)", callback):
+            raise FaultToleranceDefinitionException(*faults)
         _listeners.setdefault(name, []).append(callback)
 
     def _breakers(self, name: str) -> list[Breaker]:

@@ -25,7 +25,9 @@ from faulttolerance import (
     retry_when,
     timeout,
 )
+from faulttolerance.instrumentation import set_event_sinks
 from kit import Clock, Invoke, Service, key
+from kit.definition import refused
 
 
 def test_two_slow_calls_overlap() -> None:
@@ -198,3 +200,14 @@ def test_reentrant_call_from_a_body_is_a_call_like_any_other(invoke: Invoke) -> 
     assert Client().service(2) == 2
     with pytest.raises(BulkheadException):
         Client().service(3)
+
+
+async def told_later(*what: object) -> None: ...
+
+
+def test_what_is_told_and_not_awaited_cannot_be_a_coroutine_function() -> None:
+    """It would never run; who sets it is told so."""
+    with refused("circuit_breakers.on_state_change(callback) is told_later, a coroutine function"):
+        circuit_breakers.on_state_change("anything", told_later)
+    with refused("set_event_sinks(sinks) is told_later, a coroutine function"):
+        set_event_sinks([print, told_later])
