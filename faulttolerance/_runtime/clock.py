@@ -51,8 +51,9 @@ def _sleep(seconds: float) -> None:
         except RuntimeError:
             pass  # it is open
 
-    # The watchdog must not open a lock that switches greenlets; such a sleep ends in time by itself.
-    slot.gate = open_gate if slot.is_greenlet or isinstance(gate, _RealLock) else None
+    # At its deadline a sleep ends by itself, and nobody gives up a call of the main thread; so the watchdog need not
+    # open a lock there that switches greenlets.
+    slot.gate = open_gate if isinstance(gate, _RealLock) or not slot.is_main else None
     try:
         while True:
             now = native.monotonic()

@@ -10,3 +10,16 @@ are none of asyncio's, servers that fork, a second life of the application in on
 - Public names only, as an application would use them.
 - Time is real here. So nothing is asserted on seconds but what differs by an order of magnitude.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the programs of a test the time to say themselves that they hang, also on a busy machine."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(200))

@@ -371,6 +371,35 @@ print(found)
     assert lines == ["it was not interrupted: it ran in a greenlet", "7", "done", "True", "['']"]
 
 
+def test_threads_may_be_left_as_they_are() -> None:
+    """With ``patch_all(thread=False)`` delays let other greenlets run, and offloaded calls have real threads."""
+    for beginning in (
+        PATCH.replace("()", "(thread=False)") + PREAMBLE,
+        PREAMBLE + PATCH.replace("()", "(thread=False)"),
+    ):
+        lines = run(
+            beginning
+            + WITNESS
+            + """
+greenlets = [gevent.spawn(flaky, [1, 2, 3]) for _ in range(10)]
+gevent.joinall(greenlets)
+print(*{one.value for one in greenlets}, len(ticks) > 10)
+print(sorted(offloaded(number, [1]).result(30) for number in range(10)) == list(range(10)))
+
+@asynchronous
+def rest():
+    faulttolerance.sleep(60)
+
+future = rest()
+gevent.sleep(0.05)
+print(future.cancel(), shutdown(20))
+print(outcome(compute, 30).partition("; it was")[1] == "")
+"""
+        )
+
+        assert lines == ["done True", "True", "True True", "True"]
+
+
 def test_whoever_only_imports_gevent_is_interrupted_as_ever() -> None:
     """As error reporters do where it is installed; nothing runs in greenlets then."""
     lines = run(
