@@ -283,7 +283,10 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
         return True
     if task is not NO_TASK:
         # For another task, or at the next time that this one waits; by then the call may be over.
-        task.get_loop().call_soon_threadsafe(_expire_if_owed, deadline)
+        try:
+            task.get_loop().call_soon_threadsafe(_expire_if_owed, deadline)
+        except RuntimeError:
+            pass  # the loop was closed, and will go on with none of its tasks
     return False
 
 

@@ -387,3 +387,29 @@ def test_what_calls_hold_comes_back_from_a_loop_that_was_closed_under_them(conve
         return await asyncio.wait_for(wait_for(service(0)), 10)
 
     assert asyncio.run(main()) == "served"
+
+
+def test_a_block_that_a_closed_loop_leaves_behind_ends_quietly() -> None:
+    """A deadline passed in it; nobody is left whom that could interrupt, and nothing is tried again."""
+    attempts: list[None] = []
+
+    @retry(max_retries=3, jitter=0)
+    @timeout(10)
+    async def service() -> None:
+        attempts.append(None)
+        with uninterruptible():
+            await asyncio.sleep(1_000)
+
+    async def leave_behind() -> None:
+        call = asyncio.ensure_future(service())
+        await asyncio.sleep(0.1)
+        del call
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)
+    loop.run_until_complete(leave_behind())
+    loop.close()
+    del loop
+    gc.collect()
+
+    assert len(attempts) == 1
