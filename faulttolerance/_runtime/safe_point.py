@@ -80,6 +80,7 @@ _LONG_PATIENCE = 3.0
 """The same where the thread only passes there again and again; it is likely to be met elsewhere as well."""
 
 _CONDITION_WAIT = threading.Condition.wait.__code__
+_THREAD_START = threading.Thread.start.__code__
 
 _added: frozenset[str] = frozenset()
 
@@ -133,7 +134,7 @@ def objection(
     elif frame.f_code is _CONDITION_WAIT:
         # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
         waits = asleep or blocked
-        if not (waits and frame.f_lasti in _sleeps_of_condition_wait()):
+        if not (waits and frame.f_lasti in _sleeps_of_condition_wait()) or _starts_thread(frame):
             return f"it was in {_name_of(frame)}"
     elif blocked:
         if frame.f_code.co_name in _PUTTING_BACK:
@@ -195,6 +196,19 @@ def frames_of_call(frame: FrameType, depth: int) -> Iterator[FrameType]:
                 return
         yield step
         step = step.f_back
+
+
+def _starts_thread(frame: FrameType) -> bool:
+    """Whether *frame* waits for a thread to begin, which would not be known to anybody then; it never waits long.
+
+    On 3.11 an exception would even be raised in that thread, which goes by the identifier of this one until it runs.
+    """
+    step = frame.f_back
+    while step is not None and step.f_globals.get("__name__") == "threading":
+        if step.f_code is _THREAD_START:
+            return True
+        step = step.f_back
+    return False
 
 
 def _has_deadline(frame: FrameType) -> bool:

@@ -393,3 +393,29 @@ def test_body_that_is_about_to_return_may_be_interrupted_however_it_was_called()
     Guard(timeout=Timeout(60_000))(body)()
 
     assert seen == [None, None, None]
+
+
+class SlowThread(threading.Thread):
+    """A thread that takes its time to begin."""
+
+    def _bootstrap(self) -> None:
+        time.sleep(0.2)
+        super()._bootstrap()  # type: ignore[misc]
+
+
+@WHERE
+def test_who_waits_for_a_thread_to_begin_is_left_in_peace(on_main: bool) -> None:
+    """R2a: nobody would know of that thread; on 3.11 the exception might even have hit it."""
+    ran = threading.Event()
+    notes: list[str] = []
+
+    def start() -> None:
+        try:
+            timeout(20)(lambda: SlowThread(target=ran.set, daemon=True).start())()
+        except TimeoutException as error:
+            notes.extend(error.__notes__)
+
+    run(start, on_main)
+
+    assert ran.wait(20.0)
+    assert "it was not interrupted: it was in threading.Condition.wait" in "".join(notes)
