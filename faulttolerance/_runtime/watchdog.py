@@ -68,6 +68,8 @@ _LOOK_AGAIN = 0.0005
 """Seconds until the next look at a thread that moves, and may soon come to a better place."""
 _SWITCH_OFTEN = 0.0001
 """Seconds after which that thread is to give way to the look; usually it is 5 ms, in which it goes a long way."""
+_PRESSED_FOR = 10.0
+"""Seconds for which that is tried."""
 _LOOK_OFTEN = 0.005
 _LOOK_SELDOM = 0.05
 """The same, at the longest, for a thread that does not move: in the first second, and later."""
@@ -523,7 +525,7 @@ class Watchdog:
                 and safe_point.objection(frame, late_by, exact=True, blocked=True, depth=layers) is None
             ):
                 self._signal(slot, entry, pursuit, activity)
-        self._is_pressed = self._is_pressed or (pursuit.has_moved and late_by > _LOOK_OFTEN)
+        self._is_pressed = self._is_pressed or (pursuit.has_moved and _LOOK_OFTEN < late_by < _PRESSED_FOR)
         return pursuit.again(late_by)
 
     def _shoot(self, slot: Slot, entry: Entry, frame: FrameType) -> bool:
