@@ -371,6 +371,35 @@ print(found)
     assert lines == ["it was not interrupted: it ran in a greenlet", "7", "done", "True", "['']"]
 
 
+def test_code_of_gevent_itself_is_never_interrupted() -> None:
+    """Its locks are Python code, as those of ``threading`` are."""
+    lines = run(
+        PATCH
+        + PREAMBLE
+        + """
+import gevent.thread
+
+@timeout(10)
+def loop():
+    while True:
+        gevent.thread.get_ident()
+
+struck = set()
+for _ in range(20):
+    try:
+        loop()
+    except TimeoutException as error:
+        trace = error.__cause__.__traceback__
+        while trace is not None:
+            struck.add(trace.tb_frame.f_globals["__name__"].partition(".")[0])
+            trace = trace.tb_next
+print(sorted(struck))
+"""
+    )
+
+    assert lines == ["['__main__', 'faulttolerance']"]
+
+
 def test_threads_may_be_left_as_they_are() -> None:
     """With ``patch_all(thread=False)`` delays let other greenlets run, and offloaded calls have real threads."""
     for beginning in (
