@@ -222,27 +222,36 @@ class uninterruptible:  # noqa: N801
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        block = self._leave_block()
-        slot = block.slot
-        _take_off(slot, block.mask)
-        owed = False
-        for deadline in block.held:
-            deadline.let_go(block)
-            if deadline.state == OWED and not deadline.is_held:
-                owed = _deliver(deadline, now=error is None) or owed
+        block: _Block | None = None
+        try:
+            block = self._innermost()
+            owed = self._leave(block, error)
+        except BaseException:
+            # A signal's handler raised: the block is over all the same, and each step may be taken twice.
+            self._leave(block if block is not None else self._innermost(), error)
+            raise
         if error is None:
             raise_if_expired(clock.monotonic())
             if owed:
                 raise _modules["asyncio"].CancelledError
         else:
-            watchdog.look_after(slot)
+            watchdog.look_after(block.slot)
 
-    def _leave_block(self) -> _Block:
+    def _leave(self, block: _Block, error: BaseException | None) -> bool:
+        """Hold nothing back any more; whether the running task has to be interrupted for it now."""
+        _take_off(block.slot, block.mask)
+        owed = False
+        for deadline in block.held:
+            deadline.let_go(block)
+            if deadline.state == OWED and not deadline.is_held:
+                owed = _deliver(deadline, now=error is None) or owed
+        if block in self._blocks:
+            self._blocks.remove(block)
+        return owed
+
+    def _innermost(self) -> _Block:
         here = slot_here()
-        for number in range(len(self._blocks) - 1, -1, -1):
-            if self._blocks[number].slot is here:
-                return self._blocks.pop(number)
-        return self._blocks.pop()
+        return next((block for block in reversed(self._blocks) if block.slot is here), self._blocks[-1])
 
 
 class _Block:

@@ -121,8 +121,9 @@ class TaskDeadline:
         self._blocks[block] = None
 
     def let_go(self, block: object) -> None:
-        """Undo ``hold``."""
-        self._blocks.pop(block, None)
+        """Undo ``hold``, also where that did not get to its end."""
+        _first_blocks.pop(self, None)
+        getattr(self, "_blocks", {}).pop(block, None)
 
 
 _first_blocks: dict[TaskDeadline, dict[object, None]] = {}

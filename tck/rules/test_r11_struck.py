@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -115,6 +116,44 @@ def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fai
         second = subject.outcome()
         if second != FINE or (strike.where and first is not Struck):
             wrong.append((strike.where, first, second))
+
+    assert not wrong
+
+
+def test_a_block_ends_wherever_a_handler_raises() -> None:
+    """Afterwards nothing is held back: the call that went on beyond its deadline is interrupted, and so is a task."""
+
+    @ft.timeout(1)
+    def block(strike: Strike) -> None:
+        try:
+            with strike, ft.uninterruptible():
+                pass
+        except Struck:
+            pass
+        ft.sleep(10)
+
+    @ft.timeout(1)
+    async def block_in_task(strike: Strike) -> None:
+        try:
+            with strike, ft.uninterruptible():
+                pass
+        except Struck:
+            pass
+        await asyncio.sleep(10)
+
+    wrong = []
+    for strike in strikes():
+        began = time.monotonic()
+        with pytest.raises(ft.TimeoutException):
+            block(strike)
+        if time.monotonic() - began > 5:
+            wrong.append(strike.where)
+    for strike in strikes():
+        began = time.monotonic()
+        with pytest.raises(ft.TimeoutException):
+            asyncio.run(block_in_task(strike))
+        if time.monotonic() - began > 5:
+            wrong.append(strike.where)
 
     assert not wrong
 
