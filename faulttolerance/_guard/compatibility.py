@@ -15,6 +15,8 @@ __all__ = ["fits", "same"]
 
 _TOWER: dict[object, tuple[object, ...]] = {int: (float, complex), bool: (float, complex), float: (complex,)}
 """What type checkers take for one another though no class derives from the other."""
+_ELEMENTS: dict[object, type] = {str: str, bytes: int, bytearray: int, range: int}
+"""Of what sequences are that are not generic."""
 
 
 def fits(one: Type, other: Type) -> bool:
@@ -53,6 +55,8 @@ def _head_fits(one: Type, other: Type) -> bool:
 
 def _arguments_as(one: Type, other: Type) -> tuple[Type, ...] | None:
     """The type arguments of *one* seen as what *other* is of, as far as they are known."""
+    if one.head in _ELEMENTS:
+        return (Type(_ELEMENTS[one.head]),)
     found = ancestry(one).get(other.head)
     if found is not None or one.args is None or one.head.__module__ not in ("builtins", "collections.abc"):
         return found
@@ -60,8 +64,8 @@ def _arguments_as(one: Type, other: Type) -> tuple[Type, ...] | None:
     if other.head is Awaitable:
         return one.args[-1:]
     if one.head is tuple:
-        elements = {element for element in one.args if element.head is not Ellipsis}
-        return tuple(elements) if len(elements) == 1 else None
+        elements = tuple(dict.fromkeys(element for element in one.args if element.head is not Ellipsis))
+        return elements if len(elements) == 1 else (Type(Union, elements),)
     return one.args[: len(other.args or ())]
 
 
