@@ -1,4 +1,4 @@
-"""Functions that are to return something to await, and may not: they are not called, or at least not twice."""
+"""Functions that are to return something to await, and may not: they run on a thread, or at least not twice."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import CoroutineType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-__all__ = ["NothingToAwait", "call_awaited", "gives_nothing_to_await", "is_coroutine_code", "told"]
+__all__ = ["NothingToAwait", "call_awaited", "is_coroutine_code", "is_plain", "told"]
 
-_COROUTINE = 0x80
-"""``inspect.CO_COROUTINE``."""
+_COROUTINE, _AWAITED = 0x80, 0x180
+"""``inspect.CO_COROUTINE``, and together with what ``types.coroutine`` makes of a generator function."""
 
 
 class NothingToAwait(BaseException):
@@ -59,29 +59,32 @@ def told(name: str, call: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]) -
     return telling
 
 
-def gives_nothing_to_await(function: Any) -> bool:
-    """Whether *function* is known to return what cannot be awaited; one that wraps another is not known."""
+def is_plain(function: Any) -> bool:
+    """Whether *function* is a plain ``def``, or a class, and not known to return something to await.
+
+    A lambda passes on what another function returns, and so does what wraps one: what that is, is not known.
+    """
     if isinstance(function, type):
         return type(function) is type and not hasattr(function, "__await__")
     behind: Any = function
     while type(behind) is partial:
         behind = behind.func
     behind = behind.__func__ if type(behind) is MethodType else behind
-    if type(behind) is not FunctionType or behind.__code__.co_flags & _COROUTINE or "__wrapped__" in behind.__dict__:
+    if type(behind) is not FunctionType or behind.__name__ == "<lambda>" or "__wrapped__" in behind.__dict__:
         return False
-    return _says_so(behind) if _is_annotated(behind) else False
+    return not behind.__code__.co_flags & _AWAITED and (not _is_annotated(behind) or _says_so(behind))
 
 
 _said: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
 
 
 def _says_so(function: FunctionType) -> bool:
-    """Whether the return annotation of *function* names what cannot be awaited."""
+    """Whether the return annotation of *function* names nothing that can be awaited."""
     found = _said.get(function)
     if found is None:
         from .annotations import Outcome, outcome
 
-        found = _said[function] = outcome(function) is Outcome.FOREIGN
+        found = _said[function] = outcome(function) in (Outcome.FOREIGN, Outcome.OBJECT)
     return found
 
 

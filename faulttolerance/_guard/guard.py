@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from importlib import import_module
 from types import CodeType, FunctionType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from .._config import Declared
@@ -14,12 +14,12 @@ from .._policy import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry, Time
 from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, module_of
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import proxy
-from .awaited import NothingToAwait, gives_nothing_to_await, is_coroutine_code
+from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
 from .check import descriptor_faults
 from .declaration import INSTANCE, binding_by_name, user_frames
 from .naming import wrapper_named
 from .place import Place, placed
-from .shared import Shared, substitute_faults
+from .shared import Shared, call_apart, call_given, substitute_faults
 
 __all__ = ["Guard", "apply_guard", "finder_of"]
 
@@ -84,22 +84,27 @@ class Guard:
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *function* on this thread under the policies."""
-        return self._shared.path(False)((function, *args), kwargs)  # type: ignore[no-any-return]
+        return self._shared.path(call_given)((function, *args), kwargs)  # type: ignore[no-any-return]
 
-    async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call *function* and await what it returns, under the policies.
+    @overload
+    async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    async def call_async(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def call_async(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call *function* and await what it returns, under the policies; a plain ``def`` runs on a thread of the pool.
 
         Raises:
-            TypeError: If *function* returns nothing to await. Where its return annotation tells, it is not called; else
-                once: that is neither retried nor replaced, and no failure to the circuit breaker.
+            TypeError: If a lambda, a wrapper or another object returned nothing to await. It was called once: that is
+                neither retried nor replaced, and no failure to the circuit breaker.
         """
-        if not is_coroutine_code(function) and gives_nothing_to_await(function):
-            what = getattr(function, "__qualname__", function)
-            raise TypeError(f"{self.name}: call_async got {what}, which is not asynchronous; use call")
+        if not is_coroutine_code(function) and is_plain(function):
+            return await self._shared.path(call_apart)((function, *args), kwargs)
         try:
-            return await self._shared.path(True)((function, *args), kwargs)  # type: ignore[no-any-return]
+            return await self._shared.path(call_awaited)((function, *args), kwargs)
         except NothingToAwait as found:
-            raise TypeError(f"{self.name}: call_async is for what is to be awaited, use call; {found}") from None
+            raise TypeError(
+                f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {found}"
+            ) from None
 
     def __call__(self, function: F) -> F:
         """Decorate *function*; all that one guard decorates shares its state."""

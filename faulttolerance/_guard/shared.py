@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import ref
 
 from .._config import Declared, State as Configuration, settings
@@ -25,9 +25,12 @@ from .state import Prospect, State
 if TYPE_CHECKING:
     from .guard import Guard
 
-__all__ = ["Shared", "substitute_faults"]
+__all__ = ["Given", "Shared", "call_apart", "call_given", "substitute_faults"]
 
 T = TypeVar("T")
+Given: TypeAlias = Callable[..., Any]
+"""One of ``call_given``, ``call_awaited`` and ``call_apart``."""
+Paths: TypeAlias = dict[Given, blocking.GuardedCall]
 
 
 class Shared:
@@ -47,8 +50,8 @@ class Shared:
         """The state, if the guard was ever called."""
         self.known: Plan | None = None
         """What holds, if that was found out."""
-        self.paths: dict[bool, blocking.GuardedCall] = {}
-        """The paths of functions that are given to the guard, each time anew; whether they are asynchronous.
+        self.paths: Paths = {}
+        """The paths of functions that are given to the guard, each time anew, by how they are called: see ``Given``.
 
         Another dictionary whenever the plan changes."""
         registry.add(self)
@@ -71,7 +74,7 @@ class Shared:
     def _faults(self, plan: Plan) -> list[Fault]:
         substitute = plan.policies.get(Fallback)
         faults = substitute_faults(substitute, self.name)
-        if not faults and False in self.paths:
+        if not faults and call_given in self.paths:
             faults = substitute_faults(substitute, self.name, call_given, asynchronous=False)
         fallbacks = (one for one in plan.effective if one.policy is substitute)
         return [one.traced(fault) for one in fallbacks for fault in faults]
@@ -79,8 +82,8 @@ class Shared:
     def prepare(self, cls: type | None, plan: Plan) -> _Prepared:
         """The call paths of *plan*, of the kinds that were called, and what the state becomes."""
         prepared = _Prepared(self, plan, {})
-        for asynchronous in list(self.paths):
-            prepared.paths[asynchronous] = prepared.call_path(_GIVEN[asynchronous], asynchronous)
+        for given in list(self.paths):
+            prepared.paths[given] = prepared.call_path(given, given is not call_given)
         return prepared
 
     def drop(self, cls: type | None, swap: Swap) -> None:
@@ -113,24 +116,20 @@ class Shared:
 
     # Calls
 
-    def path(self, asynchronous: bool) -> blocking.GuardedCall:
-        """The call path of functions that are given as the first argument."""
-        found = self.paths.get(asynchronous)
+    def path(self, given: Given) -> blocking.GuardedCall:
+        """The call path of functions that are given as the first argument, and called as *given* calls them."""
+        found = self.paths.get(given)
         if found is None:
-            _, found = self.resolve(_GIVEN[asynchronous], asynchronous)
+            _, found = self.resolve(given, given is not call_given)
         return found
 
-    def resolve(
-        self, function: Callable[..., Any], asynchronous: bool
-    ) -> tuple[dict[bool, blocking.GuardedCall], blocking.GuardedCall]:
+    def resolve(self, function: Callable[..., Any], asynchronous: bool) -> tuple[Paths, blocking.GuardedCall]:
         """The call path of *function*, and what ``paths`` is as long as it holds."""
         paths, call = self._resolve((function, asynchronous))
         assert call is not None
         return paths, call
 
-    def _resolve(
-        self, called: tuple[Callable[..., Any], bool] | None
-    ) -> tuple[dict[bool, blocking.GuardedCall], blocking.GuardedCall | None]:
+    def _resolve(self, called: tuple[Callable[..., Any], bool] | None) -> tuple[Paths, blocking.GuardedCall | None]:
         """Find out what holds, and the call path of the function that is *called*, asynchronous or not."""
         with registry.resolving:
             while True:
@@ -172,7 +171,7 @@ class Shared:
             swap = Swap()
             prepared.put(swap)
             if called is not None and called[0] in _GIVEN:
-                swap.item(self.paths, called[1], call)
+                swap.item(self.paths, called[0], call)
             try:
                 if settings.version.swap(seen, swap):
                     return True
@@ -185,7 +184,7 @@ class _Prepared:
 
     __slots__ = ("_plan", "_prospect", "_shared", "paths")
 
-    def __init__(self, shared: Shared, plan: Plan, paths: dict[bool, blocking.GuardedCall]) -> None:
+    def __init__(self, shared: Shared, plan: Plan, paths: Paths) -> None:
         self._shared = shared
         self._plan = plan
         self._prospect = Prospect(shared.remembered or State(plan.name), plan.policies)
@@ -198,7 +197,8 @@ class _Prepared:
 
     def call_path(self, function: Callable[..., Any], asynchronous: bool) -> blocking.GuardedCall:
         """The call path of *function*."""
-        course = course_for(self._plan, self._prospect, asynchronous=asynchronous, apart=False)
+        is_apart = function is call_apart
+        course = course_for(self._plan, self._prospect, asynchronous=asynchronous, apart=is_apart)
         substitute = self.substitute
         aside = _aside(substitute, function, asynchronous) if isinstance(substitute, Fallback) else None
         return _path(function, course, aside, asynchronous, self._plan.name)
@@ -225,8 +225,13 @@ def call_given(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     return function(*args, **kwargs)
 
 
-_GIVEN = (call_given, call_awaited)
-"""What is guarded where a guard is given the function at each call; whether it is asynchronous is its index."""
+def call_apart(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Call *function* on a thread of the pool, while its caller awaits that."""
+    return function(*args, **kwargs)
+
+
+_GIVEN = (call_given, call_awaited, call_apart)
+"""What is guarded where a guard is given the function at each call; all but the first are asynchronous."""
 
 
 def substitute_faults(
@@ -275,6 +280,12 @@ def _path(
 ) -> blocking.GuardedCall:
     if not asynchronous:
         return compose(function, course, fallback=aside)
+    if function is call_apart:
+        from .._runtime import offload
+
+        environment = offload.ThreadEnvironment()
+        driver: Any = compose(function, course, fallback=aside, environment=environment, apart=True, awaits=None)
+        return partial(offload.start, driver)
     from .._runtime.tasks import TaskEnvironment
 
     if function in _GIVEN or is_coroutine_code(function):

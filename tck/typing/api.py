@@ -401,6 +401,8 @@ guard.call(charge, 1)  # type: ignore[arg-type]
 
 async def calls_through_the_guard() -> None:
     assert_type(await guard.call_async(charge_async, "a", amount=3), bytes)
+    assert_type(await guard.call_async(charge, "a", amount=3), bytes)
+    await guard.call_async(charge, 1)  # type: ignore[call-overload]
 
 
 @guard

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from faulttolerance import (
+    Bulkhead,
+    BulkheadException,
     CircuitBreaker,
     ExecutionContext,
     Fallback,
     FaultToleranceDefinitionException,
     Guard,
     Retry,
+    Timeout,
+    TimeoutException,
     apply_guard,
     asynchronous,
     circuit_breakers,
     configure,
     retry,
+    sleep,
 )
 
 
@@ -63,13 +69,12 @@ def instead(context: ExecutionContext) -> str:
     return "instead"
 
 
-@pytest.mark.parametrize("wrapped", [lambda pay: pay, lambda pay: lambda: pay(), functools.partial])
-def test_call_async_calls_once_what_turns_out_not_to_be_asynchronous(till: Till, wrapped: Callable[..., Any]) -> None:
+def test_call_async_calls_once_what_turns_out_not_to_be_asynchronous(till: Till) -> None:
     """What was done is not done again, nor is something done in its place; it is no failure of what was called."""
     guard = strict(name="till")
 
     with pytest.raises(TypeError, match=r"till: call_async .* use call; .* was called once"):
-        asyncio.run(guard.call_async(wrapped(till.pay)))
+        asyncio.run(guard.call_async(lambda: till.pay()))
 
     assert till.paid == 1
     assert circuit_breakers.state("till") == "closed"
@@ -77,14 +82,68 @@ def test_call_async_calls_once_what_turns_out_not_to_be_asynchronous(till: Till,
 
 
 @pytest.mark.parametrize("wrapped", [lambda pay: pay, functools.partial])
-def test_call_async_does_not_call_what_is_known_not_to_be_asynchronous(till: Till, wrapped: Any) -> None:
-    """The return annotation tells, before anything is done."""
-    with pytest.raises(TypeError, match=r"pay_annotated.*, which is not asynchronous; use call"):
-        asyncio.run(strict().call_async(wrapped(till.pay_annotated)))
+@pytest.mark.parametrize("method", ["pay", "pay_annotated"])
+def test_call_async_runs_a_plain_function_on_a_thread(till: Till, wrapped: Any, method: str) -> None:
+    """The loop goes on meanwhile, whatever the return annotation says; a class is called likewise."""
+    guard = strict()
 
-    assert till.paid == 0
-    with pytest.raises(TypeError, match="got int, which is not asynchronous"):
-        asyncio.run(strict().call_async(int, "7"))  # type: ignore[arg-type]
+    async def main() -> tuple[Any, Any]:
+        return await guard.call_async(wrapped(getattr(till, method)), 3), await guard.call_async(int, "7")
+
+    assert asyncio.run(main()) == ("paid", 7)
+    assert till.paid == 3
+
+
+def test_a_plain_function_on_a_thread_has_every_policy(till: Till) -> None:
+    """Retries, the fallback, the time-out, the circuit and the permits are those of the guard, however it is called."""
+    entered, leave, calls = asyncio.Event(), threading.Event(), list[str]()
+
+    def fail() -> None:
+        calls.append(threading.current_thread().name)
+        raise OSError
+
+    async def main() -> None:
+        guard = Guard(retry=Retry(max_retries=2, jitter=0), bulkhead=Bulkhead(1), name="till")
+        loop = asyncio.get_running_loop()
+
+        def block() -> bool:
+            loop.call_soon_threadsafe(entered.set)
+            return leave.wait(10)
+
+        assert await Guard(retry=Retry(jitter=0), fallback=Fallback(instead)).call_async(fail) == "instead"
+        assert len(calls) == 4
+        assert threading.current_thread().name not in calls
+        blocking = asyncio.ensure_future(guard.call_async(block))
+        await entered.wait()
+        with pytest.raises(BulkheadException):
+            guard.call(till.pay)
+        configure(properties={"till/Retry/maxRetries": 0})
+        leave.set()
+        assert await blocking
+        calls.clear()
+        with pytest.raises(OSError):
+            await guard.call_async(fail)
+        assert len(calls) == 1
+        with pytest.raises(TimeoutException):
+            await Guard(timeout=Timeout(20)).call_async(sleep, 10)
+        guard.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_plain_function_gives_to_await_is_awaited_where_it_is_called(till: Till) -> None:
+    """As under ``@asynchronous``: what is not annotated is found out."""
+
+    def pay_on(loop: asyncio.AbstractEventLoop):  # type: ignore[no-untyped-def]
+        async def pay() -> bool:
+            return asyncio.get_running_loop() is loop
+
+        return pay()
+
+    async def main() -> Any:
+        return await strict().call_async(pay_on, asyncio.get_running_loop())
+
+    assert asyncio.run(main()) is True
 
 
 def test_call_async_awaits_whatever_can_be_awaited(till: Till) -> None:
