@@ -18,19 +18,17 @@ import heapq
 import os
 import signal
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import dropwhile, islice, repeat
+from itertools import dropwhile, islice
 from math import inf
-from operator import attrgetter, itemgetter, methodcaller
 from types import FrameType
 from typing import Any, cast
 
 from .._log import ERROR, log
 from .._strategy.exception_set import never_match
 from . import safe_point
+from .activity import Activity, cpu_of, sleeps
 from .fork import at_fork, stop_at_end_of_subinterpreter
 from .inner_loop import find_loop
 from .instructions import may_call
@@ -66,13 +64,13 @@ __all__ = [
 
 _LOOK_AGAIN = 0.0005
 """Seconds until the next look at a thread that moves, and may soon come to a better place."""
-_SWITCH_OFTEN = 0.0001
-"""Seconds after which that thread is to give way to the look; usually it is 5 ms, in which it goes a long way."""
-_PRESSED_FOR = 10.0
-"""Seconds for which that is tried."""
 _LOOK_OFTEN = 0.005
 _LOOK_SELDOM = 0.05
 """The same, at the longest, for a thread that does not move: in the first second, and later."""
+_SWITCH_OFTEN = 0.0001
+"""Seconds after which a thread that moves, and never stands well, is to give way to the look; usually that is 5 ms."""
+_PRESSED_FOR = 10.0
+"""Seconds for which that is tried."""
 _SEND_AGAIN = (0.001, 0.005, 0.05, 0.5, 1.0)
 """Seconds after which a signal is repeated: one that comes just before a blocking call is lost.
 
@@ -481,18 +479,27 @@ class Watchdog:
             return pursuit.again(late_by)
         layers = depth(slot, entry)
         loop = find_loop(frame, layers)
-        if loop is not None:
-            if not pursuit.has_told_loop:
-                pursuit.has_told_loop = True
-                loop.tell(slot, entry)
-            if loop.is_idle and late_by < 1.0:
-                return pursuit.again(late_by)
+        if loop is not None and not pursuit.has_told_loop:
+            pursuit.has_told_loop = True
+            loop.tell(slot, entry)
+        if loop is not None and loop.is_idle and late_by < 1.0:
+            return pursuit.again(late_by)  # it is about to end by itself
+        if self._aim(slot, pursuit, frame, late_by, layers, by_signal):
+            return inf
+        self._is_pressed = self._is_pressed or (pursuit.has_moved and _LOOK_OFTEN < late_by < _PRESSED_FOR)
+        return pursuit.again(late_by)
+
+    def _aim(
+        self, slot: Slot, pursuit: Pursuit, frame: FrameType, late_by: float, layers: int, by_signal: bool
+    ) -> bool:
+        """Interrupt a thread that stands in *frame* if that does no harm; whether it was sent the exception."""
+        entry, now = pursuit.entry, native.monotonic()
         activity = self._activity_of_main(slot) if by_signal and pursuit.why is not None else None
         sleeper = Sleeper(frame) if safe_point.is_in_condition_wait(frame) else None
         if activity is not None:
             cpu = activity.cpu()
         else:
-            cpu = _cpu_of(slot.native_id) if late_by > 1.0 or sleeper is not None else 0.0
+            cpu = cpu_of(slot.native_id) if late_by > 1.0 or sleeper is not None else 0.0
         pursuit.look(safe_point.place(frame), cpu, now)
         is_still = now - pursuit.since >= max(0.01, 2.5 * sys.getswitchinterval())
         # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
@@ -507,26 +514,22 @@ class Watchdog:
             depth=layers,
         )
         if not by_signal:
-            if pursuit.why is None and self._shoot(slot, entry, frame):
-                return inf
-        elif pursuit.send_at <= now:
-            if (
-                pursuit.why is None
-                and self._misses_signals(pursuit, frame, late_by, layers)
-                and self._shoot(slot, entry, frame)
-            ):
-                return inf
-            if pursuit.why is None or pursuit.has_moved:
-                # One that moves is somewhere else by the time that it notices; the handler looks at where that is.
-                self._signal(slot, entry, pursuit, None)
-            elif (
-                activity is not None
-                and is_still
-                and safe_point.objection(frame, late_by, exact=True, blocked=True, depth=layers) is None
-            ):
-                self._signal(slot, entry, pursuit, activity)
-        self._is_pressed = self._is_pressed or (pursuit.has_moved and _LOOK_OFTEN < late_by < _PRESSED_FOR)
-        return pursuit.again(late_by)
+            return pursuit.why is None and self._shoot(slot, entry, frame)
+        if pursuit.send_at > now:
+            return False
+        is_deaf = pursuit.why is None and self._misses_signals(pursuit, frame, late_by, layers)
+        if is_deaf and self._shoot(slot, entry, frame):
+            return True
+        if pursuit.why is None or pursuit.has_moved:
+            # One that moves is somewhere else by the time that it notices; the handler looks at where that is.
+            self._signal(slot, entry, pursuit, None)
+        elif (
+            activity is not None
+            and is_still
+            and safe_point.objection(frame, late_by, exact=True, blocked=True, depth=layers) is None
+        ):
+            self._signal(slot, entry, pursuit, activity)
+        return False
 
     def _shoot(self, slot: Slot, entry: Entry, frame: FrameType) -> bool:
         """Send the exception to a thread, unless it has left the place where it was seen; whether that was done."""
@@ -630,7 +633,7 @@ class Watchdog:
                 # sleeps again, for the interpreter's lock. Otherwise the handler, at the same place, is to refuse.
                 cpu, at = pursuit.cpu, pursuit.at
                 has_run = dropwhile(cpu.__eq__, islice(activity.clocks, 20 * _MOST_LOOKS))
-                sleeps_again = filter(_sleeps, islice(activity.states, _MOST_LOOKS))
+                sleeps_again = filter(sleeps, islice(activity.states, _MOST_LOOKS))
                 for state in activity.states:
                     for used in activity.clocks:
                         if used == cpu and b") S " in state:
@@ -740,49 +743,6 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
             pursuit.why = why
         pursuit.refused_at = safe_point.place(frame)
         pursuit.send_at = -inf  # this one was not lost, and need not be waited for
-
-
-def _cpu_of(native_id: int) -> float:
-    """The processor time of a thread, in whatever unit; 0.0 where the system does not tell."""
-    try:
-        with open(f"/proc/self/task/{native_id}/schedstat", "rb") as file:
-            return float(file.read().split()[0])
-    except (OSError, IndexError, ValueError):
-        return 0.0
-
-
-_sleeps = methodcaller("count", b") S ")
-"""Whether the system's line on a thread says that it sleeps."""
-
-
-class Activity:
-    """What the system tells of the main thread: whether it sleeps, and the processor time that it has used.
-
-    A thread that waits for the interpreter's lock sleeps as well, but wakes up each switch interval, which takes some
-    of that time, or is at least on its way to. So one that has used none for longer than that, and still sleeps, is
-    blocked in a call.
-    """
-
-    def __init__(self, ident: int) -> None:
-        import ctypes
-
-        clock = time.pthread_getcpuclockid(ident)
-        self.cpu = partial(time.clock_gettime, clock)
-        """The processor time, in seconds."""
-        self.clocks = iter(self.cpu, None)
-        """The same, again and again."""
-        self._file = os.open(f"/proc/self/task/{os.getpid()}/stat", os.O_RDONLY)
-        read = ctypes.PyDLL(None).pread  # unlike that of ``os``, it does not let other threads run
-        read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
-        read.restype = ctypes.c_ssize_t
-        buffer = ctypes.create_string_buffer(512)
-        reads = zip(map(read, repeat(self._file), repeat(buffer), repeat(511), repeat(0)), repeat(buffer))
-        self.states = map(attrgetter("raw"), map(itemgetter(1), reads))
-        """What the system says of the thread, again and again."""
-
-    def close(self) -> None:
-        """Look no more."""
-        os.close(self._file)
 
 
 # Exceptions for other threads

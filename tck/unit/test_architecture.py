@@ -17,7 +17,7 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 
 RUNTIME = ("_runtime/",)
 TESTING = ("testing.py", "testing/", "pytest_plugin.py")
-CLOCKS = ("_runtime/native.py", "_runtime/watchdog.py")
+CLOCKS = ("_runtime/activity.py", "_runtime/native.py")
 
 ALLOWED = {
     # Only the runtime waits; the test kit replaces what it waits with.

@@ -1,0 +1,54 @@
+"""What the system tells of a thread beside what the interpreter does: whether it runs, and for how long it did."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+from itertools import repeat
+from operator import attrgetter, itemgetter, methodcaller
+
+__all__ = ["Activity", "cpu_of", "sleeps"]
+
+
+def cpu_of(native_id: int) -> float:
+    """The processor time of a thread, in whatever unit; 0.0 where the system does not tell."""
+    try:
+        with open(f"/proc/self/task/{native_id}/schedstat", "rb") as file:
+            return float(file.read().split()[0])
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+sleeps = methodcaller("count", b") S ")
+"""Whether the system's line on a thread says that it sleeps."""
+
+
+class Activity:
+    """What the system tells of the main thread: whether it sleeps, and the processor time that it has used.
+
+    A thread that waits for the interpreter's lock sleeps as well, but wakes up each switch interval, which takes some
+    of that time, or is at least on its way to. So one that has used none for longer than that, and still sleeps, is
+    blocked in a call.
+    """
+
+    def __init__(self, ident: int) -> None:
+        import ctypes
+
+        clock = time.pthread_getcpuclockid(ident)
+        self.cpu = partial(time.clock_gettime, clock)
+        """The processor time, in seconds."""
+        self.clocks = iter(self.cpu, None)
+        """The same, again and again."""
+        self._file = os.open(f"/proc/self/task/{os.getpid()}/stat", os.O_RDONLY)
+        read = ctypes.PyDLL(None).pread  # unlike that of ``os``, it does not let other threads run
+        read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
+        read.restype = ctypes.c_ssize_t
+        buffer = ctypes.create_string_buffer(512)
+        reads = zip(map(read, repeat(self._file), repeat(buffer), repeat(511), repeat(0)), repeat(buffer))
+        self.states = map(attrgetter("raw"), map(itemgetter(1), reads))
+        """What the system says of the thread, again and again."""
+
+    def close(self) -> None:
+        """Look no more."""
+        os.close(self._file)
