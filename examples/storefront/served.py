@@ -31,14 +31,16 @@ SETTINGS = Path(__file__).with_name("storefront.toml")
 SERVED = tuple(kind for kind in KINDS if not kind.awaited)
 
 
-# In the worker
+# In gunicorn: what stands here is done once, by the process that forks the worker.
+
+if BACKEND in os.environ:
+    configure(files=[SETTINGS])
+    validate()
 
 
 @functools.cache
 def shop() -> Storefront:
     """One for all customers of a worker."""
-    configure(files=[SETTINGS])
-    validate()
     return Storefront(os.environ[BACKEND])
 
 
@@ -95,15 +97,23 @@ class Server:
                 start_new_session=True,  # so that Ctrl-C is left to this process
             )
             try:
-                self.figures()
+                self._await_first_answer(process)
                 yield
             finally:
                 process.terminate()
                 process.wait()
 
-    def figures(self) -> dict[str, Figures]:
+    def _await_first_answer(self, process: subprocess.Popen[bytes]) -> None:
+        while True:
+            with contextlib.suppress(httpx.TimeoutException):
+                self.figures(1.0)
+                return
+            if process.poll() is not None:
+                raise RuntimeError(f"gunicorn ended with status {process.returncode}")
+
+    def figures(self, patience: float = 20.0) -> dict[str, Figures]:
         """What the worker has counted so far."""
-        found = httpx.get(f"{self.address}/figures", timeout=20).json()
+        found = httpx.get(f"{self.address}/figures", timeout=patience).json()
         return {
             method: Figures(**one) for method, one in found.items() if any(method == kind.method for kind in SERVED)
         }
