@@ -52,6 +52,10 @@ OURS = "it was in code of this library"
 _PACKAGE = (os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename)) or "nowhere") + os.sep
 _DRIVERS = (os.path.join(_PACKAGE, "_guard", "compose.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
 """Code of ours that expects interruptions wherever one may land in it."""
+_LOOKING = tuple(
+    os.path.join(_PACKAGE, "_runtime", f"{name}.py") for name in ("instructions", "safe_point", "watchdog")
+)
+"""Code of ours that calls the standard library to find out where a thread stands."""
 _CALLING = tuple(os.path.join(_PACKAGE, "_guard", name) for name in ("call_path.py", "compose.py", "shared.py"))
 """Code of ours that calls what is guarded, as ``function(*args, **kwargs)``."""
 _MODULES = frozenset(
@@ -242,6 +246,8 @@ def _objection_on_the_way(frame: FrameType) -> str | None:
         code = step.f_code
         if code.co_name == "__del__" or step.f_globals.get("__name__") == "weakref":
             return "it was in a finalizer"
+        if code.co_filename.startswith(_LOOKING):
+            return OURS  # the handler of the signal looks at what it has come upon
         if code.co_filename.startswith(_PACKAGE):
             guarded = True
         elif not guarded and not may_call(code, step.f_lasti):
