@@ -14,10 +14,11 @@ import json
 import os
 import pkgutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -262,20 +263,24 @@ def _plain(value: Any) -> Any:
 
 def _template(lines: Iterable[_Line], how: Format) -> Iterator[str]:
     """A file in which every key is commented out, with the value that holds now."""
-    if how is Format.PROPERTIES:
-        try:
-            from javaproperties import join_key_value
-        except ImportError as error:
-            _warn(f"the format {how} needs {error.name}: pip install 'faulttolerance[config]'")
-            raise typer.Exit(1) from error
+    spelled = _spelled_in_toml if how is Format.TOML else _spelling_of_properties()
     for line in lines:
         yield f"# {line.allowed}; declared: {line.default or 'nothing'}; variable: {line.key.variable}"
-        value = "" if line.value == "(several)" else line.value
-        if how is Format.TOML:
-            yield f"#{json.dumps(line.key.name, ensure_ascii=False)} = {json.dumps(value, ensure_ascii=False)}"
-        else:
-            yield f"#{join_key_value(line.key.name, value, separator='=')}"
+        yield f"#{spelled(line.key.name, '' if line.value == '(several)' else line.value)}"
         yield ""
+
+
+def _spelled_in_toml(key: str, value: Any) -> str:
+    return f"{json.dumps(key, ensure_ascii=False)} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _spelling_of_properties() -> Callable[[str, Any], str]:
+    try:
+        from javaproperties import join_key_value
+    except ImportError as error:
+        _warn(f"the format {Format.PROPERTIES} needs {error.name}: pip install 'faulttolerance[config]'")
+        raise typer.Exit(1) from error
+    return partial(join_key_value, separator="=")
 
 
 # Help

@@ -125,7 +125,7 @@ class _Loader:
         self._done = done
 
     @property  # type: ignore[misc]  # it passes for the one that it stands for
-    def __class__(self) -> Any:
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return type(self._loader)
 
     def __getattr__(self, name: str) -> Any:

@@ -368,13 +368,13 @@ class Watchdog:
 
     def _rest(self, seconds: float) -> None:
         """Sleep for *seconds*, or until somebody wakes it; where a thread rarely stands well, wait for it less long."""
-        is_pressed, self._is_pressed = self._is_pressed, False
-        if is_pressed:
-            usual = sys.getswitchinterval()
+        usual = often = sys.getswitchinterval()
+        if self._is_pressed:
+            self._is_pressed = False
             sys.setswitchinterval(min(usual, _SWITCH_OFTEN))
             often = sys.getswitchinterval()
         self._sleep.acquire(timeout=max(0.0, min(seconds, _LONGEST_SLEEP)))
-        if is_pressed and sys.getswitchinterval() == often:
+        if often != usual and sys.getswitchinterval() == often:  # and nobody else has changed it meanwhile
             sys.setswitchinterval(usual)
 
     def _run_timers(self) -> float:
