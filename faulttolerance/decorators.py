@@ -392,7 +392,7 @@ def circuit_breaker_name(value: str) -> Callable[[F], F]:
 
 def _told_apart(first: Any, default: Any) -> tuple[Any, Any]:
     """A value, or what stands below a decorator without parentheses."""
-    is_target = callable(first) or isinstance(first, (staticmethod, classmethod))
+    is_target = callable(first) or hasattr(type(first), "__get__")  # static methods, and what is refused: properties
     return (default, first) if is_target else (first, None)
 
 

@@ -64,8 +64,8 @@ class Decorator:
         return check(self._kind, self._values, f"{where} @{self._kind.annotation}")
 
     def _misplaced(self, problem: str) -> Fault:
-        name = self._kind.annotation
-        return Fault(f"@{name}", f"{problem}: it decorates no function", None, f"@{name.lower()}(...) above a function")
+        allowed = f"{definition.spelled(self._kind)}(...) above a function"
+        return Fault(f"@{self._kind.annotation}", f"{problem}: it decorates no function", None, allowed)
 
 
 def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) -> Any:
@@ -87,11 +87,9 @@ def refuse_bare(kind: type[Policy], value: Any) -> None:
         return
     lines = [line for _, _, line in code.co_lines() if line is not None]
     if any(one is code for one in frame.f_code.co_consts) and code.co_firstlineno <= frame.f_lineno <= max(lines):
-        name = kind.annotation
-        raise FaultToleranceDefinitionException(
-            Fault(f"{Declaration(value, {}, FUNCTION).where} @{name}", "stands without arguments", None,
-                  f"@{name.lower()}(...) with what it needs")
-        )  # fmt: skip
+        where = f"{Declaration(value, {}, FUNCTION).where} @{kind.annotation}"
+        allowed = f"{definition.spelled(kind)}(...) with what it needs"
+        raise FaultToleranceDefinitionException(Fault(where, "stands without arguments", None, allowed))
 
 
 def attach(target: Any, kind: type[Policy], values: Mapping[str, Any]) -> Any:

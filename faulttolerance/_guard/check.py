@@ -25,7 +25,15 @@ from .._runtime.kinds import is_coroutine_function
 from ..exceptions import Fault
 from .declaration import Declaration, class_level, class_name, covering, declaration_of
 
-__all__ = ["class_level_contradictions", "contradictions", "is_asynchronous", "misfits", "misplaced", "widowed"]
+__all__ = [
+    "class_level_contradictions",
+    "contradictions",
+    "is_asynchronous",
+    "misfits",
+    "misplaced",
+    "spelled",
+    "widowed",
+]
 
 _BACK_OFFS = (ExponentialBackoff, FibonacciBackoff, CustomBackoff)
 _COMPANIONS: Mapping[type[Policy], type[Policy]] = {
@@ -129,8 +137,12 @@ def misplaced(kind: type[Policy], declaration: Declaration) -> list[Fault]:
 
 
 def _without(missing: type[Policy], where: str, place: str, above: str = "") -> Fault:
-    decorator = {Retry: "@retry", CircuitBreaker: "@circuit_breaker"}[missing]
-    return Fault(where, f"stands {above}without @{missing.annotation}", None, f"{decorator} {place}")
+    return Fault(where, f"stands {above}without @{missing.annotation}", None, f"{spelled(missing)} {place}")
+
+
+def spelled(kind: type[Policy]) -> str:
+    """The decorator of *kind*, as it is written above a function."""
+    return "@" + "".join(f"_{one.lower()}" if one.isupper() else one for one in kind.annotation).removeprefix("_")
 
 
 def _occurs(kind: type[Policy], cls: type) -> bool:

@@ -15,7 +15,18 @@ from typing import Any
 import pytest
 
 import faulttolerance
-from faulttolerance import Guard, Retry, around_invoke, asynchronous, bulkhead, explain, guards, retry, timeout
+from faulttolerance import (
+    Guard,
+    Retry,
+    around_invoke,
+    asynchronous,
+    bulkhead,
+    explain,
+    guards,
+    rate_limit,
+    retry,
+    timeout,
+)
 from kit.definition import refused
 
 PACKAGE = Path(faulttolerance.__file__).parent
@@ -188,7 +199,7 @@ def test_what_becomes_something_else_in_a_class_is_refused_with_what_to_do(
 ) -> None:
     """By every decorator, in words that say what stands below it."""
     audit = around_invoke(lambda invocation: invocation.proceed())
-    for decorator in (retry, retry(max_retries=1), Guard(retry=Retry()), audit):
+    for decorator in (retry, retry(max_retries=1), timeout, bulkhead, rate_limit, Guard(retry=Retry()), audit):
         with refused("cannot be guarded", hint):
             decorator(descriptor(lambda self, *_: None))
 
