@@ -374,7 +374,9 @@ def custom_backoff(value: Callable[[], Callable[[BaseException | None], Duration
 
 
 def retry_when(
-    *, exception: Callable[[BaseException], bool] | None = None, result: Callable[[Any], bool] | None = None
+    *,
+    exception: Callable[[BaseException], bool | Awaitable[bool]] | None = None,
+    result: Callable[[Any], bool | Awaitable[bool]] | None = None,
 ) -> Callable[[F], F]:
     """Let predicates decide what ``@retry`` retries; see ``RetryWhen``."""
     return _decorate(RetryWhen, {"exception": exception, "result": result})  # type: ignore[no-any-return]

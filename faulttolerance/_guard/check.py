@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
@@ -172,11 +172,14 @@ def misfits(
         from . import before_retry
 
         return before_retry.faults(policy, declaration, where, asynchronous, owner, final=final)
-    return [
-        fault
-        for name, asked in _asked_by(policy)
-        for fault in unawaited(f"{where} @{policy.annotation}({name})", asked)
-    ]
+    asked = _asked_by(policy)
+    if isinstance(policy, RetryWhen) and any(is_coroutine_function(one) for _, one in asked):
+        from . import fit
+
+        # Whoever awaits the call awaits the predicate; a decorator that makes it so may still follow.
+        if fit.is_asynchronous(declaration, asynchronous, final) is not False:
+            return []
+    return [fault for name, one in asked for fault in unawaited(f"{where} @{policy.annotation}({name})", one)]
 
 
 def unawaited(where: str, function: Any) -> list[Fault]:
@@ -188,13 +191,13 @@ def unawaited(where: str, function: Any) -> list[Fault]:
     return [Fault(where, problem, function, "a function that answers at once")]
 
 
-def _asked_by(policy: Policy) -> Iterator[tuple[str, Any]]:
+def _asked_by(policy: Policy) -> list[tuple[str, Any]]:
     """What of the application *policy* asks while a call waits for the answer, by parameter."""
     if isinstance(policy, RetryWhen):
-        yield "exception", policy.exception
-        yield "result", policy.result
-    elif isinstance(policy, CustomBackoff):
-        yield "value", policy.value.__call__ if isinstance(policy.value, type) else policy.value
+        return [("exception", policy.exception), ("result", policy.result)]
+    if isinstance(policy, CustomBackoff):
+        return [("value", policy.value.__call__ if isinstance(policy.value, type) else policy.value)]
+    return []
 
 
 def class_level_contradictions(

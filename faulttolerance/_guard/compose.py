@@ -88,6 +88,7 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
         "HOLDS": apart or deadline or bulkhead or course.circuit_breaker is not None or course.rate_limit is not None,
         "TIMED": deadline or bulkhead,
         "CLOCKED": apart or deadline or bulkhead or course.retry is not None or course.rate_limit is not None,
+        "CONSULTS": asynchronous and course.consults,
         "JUDGED": course.refuses is not None,
         "COUNTED": course.tally is not None,
         "FALLBACK": fallback,
@@ -99,7 +100,7 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
 
 if TYPE_CHECKING:
     ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = CLOCKED = JUDGED = False
-    HOLDS = COUNTED = RETRY = FALLBACK = BEFORE_RETRY = LOOP = False
+    CONSULTS = HOLDS = COUNTED = RETRY = FALLBACK = BEFORE_RETRY = LOOP = False
 
 
 @weavable
@@ -126,6 +127,8 @@ def path(
         held = bulkhead.held
         if ASYNC:
             from .._runtime.tasks import queue
+    if CONSULTS:
+        retry: Any = course.retry
     if COUNTED:
         tally: Any = course.tally
         smooth_calls = tally.smooth_calls
@@ -355,6 +358,9 @@ def path(
                     failure = course.end(ticket, failure, progress.attempts)
                 if PERMIT:
                     settled = True
+                if CONSULTS:
+                    subject = None if failure is not None else result
+                    progress.answer = await environment.call(retry.consult, failure, subject)
                 if JUDGED and failure is None:
                     failure = course.refusal(progress, result)
                 if failure is None:

@@ -10,6 +10,7 @@ from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetrySc
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
 from .._runtime.interruption import remaining
+from .._runtime.kinds import is_coroutine_function
 from .._runtime.ticket import Ticket
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.circuit_breaker import CircuitBreaker
@@ -42,6 +43,7 @@ class Course:
         "bulkhead",
         "circuit_breaker",
         "conclude",
+        "consults",
         "fail_on",
         "fallback_on",
         "interrupt",
@@ -105,6 +107,8 @@ class Course:
             circuit_breaker is not None or rate_limit is not None or bulkhead is not None or seconds > 0
         )
         self.refuses = retry.result_predicate if retry is not None else None
+        self.consults = retry is not None and any(map(is_coroutine_function, retry.predicates))
+        """Whether a predicate is to be awaited."""
 
     def late(self) -> str:
         """What a caller is told whose attempt did not end in time."""
@@ -189,7 +193,7 @@ class Course:
             progress.delays = retry.begin()
         decide = retry.after_refusal if failure is progress.refusal else retry.after_failure
         chance = clock.random() if retry.jitter else 0.0
-        decision = decide(failure, progress.attempts, elapsed, remaining(), chance, progress.delays)
+        decision = decide(failure, progress.attempts, elapsed, remaining(), chance, progress.delays, progress.answer)
         if isinstance(decision, Stop):
             progress.stop = decision
             progress.explain(failure)
@@ -223,7 +227,7 @@ class Course:
 
     def refusal(self, progress: Progress, result: object) -> BaseException | None:
         """The failure that stands for *result* where ``retry_when`` does not accept it."""
-        if self.retry is not None and self.retry.refuses(result):
+        if self.retry is not None and self.retry.refuses(result, progress.answer):
             progress.refusal = FaultToleranceException(f"{self.name}: the result was refused by retry_when")
             progress.refusal.result = result
             return progress.refusal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._strategy.back_off import Delays
-from .._strategy.retry import Stop
+from .._strategy.retry import UNASKED, Answer, Stop
 from ..exceptions import (
     BulkheadException,
     CircuitBreakerOpenException,
@@ -25,10 +25,12 @@ _NO_RUNS: list[tuple[int, int, type[BaseException]]] = []
 class Progress:
     """How far a call has come that was not over after its first attempt."""
 
-    __slots__ = ("_runs", "attempts", "began", "delays", "kind", "last", "refusal", "stop")
+    __slots__ = ("_runs", "answer", "attempts", "began", "delays", "kind", "last", "refusal", "stop")
 
     def __init__(self, began: float) -> None:
         self.began = began
+        self.answer: Answer = UNASKED
+        """What a predicate that was awaited says of the last one."""
         self.attempts = 1
         """How many attempts have begun."""
         self.kind: type[BaseException] | None = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
 from ..typing import Duration, ExceptionSet
 from .parameter import Contradiction, Policy, duration, exceptions, integer, parameter, reference, unit
 from .unit import ChronoUnit, seconds
 
 __all__ = ["BeforeRetry", "CustomBackoff", "ExponentialBackoff", "FibonacciBackoff", "Retry", "RetryWhen"]
+
+T = TypeVar("T")
+Predicate: TypeAlias = Callable[[T], bool | Awaitable[bool]]
 
 
 @final
@@ -114,15 +117,16 @@ class RetryWhen(Policy, kw_only=True):
     """Let predicates decide what ``@retry`` retries.
 
     Args:
-        exception: Given the exception; its answer replaces ``retry_on`` and ``abort_on``.
+        exception: Given the exception; its answer replaces ``retry_on`` and ``abort_on``. Like *result* it may be a
+            coroutine function where the guarded function is asynchronous.
         result: Given what the function returned; true means that the call is retried as if it had failed. When the
             limit is met, ``FaultToleranceException`` is raised, whose ``result`` is the last one.
     """
 
     annotation: ClassVar[str] = "RetryWhen"
 
-    exception: Callable[[BaseException], bool] | None = parameter(reference("a predicate or None", _is_predicate), None)
-    result: Callable[[Any], bool] | None = parameter(reference("a predicate or None", _is_predicate), None)
+    exception: Predicate[BaseException] | None = parameter(reference("a predicate or None", _is_predicate), None)
+    result: Predicate[Any] | None = parameter(reference("a predicate or None", _is_predicate), None)
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

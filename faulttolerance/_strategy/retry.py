@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from .back_off import BackOff, CustomBackOff, Delays, Mistakes, unheard, varied
 from .exception_set import Classes, matches
 
-__all__ = ["Retry", "Stop", "unheard"]
+__all__ = ["UNASKED", "Answer", "Retry", "Stop", "unheard"]
 
 
 _FOR_EVER: Final = math.inf
+
+
+class Unasked(Enum):
+    """No predicate was asked yet."""
+
+    UNASKED = "unasked"
+
+
+UNASKED: Final = Unasked.UNASKED
+Answer: TypeAlias = bool | Unasked | None
+"""What a predicate says; ``None`` where it cannot say."""
+
+Predicate: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
+"""Of the application; what gives something to await is for ``consult``."""
 
 
 class Stop(Enum):
@@ -40,7 +54,7 @@ class Retry:
         abort_on: Failures never to retry.
         exception_predicate: Replaces *retry_on* and *abort_on* for every ``Exception``; control flow is never retried.
         result_predicate: True for a result that is retried as if the attempt had failed.
-        tell: Told of a predicate that raises or gives what is to be awaited, and counts as false.
+        tell: Told of a predicate that raises, or gives what is to be awaited where nothing does; it counts as false.
     """
 
     __slots__ = (
@@ -63,8 +77,8 @@ class Retry:
         jitter: float,
         retry_on: Classes,
         abort_on: Classes,
-        exception_predicate: Callable[[BaseException], bool] | None = None,
-        result_predicate: Callable[[Any], bool] | None = None,
+        exception_predicate: Predicate | None = None,
+        result_predicate: Predicate | None = None,
         tell: Mistakes = unheard,
     ) -> None:
         self.max_retries: float = _FOR_EVER if max_retries == -1 else max_retries
@@ -76,6 +90,11 @@ class Retry:
         self.exception_predicate = exception_predicate
         self.result_predicate = result_predicate
         self.tell = tell
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        """Those that there are."""
+        return tuple(one for one in (self.exception_predicate, self.result_predicate) if one is not None)
 
     def begin(self) -> Delays:
         """The delays of one guarded call, to be made at its first failure and given to every decision on that call."""
@@ -89,6 +108,7 @@ class Retry:
         remaining: float | None,
         random: float,
         delays: Delays | None = None,
+        answer: Answer = UNASKED,
     ) -> float | Stop:
         """The seconds to wait before the next attempt, or why there is none.
 
@@ -101,12 +121,14 @@ class Retry:
             remaining: How far away the deadline of an enclosing call is; None where there is none.
             random: A number from [0, 1).
             delays: What ``begin`` gave for this call; needed only for a back-off with a memory.
+            answer: What ``consult`` said of *error*, where that was awaited.
         """
         if self.exception_predicate is None:
             if not matches(error, self.retry_on, self.abort_on):
                 return Stop.NOT_RETRYABLE
         else:
-            answer = self._ask(self.exception_predicate, error, "exception") if isinstance(error, Exception) else False
+            if answer is UNASKED:
+                answer = isinstance(error, Exception) and self._ask(self.exception_predicate, error, "exception")
             if not answer:
                 return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
         return self.after_refusal(error, attempt, elapsed, remaining, random, delays)
@@ -119,6 +141,7 @@ class Retry:
         remaining: float | None,
         random: float,
         delays: Delays | None = None,
+        answer: Answer = UNASKED,
     ) -> float | Stop:
         """As ``after_failure``, where *error* stands for a result that ``result_predicate`` refused: limits only."""
         if attempt > self.max_retries:
@@ -136,12 +159,29 @@ class Retry:
             return Stop.DEADLINE
         return delay
 
-    def refuses(self, result: object) -> bool:
-        """Whether *result* is retried as if the attempt had failed."""
-        return self.result_predicate is not None and bool(self._ask(self.result_predicate, result, "result"))
+    def refuses(self, result: object, answer: Answer = UNASKED) -> bool:
+        """Whether *result* is retried as if the attempt had failed; *answer* as in ``after_failure``."""
+        if self.result_predicate is None:
+            return False
+        return bool(self._ask(self.result_predicate, result, "result") if answer is UNASKED else answer)
 
-    def _ask(self, predicate: Callable[[Any], bool], subject: object, parameter: str) -> bool | None:
-        """What *predicate* says; ``None`` where it cannot say."""
+    async def consult(self, failure: BaseException | None, result: object) -> Answer:
+        """What the predicate that is for an attempt says of it, where predicates may have to be awaited."""
+        predicate, subject, parameter = self.result_predicate, result, "result"
+        if failure is not None:
+            predicate, subject, parameter = self.exception_predicate, failure, "exception"
+        try:
+            if predicate is None or not (failure is None or isinstance(failure, Exception)):
+                return False
+            answer = predicate(subject)
+            return bool(await answer if isinstance(answer, Awaitable) else answer)
+        except Exception as mistake:  # noqa: BLE001  # as below
+            self._report(parameter, mistake)
+            return None
+        finally:
+            del failure, subject  # the traceback of a failure may hold this frame
+
+    def _ask(self, predicate: Predicate, subject: object, parameter: str) -> bool | None:
         try:
             answer: Any = predicate(subject)
             if hasattr(answer, "__await__"):
@@ -150,5 +190,8 @@ class Retry:
                 raise TypeError(f"gave {answer!r}, which is to be awaited; allowed: a truth value")
             return bool(answer)
         except Exception as mistake:  # noqa: BLE001  # the predicate's, and never in place of the call's own failure
-            self.tell(f"the {parameter} predicate of @retry_when, which counts as false", mistake)
+            self._report(parameter, mistake)
             return None
+
+    def _report(self, parameter: str, mistake: Exception) -> None:
+        self.tell(f"the {parameter} predicate of @retry_when, which counts as false", mistake)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 import pytest
 
-from faulttolerance import FaultToleranceDefinitionException, before_retry, custom_backoff, retry, retry_when
+from faulttolerance import (
+    FaultToleranceDefinitionException,
+    FaultToleranceException,
+    asynchronous,
+    asynchronous_non_blocking,
+    before_retry,
+    custom_backoff,
+    retry,
+    retry_when,
+)
 from kit import Clock, Invoke, Service
 
 
@@ -101,22 +112,149 @@ class Slow:
         (lambda: custom_backoff(Slow), "@CustomBackoff(value)"),
     ],
 )
-@pytest.mark.parametrize("asynchronous", [True, False])
-def test_coroutine_function_that_nothing_awaits_is_a_definition_error(
-    decorator: Any, place: str, asynchronous: bool
-) -> None:
+def test_coroutine_function_that_nothing_awaits_is_a_definition_error(decorator: Any, place: str) -> None:
     """R9: a coroutine counts as true, whatever it would say: good results would be retried, and fatal errors."""
-
-    async def awaited() -> None: ...
 
     def plain() -> None: ...
 
     with pytest.raises(FaultToleranceDefinitionException) as raised:
-        decorator()(retry(awaited if asynchronous else plain))
+        decorator()(retry(plain))
 
     assert place in raised.value.where
     assert "a coroutine function, which nothing awaits" in str(raised.value)
     assert raised.value.allowed == "a function that answers at once"
+
+
+@pytest.mark.parametrize("back_off", [later, Slow])
+def test_coroutine_function_as_a_back_off_is_a_definition_error_everywhere(back_off: Any) -> None:
+    """R9: it is asked for each delay, and is to answer at once."""
+
+    async def awaited() -> None: ...
+
+    with pytest.raises(FaultToleranceDefinitionException, match="which nothing awaits"):
+        custom_backoff(back_off)(retry(awaited))
+
+
+def test_coroutine_function_as_the_predicate_of_what_turns_out_synchronous_is_refused_at_the_first_call() -> None:
+    """R9: until then ``@asynchronous`` might follow; the function does not run."""
+    calls = []
+
+    @retry_when(result=later)
+    @retry
+    def charge():  # type: ignore[no-untyped-def]
+        calls.append(1)
+
+    with pytest.raises(FaultToleranceDefinitionException, match="which nothing awaits"):
+        charge()
+
+    assert not calls
+
+
+WAYS: dict[str, Callable[[Callable[..., Any]], Callable[[], Any]]] = {
+    "async def": lambda guarded: lambda: asyncio.run(guarded(coroutine_of)()),
+    "@asynchronous async def": lambda guarded: lambda: asyncio.run(awaiting(asynchronous(guarded(coroutine_of)))),
+    "@asynchronous def": lambda guarded: lambda: asynchronous(guarded(plain_of))().result(10),
+    "@asynchronous_non_blocking def": lambda guarded: (
+        lambda: asyncio.run(awaiting(asynchronous_non_blocking(guarded(awaitable_of))))
+    ),
+}
+values: list[Any] = []
+
+
+async def coroutine_of() -> Any:
+    return plain_of()
+
+
+def awaitable_of() -> Awaitable[Any]:
+    return coroutine_of()
+
+
+def plain_of():  # type: ignore[no-untyped-def]  # what it returns is told by nothing
+    value = values.pop(0)
+    if isinstance(value, BaseException):
+        raise value
+    return value
+
+
+async def awaiting(call: Callable[[], Any]) -> Any:
+    return await call()
+
+
+async def is_negative(value: Any) -> bool:
+    await asyncio.sleep(0)
+    return bool(value < 0)
+
+
+async def is_transient(error: BaseException) -> bool:
+    await asyncio.sleep(0)
+    return str(error) == "transient"
+
+
+@pytest.mark.parametrize("way", WAYS)
+class TestPredicatesThatAreAwaited:
+    """T3: predicates of asynchronous functions may be coroutine functions."""
+
+    def test_results_are_refused(self, way: str) -> None:
+        values[:] = [-1, -2, 5, 6]
+
+        call = WAYS[way](lambda body: retry_when(result=is_negative)(retry(jitter=0)(body)))
+
+        assert call() == 5
+        assert call() == 6
+
+    def test_failures_are_retried(self, way: str) -> None:
+        values[:] = [OSError("transient"), ValueError("transient"), OSError("fatal"), 5]
+
+        with pytest.raises(OSError, match="fatal") as raised:
+            WAYS[way](lambda body: retry_when(exception=is_transient)(retry(jitter=0)(body)))()
+
+        assert "3 attempts" in raised.value.__notes__[0]
+
+    def test_what_no_predicate_accepts_is_told_at_the_end(self, way: str) -> None:
+        values[:] = [-1, -2, -3]
+        guarded = WAYS[way](lambda body: retry_when(result=is_negative)(retry(max_retries=2, jitter=0)(body)))
+
+        with pytest.raises(FaultToleranceException) as raised:
+            guarded()
+
+        assert raised.value.result == -3
+
+    def test_one_that_raises_counts_as_false(self, way: str, caplog: pytest.LogCaptureFixture) -> None:
+        async def fails(_: Any) -> bool:
+            await asyncio.sleep(0)
+            raise ZeroDivisionError("a mistake")
+
+        values[:] = [OSError("first"), 5]
+        guarded = WAYS[way](lambda body: retry_when(exception=fails, result=fails)(retry(jitter=0)(body)))
+
+        with pytest.raises(OSError, match="first") as raised:
+            guarded()
+        assert guarded() == 5
+
+        assert "the exception predicate of retry_when failed" in raised.value.__notes__[0]
+        assert len(mistakes(caplog)) == 2
+
+    def test_control_flow_is_shown_to_none(self, way: str) -> None:
+        asked: list[BaseException] = []
+
+        async def ask(error: BaseException) -> bool:
+            asked.append(error)
+            return True
+
+        class Stop(BaseException):
+            """Control flow of the application."""
+
+        values[:] = [Stop(), 5]
+        with pytest.raises(Stop):
+            WAYS[way](lambda body: retry_when(exception=ask)(retry(jitter=0)(body)))()
+
+        assert not asked
+
+    def test_one_of_the_two_may_answer_at_once(self, way: str) -> None:
+        values[:] = [OSError("transient"), -1, 5]
+        decorator = retry_when(exception=is_transient, result=lambda value: value < 0)
+
+        assert WAYS[way](lambda body: decorator(retry(jitter=0)(body)))() == 5
 
 
 def test_coroutine_function_in_a_class_level_policy_is_a_definition_error() -> None:
