@@ -1,0 +1,47 @@
+"""The list of what was once wrong names tests that exist: whoever rebuilds something finds what keeps it right."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LIST: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "tck" / "kit" / "regressions.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """``test_a``, ``TestB`` and ``TestB::test_c``."""
+    names = set[str]()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            names.add(node.name)
+            names |= {
+                f"{node.name}::{one.name}"
+                for one in node.body
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+    return frozenset(names)
+
+
+@pytest.mark.parametrize("name", LIST)
+def test_each_defect_has_the_test_that_found_it_or_the_reason_why_it_is_none(name: str) -> None:
+    defect = LIST[name]
+
+    assert defect["was"].endswith(".")
+    assert defect.get("tests") or defect.get("kept")
+
+
+@pytest.mark.parametrize("name", LIST)
+def test_each_test_that_is_named_exists(name: str) -> None:
+    for test in LIST[name].get("tests", ()):
+        path, _, function = test.partition("::")
+        assert not function or function.partition("[")[0] in names_in(ROOT / path), test
+        assert (ROOT / path).is_file()
