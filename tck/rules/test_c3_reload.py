@@ -43,6 +43,9 @@ from faulttolerance import (
 )
 from kit.struck import Strike, Struck
 
+# A reload is struck at each of many places in turn; that takes a while where the machine does other things too.
+pytestmark = pytest.mark.timeout(300)
+
 traces_instructions = pytest.mark.skipif(
     sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"
 )
