@@ -64,7 +64,7 @@ class Decorator:
         return check(self._kind, self._values, f"{where} @{self._kind.annotation}")
 
     def _misplaced(self, problem: str) -> Fault:
-        allowed = f"{definition.spelled(self._kind)}(...) above a function"
+        allowed = f"@{definition.spelled(self._kind)}(...) above a function"
         return Fault(f"@{self._kind.annotation}", f"{problem}: it decorates no function", None, allowed)
 
 
@@ -88,7 +88,7 @@ def refuse_bare(kind: type[Policy], value: Any) -> None:
     lines = [line for _, _, line in code.co_lines() if line is not None]
     if any(one is code for one in frame.f_code.co_consts) and code.co_firstlineno <= frame.f_lineno <= max(lines):
         where = f"{Declaration(value, {}, FUNCTION).where} @{kind.annotation}"
-        allowed = f"{definition.spelled(kind)}(...) with what it needs"
+        allowed = f"@{definition.spelled(kind)}(...) with what it needs"
         raise FaultToleranceDefinitionException(Fault(where, "stands without arguments", None, allowed))
 
 

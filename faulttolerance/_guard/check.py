@@ -137,12 +137,12 @@ def misplaced(kind: type[Policy], declaration: Declaration) -> list[Fault]:
 
 
 def _without(missing: type[Policy], where: str, place: str, above: str = "") -> Fault:
-    return Fault(where, f"stands {above}without @{missing.annotation}", None, f"{spelled(missing)} {place}")
+    return Fault(where, f"stands {above}without @{missing.annotation}", None, f"@{spelled(missing)} {place}")
 
 
 def spelled(kind: type[Policy]) -> str:
-    """The decorator of *kind*, as it is written above a function."""
-    return "@" + "".join(f"_{one.lower()}" if one.isupper() else one for one in kind.annotation).removeprefix("_")
+    """The name of the decorator of *kind*, and of the parameter of a ``Guard``."""
+    return "".join(f"_{one.lower()}" if one.isupper() else one for one in kind.annotation).removeprefix("_")
 
 
 def _occurs(kind: type[Policy], cls: type) -> bool:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
 from types import CodeType, FunctionType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from .._config import Declared
-from .._policy import Bulkhead, CircuitBreaker, Fallback, RateLimit, Retry, Timeout
+from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
 from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, module_of
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import proxy
 from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
-from .check import descriptor_faults
+from .check import descriptor_faults, spelled
 from .declaration import INSTANCE, binding_by_name, user_frames
 from .naming import wrapper_named
 from .place import Place, placed
@@ -48,7 +49,8 @@ class Guard:
             those that one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
 
     Raises:
-        FaultToleranceDefinitionException: If another guard has the name, or the fallback names a method.
+        FaultToleranceDefinitionException: If another guard has the name, the fallback names a method, or something else
+            is given than the policy that the parameter is called after.
 
     >>> guard = Guard(retry=Retry(max_retries=2, jitter=0))
     >>> guard.call(int, "7")
@@ -66,12 +68,21 @@ class Guard:
         fallback: Fallback | None = None,
         name: str = "",
     ) -> None:
-        given = (fallback, retry, circuit_breaker, rate_limit, timeout, bulkhead)
+        given: dict[type[Policy], Policy | None] = {
+            Fallback: fallback,
+            Retry: retry,
+            CircuitBreaker: circuit_breaker,
+            RateLimit: rate_limit,
+            Timeout: timeout,
+            Bulkhead: bulkhead,
+        }
+        if faults := _of_other_kinds(given):
+            raise FaultToleranceDefinitionException(*faults)
         place = Place(name, name) if name else placed(self)
         self.name = place.name
         if faults := substitute_faults(fallback, self.name):
             raise FaultToleranceDefinitionException(*faults)
-        declared = [Declared(policy, "class", name, "") for policy in given if policy is not None]
+        declared = [Declared(policy, "class", name, "") for policy in given.values() if policy is not None]
         self._shared = Shared(self, place, declared)
         self._home = _running_module()
         other = _named.setdefault(name, self) if name else self
@@ -136,7 +147,17 @@ class Guard:
         )
 
     def __repr__(self) -> str:
-        return f"Guard({', '.join(repr(one.policy) for one in self._shared.declared)}, name={self.name!r})"
+        given = [f"{spelled(type(one.policy))}={one.policy!r}" for one in self._shared.declared]
+        return f"Guard({', '.join([*given, f'name={self.name!r}'])})"
+
+
+def _of_other_kinds(given: Mapping[type[Policy], object]) -> list[Fault]:
+    """What of *given* is not of the kind for which it is given: a number, say, where a ``Timeout`` is wanted."""
+    return [
+        Fault(f"Guard({spelled(kind)})", f"is {shown(value)}", value, f"{kind.__name__}(...) or None")
+        for kind, value in given.items()
+        if value is not None and not isinstance(value, kind)
+    ]
 
 
 def _by_name(name: str, module: str) -> Guard:

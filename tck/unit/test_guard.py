@@ -230,6 +230,33 @@ def test_a_fallback_method_is_refused_where_there_is_no_class() -> None:
         Guard(fallback=Fallback(fallback_method="instead"))
 
 
+def test_a_guard_is_shown_as_it_could_be_written() -> None:
+    """With the parameters' names, as policies are."""
+    for policies, given in (({}, ""), ({"timeout": Timeout(500)}, f"timeout={Timeout(500)!r}, ")):
+        guard = Guard(**policies, name="shown")
+        assert repr(guard) == f"Guard({given}name='shown')"
+        guard.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"timeout": 500}, "Guard(timeout)"),
+        ({"retry": Retry}, "Guard(retry)"),
+        ({"retry": Timeout(500)}, "Guard(retry)"),
+        ({"rate_limit": False}, "Guard(rate_limit)"),
+        ({"fallback": lambda context: None}, "Guard(fallback)"),
+    ],
+)
+def test_what_is_no_policy_of_the_kind_is_refused(given: dict[str, Any], where: str) -> None:
+    """It would guard nothing, silently, or something else."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"allowed: \w+\(\.\.\.\) or None") as raised:
+        Guard(name="mistaken", **given)
+
+    assert raised.value.where == where
+    Guard(name="mistaken").close()
+
+
 def test_a_class_that_cannot_be_changed_is_refused() -> None:
     """A built-in class takes no policies; the error says so in the words of every other one."""
     with pytest.raises(FaultToleranceDefinitionException, match="cannot be changed"):
