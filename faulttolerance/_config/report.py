@@ -12,7 +12,7 @@ from .._shown import brief, escaped, shown
 from ..exceptions import Fault
 from .effective import Effective
 from .key import ANNOTATIONS, ENABLED, PREFIX, SWITCHES, Declared, Key, enabled_keys, folded, parameter_keys, switch_key
-from .snapshot import Entry, Snapshot, Source
+from .snapshot import Entry, Snapshot, Source, looks_like_a_switch
 
 __all__ = ["Change", "Unused", "changes", "collisions", "keys", "unused"]
 
@@ -135,7 +135,7 @@ class _Names:
 
     def is_ours(self, source: Source, entry: Entry) -> bool:
         """Whether a key that nothing uses is likely meant for this library."""
-        if not source.is_shared or folded(entry.name).startswith("MPFAULTTOLERANCE"):
+        if not source.is_shared or looks_like_a_switch(entry.name):
             return True
         if "/" in entry.name:
             annotation = _split(entry.name)[1].partition("/")[0]

@@ -27,6 +27,7 @@ __all__ = [
     "Source",
     "environment",
     "flat",
+    "looks_like_a_switch",
     "ordinal",
     "place",
     "sets_values",
@@ -40,8 +41,8 @@ CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
 _ANNOTATION = "|".join([*ANNOTATIONS, *(name.upper() for name in ANNOTATIONS)])
 _OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
 _WORD = re.compile(r"\W", re.ASCII)
-_SWITCH = "MPFAULTTOLERANCE"
-"""What the global switches begin with, folded."""
+_SWITCH = "MPFAULT"
+"""What the global switches begin with, folded; no more of it, for TOLERENCE is a likely mistake."""
 _TAILS = {
     folded(f"{annotation}/{name}"): (annotation, name)
     for annotation, policy in ANNOTATIONS.items()
@@ -184,11 +185,16 @@ def _variable(name: str) -> str:
 def _is_relevant(name: str) -> bool:
     if name in (CONFIG_VARIABLE, TRACING_VARIABLE):
         return False
-    if name.startswith(PREFIX) or name == ORDINAL or folded(name).startswith(_SWITCH):
+    if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
         return True
     # An annotation, behind which only letters, digits and underscores follow. Written so that it takes linear time.
     end = max((one.end() for one in _OWNED.finditer(name)), default=0)
     return end > 0 and not _WORD.search(name, end)
+
+
+def looks_like_a_switch(name: str) -> bool:
+    """Whether *name* is meant for a global switch, rightly spelled or not."""
+    return folded(name).startswith(_SWITCH)
 
 
 def _mentioned(folds: Iterable[str]) -> set[tuple[str, str]]:

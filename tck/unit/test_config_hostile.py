@@ -355,6 +355,7 @@ def test_empty_text_in_a_file_is_a_value() -> None:
     [
         ("MP_FAULT_TOLERANCE_METRICS_ENABLE", "MP_FAULT_TOLERANCE_METRICS_ENABLED"),
         ("MP_Fault_Tolerance_NonFallbackEnable", "MP_Fault_Tolerance_NonFallback_Enabled"),
+        ("MP_FAULT_TOLERENCE_METRICS_ENABLED", "MP_FAULT_TOLERANCE_METRICS_ENABLED"),
     ],
 )
 def test_a_misspelt_switch_is_reported(name: str, nearest: str, monkeypatch: pytest.MonkeyPatch) -> None:
