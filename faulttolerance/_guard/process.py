@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from .._shown import shown
 from .._swap import Swap
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault
 from .telemetry import telemetry
 
 __all__ = ["Process"]
@@ -37,16 +37,15 @@ class Process(NamedTuple):
                 wrong.append(("interrupt_signal", "one of signal.valid_signals() that can be caught"))
         if self.tracing is not None and type(self.tracing) is not bool:
             wrong.append(("tracing", "True, False or None"))
-        faults = [
+        if not _is_exporter(self.prometheus_registry, "register"):
+            wrong.append(("prometheus_registry", "a CollectorRegistry, 'auto' or None"))
+        if not _is_exporter(self.meter_provider, "get_meter"):
+            wrong.append(("meter_provider", "a MeterProvider, 'auto' or None"))
+        return [
             Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
             for name, allowed in wrong
             for value in [getattr(self, name)]
         ]
-        try:
-            telemetry.check(self.prometheus_registry, self.meter_provider)
-        except FaultToleranceDefinitionException as error:
-            faults += error.faults
-        return faults
 
     def put(self, swap: Swap) -> None:
         """Let it hold, together with the other stores of *swap*."""
@@ -70,6 +69,11 @@ class Process(NamedTuple):
 
             pool.follow_limit()
         telemetry.choose(self.prometheus_registry, self.meter_provider, self.tracing)
+
+
+def _is_exporter(chosen: Any, method: str) -> bool:
+    """Whether counts can be exported to what was *chosen*, which then has *method*."""
+    return chosen is None or (isinstance(chosen, str) and chosen in ("auto", "unchanged")) or hasattr(chosen, method)
 
 
 def _names(modules: Any) -> list[str] | None:

@@ -14,7 +14,6 @@ from .._log import ERROR, log as log_words
 from .._runtime.fork import at_fork
 from .._telemetry.log import log
 from .._telemetry.trace import trace
-from ..exceptions import Fault, FaultToleranceDefinitionException
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -66,7 +65,7 @@ class Telemetry:
             self._connect()
 
     def choose(self, registry: Any, provider: Any, tracing: bool | None) -> None:
-        """Take what ``configure`` was given; ``check`` has seen it."""
+        """Take what ``configure`` was given and has checked."""
         if tracing is not None:
             self._tracing = tracing
             sinks.forget_found()
@@ -80,23 +79,6 @@ class Telemetry:
                 self._provider = provider
         if not self._is_due and not (_is(registry, "unchanged") and _is(provider, "unchanged")):
             self._connect()
-
-    @staticmethod
-    def check(registry: Any, provider: Any) -> None:
-        """Refuse what counts cannot be exported to.
-
-        Raises:
-            FaultToleranceDefinitionException: For what is neither ``"auto"``, ``None``, nor of the right kind.
-        """
-        faults = []
-        for where, value, method, allowed in (
-            ("configure(prometheus_registry)", registry, "register", "a CollectorRegistry, 'auto' or None"),
-            ("configure(meter_provider)", provider, "get_meter", "a MeterProvider, 'auto' or None"),
-        ):
-            if value is not None and not _is(value, "auto", "unchanged") and not hasattr(value, method):
-                faults.append(Fault(where, f"is {value!r}", value, allowed))
-        if faults:
-            raise FaultToleranceDefinitionException(*faults)
 
     def reset(self) -> None:
         """Forget what was chosen, and let go of all exporters until the next first call."""

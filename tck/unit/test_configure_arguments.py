@@ -26,6 +26,14 @@ from faulttolerance._runtime import safe_point
 from faulttolerance._runtime.pool import pool
 from faulttolerance._runtime.watchdog import watchdog
 
+
+class Unspeakable:
+    """Cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
 WRONG: dict[str, list[Any]] = {
     "properties": [5, "Retry/delay=1", ["Retry/delay"], [("Retry/delay", 1)]],
     "files": [5, [5], [b"conf.toml"], [None]],
@@ -33,8 +41,8 @@ WRONG: dict[str, list[Any]] = {
     "max_threads": [0, -1, 1.5, "4", True, [4]],
     "uninterruptible_modules": [5, [5], [""], ""],
     "interrupt_signal": [9999, 0, -1, "SIGUSR2", 1.5, True, [], getattr(signal, "SIGKILL", 0)],
-    "prometheus_registry": [5, "global", object()],
-    "meter_provider": [5, "global", object()],
+    "prometheus_registry": [5, "global", object(), Unspeakable()],
+    "meter_provider": [5, "global", object(), Unspeakable()],
     "tracing": ["false", 0, 1, "x"],
 }
 
