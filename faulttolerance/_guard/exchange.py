@@ -49,8 +49,7 @@ def exchange(
                 continue
             after = settings.following(snapshot, before._replace(switches=None) if renews_switches else before)
             new = _Prospects(before, after)
-            while new.prepare():
-                pass
+            new.prepare()
             if faults or new.faults:
                 raise FaultToleranceDefinitionException(*new.faults, *faults)
             if new.put_in_force(put):
@@ -71,8 +70,7 @@ def plan_anew() -> None:
         while True:
             before = settings.state
             new = _Prospects(before, before._replace())  # another object: what is being planned is planned anew
-            while new.prepare():
-                pass
+            new.prepare()
             if new.faults:
                 raise FaultToleranceDefinitionException(*new.faults)
             if new.put_in_force():
@@ -84,8 +82,7 @@ def return_to(state: Configuration) -> None:
     with registry.resolving:
         while True:
             new = _Prospects(settings.state, settings.returning(state), is_lenient=True)
-            while new.prepare():
-                pass
+            new.prepare()
             if new.put_in_force():
                 return
 
@@ -118,21 +115,22 @@ class _Prospects:
         self.faults: list[Fault] = []
         self.changes: list[Change] = []
 
-    def prepare(self) -> bool:
-        """Prepare the guards in use that were not yet; whether there were any."""
-        missing = self._missing()
-        for guard, cls in missing:
-            if self._after.snapshot is None:  # nobody was in use when it was in force
-                self._prepared[guard, id(cls)] = cls, None
-                continue
-            plan, faults = guard.plan(cls, self._after)
-            self._prepared[guard, id(cls)] = cls, None if faults else guard.prepare(cls, plan)
-            self._plans.append(plan)
-            self._add(faults)
-            self.changes += changes(plan.name, guard.plan(cls, self._before)[0].effective, plan.effective)
-        if missing:
+    def prepare(self) -> None:
+        """Prepare the guards in use that were not yet, also those that come into use meanwhile."""
+        while missing := self._missing():
+            for guard, cls in missing:
+                self._prepare_one(guard, cls)
             self._add(registry.name_clashes(self._plans))
-        return bool(missing)
+
+    def _prepare_one(self, guard: Guarded, cls: type | None) -> None:
+        if self._after.snapshot is None:  # nobody was in use when it was in force
+            self._prepared[guard, id(cls)] = cls, None
+            return
+        plan, faults = guard.plan(cls, self._after)
+        self._prepared[guard, id(cls)] = cls, None if faults else guard.prepare(cls, plan)
+        self._plans.append(plan)
+        self._add(faults)
+        self.changes += changes(plan.name, guard.plan(cls, self._before)[0].effective, plan.effective)
 
     def put_in_force(self, put: Callable[[Swap], object] | None = None) -> bool:
         """Put everything in force by one swap; false, and nothing has changed, if it no longer follows on what was."""
