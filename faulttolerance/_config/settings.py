@@ -159,32 +159,11 @@ class Settings:
         state = state or self._state
         return State(snapshot, state.switches, snapshot.inputs, state.number + 1)
 
-    def install(self, snapshot: Snapshot) -> bool:
-        """Let *snapshot* be in force; false, and nothing is done, if another was installed since it was prepared."""
-        while True:
-            seen, state = self.version.current, self._state
-            if snapshot.version != state.number:
-                return False
-            if self._exchange(seen, self.following(snapshot, state)):
-                self.tell_of_ignored_switches()
-                return True
-
     def tell_of_ignored_switches(self) -> None:
         """Log that the snapshot in force has other switches than those in force."""
         snapshot, switches, *_ = self._state
         if snapshot is not None and switches is not None and (read := read_switches(snapshot)[0]) != switches:
             log(WARNING, "ignored until the application restarts: %s; in force: %s", read, switches)
-
-    def restore(self, state: State | None = None) -> None:
-        """Return to an earlier state; by default forget everything, the switches included."""
-        while True:
-            seen, swap = self.version.current, Swap()
-            if state is None:
-                self.put_blank(swap)
-            else:
-                self.put(self.returning(state), swap)
-            if self.version.swap(seen, swap):
-                return
 
     def returning(self, state: State) -> State:
         """What is to hold where *state* is to hold again."""

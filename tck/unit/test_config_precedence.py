@@ -10,6 +10,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from faulttolerance._config import Declared, Settings
 from faulttolerance._policy import Fallback, Policy, Retry, Timeout
+from kit.configuration import settings_of
 
 OWNERS = ["acme.Base", "acme.Client"]
 METHODS = ["charge", "refund"]
@@ -76,11 +77,8 @@ def configured(chosen: list[Setting]) -> Settings:
     first = {**by_source["first"], "config_ordinal": 120}
     second = {**by_source["second"], "config_ordinal": 110}
     variables = {name: str(value).lower() for name, value in by_source["environment"].items()}
-    configured = Settings()
     with mock.patch.dict(os.environ, variables):
-        prepared = configured.prepare(properties=by_source["properties"], sources=[lambda: second, lambda: first])
-    assert configured.install(prepared)
-    return configured
+        return settings_of(properties=by_source["properties"], sources=[lambda: second, lambda: first])
 
 
 def strongest(chosen: list[Setting], key: str) -> Any:

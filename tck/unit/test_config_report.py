@@ -7,23 +7,18 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._config import Declared, Settings
+from faulttolerance._config import Declared
 from faulttolerance._config.report import changes, collisions, keys, unused
 from faulttolerance._policy import Bulkhead, Policy, Retry, Timeout
+from kit.configuration import settings_of
 
 CHARGE = Declared(Retry(), "method", "acme.Client", "charge")
 REFUND = Declared(Timeout(500), "class", "acme.Client", "refund", ("acme.Special", "acme.Client"))
 DECLARED = [CHARGE, REFUND]
 
 
-def configured(**inputs: Any) -> Settings:
-    settings = Settings()
-    assert settings.install(settings.prepare(**inputs))
-    return settings
-
-
 def reported(**inputs: Any) -> list[tuple[str, str]]:
-    return [(one.key, one.nearest) for one in unused(configured(**inputs).snapshot, DECLARED)]
+    return [(one.key, one.nearest) for one in unused(settings_of(**inputs).snapshot, DECLARED)]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +102,7 @@ def test_keys_of_others_in_a_shared_file_are_not_reported(tmp_path: Path) -> Non
 
 def test_the_report_reads_as_a_sentence() -> None:
     """With the source."""
-    found = unused(configured(properties={"Retry/dely": 1}).snapshot, DECLARED)
+    found = unused(settings_of(properties={"Retry/dely": 1}).snapshot, DECLARED)
 
     assert [str(one) for one in found] == [
         "Retry/dely is used by nothing; did you mean Retry/delay? (configure(properties=...))"
@@ -119,7 +114,7 @@ def test_a_variable_that_stands_for_two_keys_is_a_fault(monkeypatch: pytest.Monk
     monkeypatch.setenv("A_B_C_RETRY_DELAY", "5")
     declared = [Declared(Retry(), "method", "a.b", "c"), Declared(Retry(), "method", "a", "b_c")]
 
-    found = collisions(configured().snapshot, declared)
+    found = collisions(settings_of().snapshot, declared)
 
     assert [(fault.where, fault.problem) for fault in found] == [
         ("A_B_C_RETRY_DELAY", "stands for a.b/c/Retry/delay and for a/b_c/Retry/delay")
@@ -131,14 +126,14 @@ def test_a_variable_that_is_spelled_exactly_stands_for_one_key(monkeypatch: pyte
     monkeypatch.setenv("a.b/c/Retry/delay", "5")
     declared = [Declared(Retry(), "method", "a.b", "c"), Declared(Retry(), "method", "a", "b_c")]
 
-    assert collisions(configured().snapshot, declared) == []
+    assert collisions(settings_of().snapshot, declared) == []
 
 
 def test_one_key_of_many_guards_is_no_collision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Global keys and class keys concern several methods."""
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_DELAY", "5")
 
-    assert collisions(configured().snapshot, [CHARGE, CHARGE._replace(method="refund")]) == []
+    assert collisions(settings_of().snapshot, [CHARGE, CHARGE._replace(method="refund")]) == []
 
 
 def test_keys_lists_all_that_could_be_set() -> None:
@@ -164,8 +159,8 @@ def test_changes_name_the_guard_the_parameter_both_values_and_the_source() -> No
     """What ``reload()`` returns."""
     policies: list[Policy] = [Retry(), Bulkhead()]
     declared = [Declared(policy, "method", "acme.Client", "charge") for policy in policies]
-    before, _ = configured(properties={"Retry/delay": 5}).resolve(declared, "x")
-    after, _ = configured(properties={"Retry/maxRetries": 5, "Bulkhead/enabled": False}).resolve(declared, "x")
+    before, _ = settings_of(properties={"Retry/delay": 5}).resolve(declared, "x")
+    after, _ = settings_of(properties={"Retry/maxRetries": 5, "Bulkhead/enabled": False}).resolve(declared, "x")
 
     found = changes("acme.Client.charge", before, after)
 

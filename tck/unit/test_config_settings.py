@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import faulttolerance
-from faulttolerance._config import Declared, Effective, Settings, Switches
+from faulttolerance._config import Declared, Effective, Settings, State, Switches
 from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
+from kit.configuration import put, renew
 
 
 def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list[Effective]:
@@ -24,10 +25,6 @@ def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list
     effective, faults = settings.resolve(declared, "acme.Client.charge", state)
     assert faults == []
     return effective
-
-
-def configure(settings: Settings, **inputs: Any) -> bool:
-    return settings.install(settings.prepare(**inputs))
 
 
 # In force and not yet
@@ -40,7 +37,7 @@ def test_what_is_prepared_changes_nothing_before_it_is_installed() -> None:
 
     there = resolve(settings, Retry(), snapshot=prepared)
     in_force = resolve(settings, Retry())
-    settings.install(prepared)
+    put(settings, settings.following(prepared))
     after = resolve(settings, Retry())
 
     assert [one[0].policy for one in (there, in_force, after)] == [Retry(max_retries=5), Retry(), Retry(max_retries=5)]
@@ -49,33 +46,23 @@ def test_what_is_prepared_changes_nothing_before_it_is_installed() -> None:
 def test_what_is_not_given_again_stays() -> None:
     """``configure(files=...)`` does not forget the properties; an empty mapping does."""
     settings = Settings()
-    configure(settings, properties={"Retry/maxRetries": 5})
+    renew(settings, properties={"Retry/maxRetries": 5})
 
-    configure(settings, sources=[lambda: {"Retry/delay": 7}])
+    renew(settings, sources=[lambda: {"Retry/delay": 7}])
     both = resolve(settings, Retry())[0].policy
-    configure(settings, properties={})
+    renew(settings, properties={})
     one = resolve(settings, Retry())[0].policy
 
     assert (both, one) == (Retry(max_retries=5, delay=7), Retry(delay=7))
 
 
-def test_of_two_that_prepare_at_once_only_the_first_installs() -> None:
-    """The second would undo the first; it prepares again."""
-    settings = Settings()
-    first, second = settings.prepare(properties={"Retry/delay": 1}), settings.prepare(properties={"Retry/delay": 2})
-
-    assert settings.install(first)
-    assert not settings.install(second)
-    assert resolve(settings, Retry())[0].policy == Retry(delay=1)
-
-
 def test_what_was_given_is_not_changed_from_outside() -> None:
     """A snapshot is immutable, also through the mapping it was made from."""
     settings, properties = Settings(), {"Retry/maxRetries": 5}
-    configure(settings, properties=properties)
+    renew(settings, properties=properties)
 
     properties["Retry/maxRetries"] = 6
-    configure(settings)
+    renew(settings)
 
     assert resolve(settings, Retry())[0].policy == Retry(max_retries=5)
 
@@ -83,14 +70,14 @@ def test_what_was_given_is_not_changed_from_outside() -> None:
 def test_a_state_can_be_restored() -> None:
     """Tests set values for a block and leave nothing behind, neither keys nor switches."""
     settings = Settings()
-    configure(settings, properties={"Retry/delay": 1})
+    renew(settings, properties={"Retry/delay": 1})
     before = settings.state
 
-    configure(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": False})
+    renew(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": False})
     inside = resolve(settings, Retry())[0]
-    settings.restore(before)
+    put(settings, settings.returning(before))
     after = resolve(settings, Retry())[0]
-    settings.restore()
+    put(settings, settings.returning(State()))
     forgotten = resolve(settings, Retry())[0]
 
     assert (inside.enabled, after.enabled) == (False, True)
@@ -100,7 +87,7 @@ def test_a_state_can_be_restored() -> None:
 def test_resolutions_see_one_snapshot_each_while_others_are_installed() -> None:
     """A guard never gets one value from the old configuration and one from the new."""
     settings = Settings()
-    configure(settings, properties={"Retry/maxRetries": 0, "Retry/delay": 0})
+    renew(settings, properties={"Retry/maxRetries": 0, "Retry/delay": 0})
     stop, torn = threading.Event(), []
 
     def look() -> None:
@@ -113,7 +100,7 @@ def test_resolutions_see_one_snapshot_each_while_others_are_installed() -> None:
     for reader in readers:
         reader.start()
     for number in range(200):
-        configure(settings, properties={"Retry/maxRetries": number, "Retry/delay": number})
+        renew(settings, properties={"Retry/maxRetries": number, "Retry/delay": number})
     stop.set()
     for reader in readers:
         reader.join()
@@ -201,7 +188,7 @@ def test_a_switch_is_read_once_and_a_later_change_is_logged(caplog: pytest.LogCa
     resolve(settings, Retry())
 
     with caplog.at_level(logging.WARNING, "faulttolerance"):
-        configure(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": "false"})
+        renew(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": "false"})
 
     assert resolve(settings, Retry())[0].enabled
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -212,7 +199,7 @@ def test_a_switch_that_is_configured_before_the_first_call_counts() -> None:
     settings = Settings()
     resolve(settings, Retry(), snapshot=settings.prepare())
 
-    configure(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": "false"})
+    renew(settings, properties={"MP_Fault_Tolerance_NonFallback_Enabled": "false"})
 
     assert not resolve(settings, Retry())[0].enabled
 
@@ -352,7 +339,7 @@ def test_properties_that_only_switch_need_no_pydantic(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pydantic_settings", None)
     settings = Settings()
 
-    configure(settings, properties={"Retry": {"enabled": False}, "MP_Fault_Tolerance_Metrics_Enabled": "false"})
+    renew(settings, properties={"Retry": {"enabled": False}, "MP_Fault_Tolerance_Metrics_Enabled": "false"})
 
     assert not resolve(settings, Retry())[0].enabled
     assert settings.switches == Switches(metrics_enabled=False)

@@ -13,18 +13,13 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from faulttolerance._config import Declared, Settings
 from faulttolerance._policy import Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
+from kit.configuration import renew, settings_of
 from kit.optional import needs_reader_of
 
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def configured(**inputs: Any) -> Settings:
-    settings = Settings()
-    assert settings.install(settings.prepare(**inputs))
-    return settings
 
 
 def write(name: str, *lines: str) -> str:
@@ -56,10 +51,14 @@ def test_the_strongest_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [write("f.toml", "Retry.maxRetries = 11"), write(".env", "FAULTTOLERANCE_RETRY_MAXRETRIES=12")]
     variable = "FAULTTOLERANCE_RETRY_MAXRETRIES"
 
-    found = [max_retries(configured()), max_retries(configured(files=files[:1])), max_retries(configured(files=files))]
+    found = [
+        max_retries(settings_of()),
+        max_retries(settings_of(files=files[:1])),
+        max_retries(settings_of(files=files)),
+    ]
     monkeypatch.setenv(variable, "13")
-    found.append(max_retries(configured(files=files)))
-    found.append(max_retries(configured(files=files, properties={"Retry/maxRetries": 14})))
+    found.append(max_retries(settings_of(files=files)))
+    found.append(max_retries(settings_of(files=files, properties={"Retry/maxRetries": 14})))
 
     assert found == [
         (3, ""),
@@ -74,16 +73,16 @@ def test_a_method_key_in_the_weakest_source_beats_a_global_key_in_the_strongest(
     """Specification: the kind of key decides first, the source second."""
     file = write("f.toml", '"acme.Client/charge/Retry/maxRetries" = 5')
 
-    assert max_retries(configured(files=[file], properties={"Retry/maxRetries": 7}))[0] == 5
+    assert max_retries(settings_of(files=[file], properties={"Retry/maxRetries": 7}))[0] == 5
 
 
 def test_of_equal_files_the_last_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the files of FAULTTOLERANCE_CONFIG come last: who operates has the last word."""
     names = [write(f"{one}.toml", f"Retry.maxRetries = {one}") for one in range(4)]
 
-    assert max_retries(configured(files=names[:2]))[0] == 1
+    assert max_retries(settings_of(files=names[:2]))[0] == 1
     monkeypatch.setenv("FAULTTOLERANCE_CONFIG", os.pathsep.join(["", names[2], names[3], ""]))
-    assert max_retries(configured(files=names[:2]))[0] == 3
+    assert max_retries(settings_of(files=names[:2]))[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_config_ordinal_moves_a_source(name: str, line: str, setting: str, monke
     """A file may outrank the environment if it says so."""
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "1")
 
-    assert max_retries(configured(files=[write(name, line, setting)]))[0] == 9
+    assert max_retries(settings_of(files=[write(name, line, setting)]))[0] == 9
 
 
 def test_config_ordinal_moves_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +108,7 @@ def test_config_ordinal_moves_the_environment(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "1")
     monkeypatch.setenv("FAULTTOLERANCE_CONFIG_ORDINAL", "50")
 
-    assert max_retries(configured(files=[write("f.toml", "Retry.maxRetries = 9")]))[0] == 9
+    assert max_retries(settings_of(files=[write("f.toml", "Retry.maxRetries = 9")]))[0] == 9
 
 
 @pytest.mark.parametrize("value", ["high", "1.5", "true"])
@@ -141,7 +140,7 @@ def test_a_variable_is_found_by_each_spelling(variable: str, monkeypatch: pytest
     """MicroProfile Config: exact, with underscores, that in upper case."""
     monkeypatch.setenv(variable, "8")
 
-    assert max_retries(configured()) == (8, f"environment variable {variable}")
+    assert max_retries(settings_of()) == (8, f"environment variable {variable}")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_other_variables_are_left_alone(variable: str, monkeypatch: pytest.Monke
     """Above all the common names that lack the prefix."""
     monkeypatch.setenv(variable, "8")
 
-    assert max_retries(configured())[0] == 3
+    assert max_retries(settings_of())[0] == 3
 
 
 def test_the_first_spelling_of_a_variable_wins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,16 +167,16 @@ def test_the_first_spelling_of_a_variable_wins(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("ACME_CLIENT_CHARGE_RETRY_MAXRETRIES", "8")
     monkeypatch.setenv("acme_Client_charge_Retry_maxRetries", "7")
 
-    assert max_retries(configured())[0] == 7
+    assert max_retries(settings_of())[0] == 7
 
 
 def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change is seen by the next snapshot, not in between."""
-    settings = configured()
+    settings = settings_of()
     monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "8")
 
     before = max_retries(settings)[0]
-    settings.install(settings.prepare())
+    renew(settings)
 
     assert (before, max_retries(settings)[0]) == (3, 8)
 
@@ -190,7 +189,7 @@ def test_a_file_that_nobody_names_is_not_read(name: str) -> None:
     """What lies in the folder by chance has no say."""
     write(name, "garbage [[[ = ")
 
-    assert max_retries(configured()) == (3, "")
+    assert max_retries(settings_of()) == (3, "")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +212,7 @@ def test_a_file_is_read_and_its_lines_are_known(name: str, lines: list[str], lin
     """A mistake is found where it was made; nested tables are joined by a slash."""
     if name.endswith(".json"):
         pytest.importorskip("yaml")  # which tells the lines of JSON, too
-    assert max_retries(configured(files=[write(name, *lines)])) == (5, f"file {name} line {line}")
+    assert max_retries(settings_of(files=[write(name, *lines)])) == (5, f"file {name} line {line}")
 
 
 @pytest.mark.parametrize(
@@ -221,14 +220,14 @@ def test_a_file_is_read_and_its_lines_are_known(name: str, lines: list[str], lin
 )
 def test_a_file_without_keys_is_fine(name: str, text: str) -> None:
     """Nothing is set in it."""
-    assert max_retries(configured(files=[write(name, text)]))[0] == 3
+    assert max_retries(settings_of(files=[write(name, text)]))[0] == 3
 
 
 def test_a_path_may_be_an_object(tmp_path: Path) -> None:
     """``pathlib`` is welcome."""
     file = tmp_path / write("f.toml", "Retry.maxRetries = 5")
 
-    assert max_retries(configured(files=[file]))[0] == 5
+    assert max_retries(settings_of(files=[file]))[0] == 5
 
 
 @pytest.mark.parametrize("kind", [str, Path])
@@ -236,22 +235,22 @@ def test_one_file_need_not_be_a_list(kind: type[Any]) -> None:
     """A string is not a list of letters."""
     file = write("f.toml", "Retry.maxRetries = 5")
 
-    assert max_retries(configured(files=kind(file)))[0] == 5
+    assert max_retries(settings_of(files=kind(file)))[0] == 5
 
 
 def test_variables_in_dotenv_follow_the_rules_of_the_environment() -> None:
     """Upper case without a class needs the prefix there, too."""
-    assert max_retries(configured(files=[write(".env", "RETRY_MAXRETRIES=5")]))[0] == 3
+    assert max_retries(settings_of(files=[write(".env", "RETRY_MAXRETRIES=5")]))[0] == 3
 
 
 def test_keys_in_files_are_exact() -> None:
     """Only variables are spelled in other ways."""
-    assert max_retries(configured(files=[write("f.toml", "RETRY_MAXRETRIES = 5", "Retry_maxRetries = 6")]))[0] == 3
+    assert max_retries(settings_of(files=[write("f.toml", "RETRY_MAXRETRIES = 5", "Retry_maxRetries = 6")]))[0] == 3
 
 
 def test_properties_may_be_nested() -> None:
     """Like tables of a file."""
-    assert max_retries(configured(properties={"acme.Client": {"charge": {"Retry/maxRetries": 5}}}))[0] == 5
+    assert max_retries(settings_of(properties={"acme.Client": {"charge": {"Retry/maxRetries": 5}}}))[0] == 5
 
 
 @pytest.mark.parametrize(
@@ -309,7 +308,7 @@ def test_a_source_of_pydantic_settings_is_taken() -> None:
     """What exists for secrets managers and key vaults can be used here."""
     file = write("f.toml", "Retry.maxRetries = 9")
 
-    settings = configured(sources=[Consul(BaseSettings)], files=[file])
+    settings = settings_of(sources=[Consul(BaseSettings)], files=[file])
 
     assert max_retries(settings) == (5, "source Consul")
 
@@ -321,9 +320,9 @@ def test_a_function_is_a_source_that_is_asked_at_every_reading() -> None:
     def remote() -> dict[str, int]:
         return next(answers)
 
-    settings = configured(sources=[remote])
+    settings = settings_of(sources=[remote])
     before = max_retries(settings)
-    settings.install(settings.prepare())
+    renew(settings)
 
     assert (before, max_retries(settings)) == ((1, "source remote"), (2, "source remote"))
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from faulttolerance._config import Declared, Settings
+from faulttolerance._config import Declared
 from faulttolerance._config.text import text
 from faulttolerance._policy import ChronoUnit, Policy, RateLimit, RateLimitType, Retry, Timeout
+from kit.configuration import settings_of
 
 durations = st.one_of(
     st.integers(0, 10**9),
@@ -36,11 +37,9 @@ policies = st.one_of(
 @given(policies)
 def test_every_value_can_be_read_back(policy: Policy) -> None:
     """A template that is filled with what holds changes nothing."""
-    settings = Settings()
     properties = {f"{policy.annotation}/{name}": text(value) for name, value in vars(policy).items()}
-    settings.install(settings.prepare(properties=properties))
 
-    effective, faults = settings.resolve([Declared(type(policy)(), "class", "", "")], "x")
+    effective, faults = settings_of(properties=properties).resolve([Declared(type(policy)(), "class", "", "")], "x")
 
     assert faults == []
     assert effective[0].policy == policy

@@ -26,6 +26,7 @@ from faulttolerance._policy import (
     parameters,
 )
 from faulttolerance.exceptions import Fault
+from kit.configuration import settings_of
 
 
 def handler(context: object) -> str:
@@ -112,13 +113,13 @@ Configure = Callable[[pytest.MonkeyPatch, Path, dict[str, str]], Settings]
 
 
 def from_properties(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
-    return configured(properties=keys)
+    return settings_of(properties=keys)
 
 
 def from_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
     for name, value in keys.items():
         monkeypatch.setenv("FAULTTOLERANCE_" + name.replace("/", "_").upper(), value)
-    return configured()
+    return settings_of()
 
 
 def from_dotenv(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str]) -> Settings:
@@ -152,7 +153,7 @@ def from_json(monkeypatch: pytest.MonkeyPatch, folder: Path, keys: dict[str, str
 
 def from_file(file: Path, lines: list[str]) -> Settings:
     file.write_text("\n".join(lines), encoding="utf-8")
-    return configured(files=[file])
+    return settings_of(files=[file])
 
 
 SOURCES: list[Configure] = [
@@ -165,12 +166,6 @@ SOURCES: list[Configure] = [
     from_yaml,
     from_json,
 ]
-
-
-def configured(**inputs: Any) -> Settings:
-    settings = Settings()
-    assert settings.install(settings.prepare(**inputs))
-    return settings
 
 
 def resolve(settings: Settings, policy: Policy) -> tuple[Effective, list[Fault]]:
@@ -215,7 +210,7 @@ def test_a_parameter_takes_its_value_from_the_decorator(annotation: str, name: s
     """Without configuration the declared object itself is what holds."""
     policy = declared(annotation)
 
-    effective, faults = resolve(configured(), policy)
+    effective, faults = resolve(settings_of(), policy)
 
     assert effective.policy is policy
     assert faults == []
@@ -227,7 +222,7 @@ def test_a_wrong_value_is_refused_with_all_that_is_needed_to_correct_it(annotati
     """The message names key, value, what is allowed, and the source."""
     wrong = TABLE[annotation, name][2]
     key = f"{annotation}/{parameters(ANNOTATIONS[annotation])[name].key}"
-    settings = configured(properties={key: wrong} | beside(annotation, name))
+    settings = settings_of(properties={key: wrong} | beside(annotation, name))
 
     effective, faults = resolve(settings, declared(annotation))
 
@@ -242,7 +237,7 @@ def test_a_wrong_value_is_refused_with_all_that_is_needed_to_correct_it(annotati
 @pytest.mark.parametrize(("text", "on"), [("true", True), ("false", False), ("TRUE", True), (" False ", False)])
 def test_every_annotation_is_switched_by_enabled(annotation: str, text: str, on: bool) -> None:
     """Also those that have no parameter."""
-    settings = configured(properties={f"{annotation}/enabled": text})
+    settings = settings_of(properties={f"{annotation}/enabled": text})
 
     effective, faults = resolve(settings, declared(annotation))
 
@@ -253,7 +248,7 @@ def test_every_annotation_is_switched_by_enabled(annotation: str, text: str, on:
 @pytest.mark.parametrize("value", ["whatever", "1", "yes", "", 1, None])
 def test_enabled_is_true_or_false(value: object) -> None:
     """The specification leaves other values open; a mistake there would go unnoticed for long."""
-    _, faults = resolve(configured(properties={"Retry/enabled": value}), Retry())
+    _, faults = resolve(settings_of(properties={"Retry/enabled": value}), Retry())
 
     assert [(fault.where, fault.allowed) for fault in faults] == [("Retry/enabled", "true or false")]
 
@@ -277,7 +272,7 @@ def test_enabled_is_true_or_false(value: object) -> None:
 )
 def test_a_duration_is_a_number_in_its_unit_or_names_one(text: str, meaning: object) -> None:
     """A number counts what ``unit`` says, configured or declared."""
-    effective, faults = resolve(configured(properties={"Timeout/value": text}), Timeout(1, ChronoUnit.SECONDS))
+    effective, faults = resolve(settings_of(properties={"Timeout/value": text}), Timeout(1, ChronoUnit.SECONDS))
 
     assert faults == []
     assert effective.policy == Timeout(meaning, ChronoUnit.SECONDS)  # type: ignore[arg-type]
@@ -286,7 +281,7 @@ def test_a_duration_is_a_number_in_its_unit_or_names_one(text: str, meaning: obj
 @pytest.mark.parametrize("text", ["0.1us", "PT0.0000001S"])
 def test_a_duration_that_would_vanish_is_refused(text: str) -> None:
     """A time-out of nothing would mean none at all."""
-    _, faults = resolve(configured(properties={"Timeout/value": text}), Timeout())
+    _, faults = resolve(settings_of(properties={"Timeout/value": text}), Timeout())
 
     assert [str(fault).split(";")[0] for fault in faults] == [f"Timeout/value is {text!r}, shorter than a microsecond"]
 
@@ -297,14 +292,14 @@ def test_a_duration_that_would_vanish_is_refused(text: str) -> None:
 def test_what_is_no_duration_is_refused(value: object) -> None:
     """Nothing is guessed."""
     properties = {"Timeout": {"value": value}} if not isinstance(value, dict) else {"Timeout/value": [value]}
-    _, faults = resolve(configured(properties=properties), Timeout())
+    _, faults = resolve(settings_of(properties=properties), Timeout())
 
     assert [fault.where for fault in faults] == ["Timeout/value"]
 
 
 def test_python_values_are_taken_as_they_are() -> None:
     """Properties need not be text."""
-    settings = configured(
+    settings = settings_of(
         properties={
             "Retry": {
                 "retryOn": [OSError, "ValueError"],
@@ -340,7 +335,7 @@ def test_a_list_in_a_file_names_exception_classes(tmp_path: Path) -> None:
 
 def test_true_is_no_number() -> None:
     """``bool`` is an ``int`` in Python, and a mistake here."""
-    settings = configured(properties={"Retry/maxRetries": True, "CircuitBreaker/failureRatio": True})
+    settings = settings_of(properties={"Retry/maxRetries": True, "CircuitBreaker/failureRatio": True})
 
     faults = resolve(settings, Retry())[1] + resolve(settings, ANNOTATIONS["CircuitBreaker"]())[1]
 
@@ -349,15 +344,15 @@ def test_true_is_no_number() -> None:
 
 def test_python_spelling_of_a_parameter_is_understood_and_the_specification_s_goes_first() -> None:
     """``max_retries`` as well as ``maxRetries``; within one source the specification's wins."""
-    alone, _ = resolve(configured(properties={"Retry/max_retries": 5}), Retry())
-    both, _ = resolve(configured(properties={"Retry/max_retries": 5, "Retry/maxRetries": 6}), Retry())
+    alone, _ = resolve(settings_of(properties={"Retry/max_retries": 5}), Retry())
+    both, _ = resolve(settings_of(properties={"Retry/max_retries": 5, "Retry/maxRetries": 6}), Retry())
 
     assert (alone.policy, both.policy) == (Retry(max_retries=5), Retry(max_retries=6))
 
 
 def test_contradictions_are_found_between_configured_and_declared_values() -> None:
     """A value may be right alone and wrong beside the others; the fault is told of the configured key."""
-    _, faults = resolve(configured(properties={"Retry/maxDuration": "100"}), Retry(delay=200))
+    _, faults = resolve(settings_of(properties={"Retry/maxDuration": "100"}), Retry(delay=200))
 
     assert [(fault.where, fault.problem, fault.source) for fault in faults] == [
         (
@@ -370,8 +365,8 @@ def test_contradictions_are_found_between_configured_and_declared_values() -> No
 
 def test_a_contradiction_that_the_decorator_is_part_of_names_the_function() -> None:
     """The configured delay is fine; it is the declared limit that it passes."""
-    _, faults = resolve(configured(properties={"Retry/delay": "5m"}), Retry())
-    _, declared = resolve(configured(properties={"Retry/delay": "5m"}), Retry(max_duration=20_000))
+    _, faults = resolve(settings_of(properties={"Retry/delay": "5m"}), Retry())
+    _, declared = resolve(settings_of(properties={"Retry/delay": "5m"}), Retry(max_duration=20_000))
 
     assert {fault.where for fault in (*faults, *declared)} == {"acme.Client.charge @Retry(max_duration)"}
     assert [fault.source for fault in (*faults, *declared)] == [
@@ -414,7 +409,7 @@ def test_what_does_not_fit_a_guard_names_the_key_that_says_so() -> None:
 
 def test_all_wrong_values_are_reported_at_once() -> None:
     """Who corrects one should not have to start again for the next."""
-    settings = configured(properties={"Retry/maxRetries": "x", "Retry/delay": "y", "Retry/enabled": "z"})
+    settings = settings_of(properties={"Retry/maxRetries": "x", "Retry/delay": "y", "Retry/enabled": "z"})
 
     _, faults = resolve(settings, Retry())
 
@@ -431,7 +426,7 @@ def test_all_wrong_values_are_reported_at_once() -> None:
 )
 def test_a_class_that_cannot_be_found_is_named_with_the_nearest(text: str, message: str) -> None:
     """A typing mistake is corrected in one look."""
-    _, faults = resolve(configured(properties={"Retry/retryOn": text}), Retry())
+    _, faults = resolve(settings_of(properties={"Retry/retryOn": text}), Retry())
 
     assert faults[0].problem.startswith(message)
 
@@ -441,7 +436,7 @@ def test_a_module_that_fails_on_import_is_told_of(tmp_path: Path, monkeypatch: p
     (tmp_path / "broken_for_configuration.py").write_text("raise ZeroDivisionError('at import')")
     monkeypatch.syspath_prepend(tmp_path)
 
-    _, faults = resolve(configured(properties={"Retry/retryOn": "broken_for_configuration.Error"}), Retry())
+    _, faults = resolve(settings_of(properties={"Retry/retryOn": "broken_for_configuration.Error"}), Retry())
 
     assert "cannot be imported (ZeroDivisionError: at import)" in faults[0].problem
 
@@ -469,12 +464,12 @@ def test_what_ends_the_caller_of_an_import_goes_through(
     monkeypatch.syspath_prepend(tmp_path)
 
     with pytest.raises(kind):
-        resolve(configured(properties={"Retry/retryOn": "slow_for_configuration.Error"}), Retry())
+        resolve(settings_of(properties={"Retry/retryOn": "slow_for_configuration.Error"}), Retry())
 
 
 def test_a_handler_class_may_be_nested() -> None:
     """Qualified names are those that Python shows."""
-    settings = configured(properties={"Fallback/value": f"{HERE}.Outer.Handler"})
+    settings = settings_of(properties={"Fallback/value": f"{HERE}.Outer.Handler"})
 
     effective, faults = resolve(settings, Fallback(handler))
 
@@ -483,13 +478,13 @@ def test_a_handler_class_may_be_nested() -> None:
 
 def test_a_configured_class_without_handle_is_refused() -> None:
     """What the decorator would refuse, configuration does not let through."""
-    _, faults = resolve(configured(properties={"Fallback/value": f"{HERE}.Outer"}), Fallback(handler))
+    _, faults = resolve(settings_of(properties={"Fallback/value": f"{HERE}.Outer"}), Fallback(handler))
 
     assert [(fault.where, fault.allowed) for fault in faults] == [("Fallback/value", "a FallbackHandler class")]
 
 
 def test_an_unknown_parameter_is_ignored() -> None:
     """The official test kit sets one; it is reported as unused, not refused."""
-    effective, faults = resolve(configured(properties={"Retry/maxDurationUnit": "SECONDS"}), Retry())
+    effective, faults = resolve(settings_of(properties={"Retry/maxDurationUnit": "SECONDS"}), Retry())
 
     assert (effective.policy, faults) == (Retry(), [])
