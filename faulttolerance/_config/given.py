@@ -37,14 +37,18 @@ def named_files() -> list[str]:
 
 
 def file(given: str | os.PathLike[str] | File, places: dict[str, str] | None = None) -> File:
-    """The file *given*, where it is now, or where *places* says that it was first."""
+    """The file *given*, where it is now, or where *places* says that it was when it was first there."""
     if isinstance(given, File):
         return given
     name = os.fspath(given)
     if not isinstance(name, str):
         raise TypeError
     path = os.path.abspath(os.path.expanduser(name))
-    return File(name, path if places is None else places.setdefault(name, path))
+    if places is None:
+        return File(name, path)
+    if os.path.exists(path):
+        places.setdefault(name, path)
+    return File(name, places.get(name, path))
 
 
 def _mapping(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -186,3 +186,19 @@ def test_a_relative_file_that_the_environment_names_is_found_again(
     reload()
 
     assert (before, attempts()) == (1, 2)
+
+
+def test_a_file_that_the_environment_names_may_be_missed_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays where it was first found, and not where it was first looked for."""
+    (tmp_path / "faulttolerance.toml").write_text("Retry.maxRetries = 0")
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("FAULTTOLERANCE_CONFIG", "faulttolerance.toml")
+    with pytest.raises(FaultToleranceDefinitionException, match=r"faulttolerance\.toml does not exist"):
+        reload()
+
+    monkeypatch.chdir(tmp_path)
+    reload()
+
+    assert attempts() == 1
