@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import CoroutineType
 from typing import Any, Literal
 
 from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
@@ -40,6 +41,7 @@ class Course:
 
     __slots__ = (
         "_refusals",
+        "advice",
         "bulkhead",
         "circuit_breaker",
         "conclude",
@@ -101,6 +103,8 @@ class Course:
         """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
         self.watches_results = True
         """Whether nothing was said yet about results of synchronous calls that come later (contract R8)."""
+        self.advice = ""
+        """What to use instead where such results are an error, so far as they can be awaited."""
         self._refusals: list[None] | None = None
         self.on_transition = on_transition
         self.is_counted_by_attempt = (
@@ -242,7 +246,16 @@ class Course:
         return is_over
 
     def warn_of(self, result: object) -> None:
-        """Warn, once, of a synchronous call that is not over with *result*: its failure is not seen."""
+        """Warn, once, of a synchronous call that is not over with *result*: its failure is not seen.
+
+        Raises:
+            TypeError: Each time, where there is ``advice``. The attempt is over: nothing is tried again.
+        """
+        if self.advice and hasattr(result, "__await__"):
+            if type(result) is CoroutineType:
+                result.close()
+            what = f"an object of the class {type(result).__qualname__}"
+            raise TypeError(f"{self.name}: {what} came out, which is to be awaited; {self.advice}")
         if self.watches_results:
             self.watches_results = False
             warn_of_outcome(self.name, result)

@@ -94,7 +94,11 @@ class Guard:
             )
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call *function* on this thread under the policies."""
+        """Call *function* on this thread under the policies.
+
+        Raises:
+            TypeError: If *function* returned something to await: that is neither retried nor replaced.
+        """
         return self._shared.path(call_given)((function, *args), kwargs)  # type: ignore[no-any-return]
 
     @overload

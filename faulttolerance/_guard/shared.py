@@ -199,6 +199,8 @@ class _Prepared:
         """The call path of *function*."""
         is_apart = function is call_apart
         course = course_for(self._plan, self._prospect, asynchronous=asynchronous, apart=is_apart)
+        if function is call_given:
+            course.advice = "use call_async"
         substitute = self.substitute
         aside = _aside(substitute, function, asynchronous) if isinstance(substitute, Fallback) else None
         return _path(function, course, aside, asynchronous, self._plan.name)

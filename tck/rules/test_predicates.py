@@ -192,7 +192,7 @@ async def is_transient(error: BaseException) -> bool:
 
 @pytest.mark.parametrize("way", WAYS)
 class TestPredicatesThatAreAwaited:
-    """T3: predicates of asynchronous functions may be coroutine functions."""
+    """Where the call is awaited, they may be coroutine functions."""
 
     def test_results_are_refused(self, way: str) -> None:
         values[:] = [-1, -2, 5, 6]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import functools
 import gc
 import warnings
 from collections.abc import Callable, Generator, Iterator
@@ -14,12 +13,14 @@ from weakref import ref
 import pytest
 
 from faulttolerance import (
+    CircuitBreaker,
     Fallback,
     Future,
     Guard,
     Retry,
     asynchronous,
     circuit_breaker,
+    circuit_breakers,
     completed_future,
     configure,
     fallback,
@@ -68,7 +69,6 @@ GUARDS: dict[str, Callable[[Any], Callable[[], Any]]] = {
     "circuit_breaker": circuit_breaker,
     "retry_when": lambda service: retry_when(result=lambda result: False)(retry(service)),
     "guard": lambda service: Guard(retry=Retry())(service),
-    "guard.call": lambda service: functools.partial(Guard(retry=Retry()).call, service),
 }
 
 
@@ -102,6 +102,39 @@ def test_the_first_result_that_is_to_be_awaited_is_reported_whenever_it_comes(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", COMING)
+def test_what_is_to_be_awaited_is_an_error_of_guard_call(kind: str) -> None:
+    """Each time; nothing is tried again, nor replaced, and it is no failure of what was called.
+
+    A future of an executor cannot be awaited, and is warned of.
+    """
+    guard = Guard(
+        retry=Retry(jitter=0),
+        circuit_breaker=CircuitBreaker(request_volume_threshold=1),
+        fallback=Fallback(lambda context: "instead"),
+        name="given",
+    )
+
+    async def main() -> None:
+        results = [COMING[kind]() for _ in range(2)]
+        service = Service(*results)
+        if kind in ("future of an executor", "future that failed"):
+            with pytest.warns(RuntimeWarning, match="given is guarded as a synchronous function"):
+                assert [guard.call(service) for _ in range(2)] == results
+        else:
+            for _ in range(2):
+                with pytest.raises(TypeError, match=r"given: an object of the class .* use call_async"):
+                    guard.call(service)
+        assert service.calls == 2
+        assert circuit_breakers.state("given") == "closed"
+        if kind != "coroutine":
+            for result in results:
+                await ended(result)
+
+    asyncio.run(main())
+    guard.close()
+
+
 def test_where_warnings_are_errors_the_call_is_not_made_again() -> None:
     """The warning is no failure of what was called, and is counted once."""
     service = Service(Future(), Future())
@@ -110,7 +143,7 @@ def test_where_warnings_are_errors_the_call_is_not_made_again() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning):
-            guarded.call(service)
+            guarded(service)()
 
     assert service.calls == 1
     counts = next(one.counts for one in guards() if one.name == "strict")

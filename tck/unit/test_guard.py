@@ -232,7 +232,8 @@ def test_a_fallback_method_is_refused_where_there_is_no_class() -> None:
 
 def test_a_guard_is_shown_as_it_could_be_written() -> None:
     """With the parameters' names, as policies are."""
-    for policies, given in (({}, ""), ({"timeout": Timeout(500)}, f"timeout={Timeout(500)!r}, ")):
+    ways: list[tuple[dict[str, Any], str]] = [({}, ""), ({"timeout": Timeout(500)}, f"timeout={Timeout(500)!r}, ")]
+    for policies, given in ways:
         guard = Guard(**policies, name="shown")
         assert repr(guard) == f"Guard({given}name='shown')"
         guard.close()
