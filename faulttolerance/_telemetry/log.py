@@ -12,6 +12,7 @@ from typing import Any
 
 from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
 from .._log import DEBUG, INFO, WARNING, log as write, logger
+from .error_type import error_type
 
 __all__ = ["log"]
 
@@ -24,11 +25,11 @@ def log(event: Event) -> None:
                 "%s: attempt %d failed (%s), the next one in %.3f s",
                 method,
                 attempt,
-                _class(failure),
+                error_type(failure),
                 delay,
                 ft_attempt=attempt,
                 ft_delay=delay,
-                ft_error_type=_class(failure),
+                ft_error_type=error_type(failure),
             )
         case TimedOut(method, attempt, limit):
             _debug("%s: attempt %d timed out after %g s", method, attempt, limit, ft_attempt=attempt, ft_limit=limit)
@@ -40,10 +41,10 @@ def log(event: Event) -> None:
                 policy,
                 ft_attempt=attempt,
                 ft_policy=policy,
-                ft_error_type=_class(failure),
+                ft_error_type=error_type(failure),
             )
         case FallbackApplied(method, failure):
-            _debug("%s: falling back after %s", method, _class(failure), ft_error_type=_class(failure))
+            _debug("%s: falling back after %s", method, error_type(failure), ft_error_type=error_type(failure))
         case Recovered(method, attempts):
             _debug("%s: succeeded at attempt %d", method, attempts, ft_attempts=attempts)
         case StateChanged(method, old, "open", reason):
@@ -59,11 +60,11 @@ def log(event: Event) -> None:
                 attempts,
                 elapsed,
                 reason,
-                _class(failure),
+                error_type(failure),
                 ft_attempts=attempts,
                 ft_elapsed=elapsed,
                 ft_stop_reason=reason,
-                ft_error_type=_class(failure),
+                ft_error_type=error_type(failure),
             )
 
 
@@ -73,11 +74,6 @@ def _debug(message: str, method: str, *values: object, **fields: Any) -> None:
 
 def _log(level: int, message: str, method: str, *values: object, **fields: Any) -> None:
     write(level, message, method, *values, fields={"ft_method": method, **fields}, depth=2)
-
-
-def _class(failure: BaseException) -> str:
-    kind = type(failure)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _interest(kind: type[Event]) -> Callable[[], bool]:

@@ -8,6 +8,7 @@ from sys import modules
 from typing import Any
 
 from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
+from .error_type import error_type
 
 __all__ = ["trace"]
 
@@ -30,30 +31,25 @@ def trace(event: Event) -> None:
 def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
     match event:
         case RetryScheduled(_, attempt, delay, failure):
-            return "ft.retry", {"ft.attempt": attempt, "ft.delay": delay, "error.type": _class(failure)}
+            return "ft.retry", {"ft.attempt": attempt, "ft.delay": delay, "error.type": error_type(failure)}
         case TimedOut(_, attempt, limit):
             return "ft.timeout", {"ft.attempt": attempt, "ft.limit": limit}
         case Rejected(_, attempt, policy, failure):
-            return "ft.rejection", {"ft.attempt": attempt, "ft.policy": policy, "error.type": _class(failure)}
+            return "ft.rejection", {"ft.attempt": attempt, "ft.policy": policy, "error.type": error_type(failure)}
         case StateChanged(_, old, new, reason):
             states = {"ft.state.old": old, "ft.state.new": new}
             return "ft.circuitbreaker.state", {**states, "ft.reason": reason} if reason else {**states}
         case FallbackApplied(_, failure):
-            return "ft.fallback", {"error.type": _class(failure)}
+            return "ft.fallback", {"error.type": error_type(failure)}
         case GaveUp(_, attempts, elapsed, reason, failure):
             return "ft.give_up", {
                 "ft.attempt": attempts,
                 "ft.elapsed": elapsed,
                 "ft.stop_reason": reason,
-                "error.type": _class(failure),
+                "error.type": error_type(failure),
             }
         case Recovered(_, attempts):
             return "ft.recovery", {"ft.attempt": attempts}
-
-
-def _class(failure: BaseException) -> str:
-    kind = type(failure)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _interest(_: type[Event]) -> Callable[[], bool]:
