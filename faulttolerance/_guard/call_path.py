@@ -33,7 +33,7 @@ from .awaited import call_awaited, is_coroutine_code, told
 from .check import is_asynchronous
 from .compose import compose, path, shape_of
 from .course import Course
-from .declaration import CLASS, Declaration, first_of_name, unbound
+from .declaration import CLASS, Declaration, unbound
 from .invocation import around
 from .mistakes import Mistakes
 from .plan import Plan
@@ -61,24 +61,22 @@ def plainly_while_hidden(function: Callable[..., Any], declaration: Declaration,
     It may be a patch that is taken back; then the method is not to stay unguarded. What is there is looked up as
     quickly as the interpreter does, unless looking it up could run somebody's code.
     """
-    hiding = first_of_name(cls, declaration.name)
-    is_simple = hiding is not None and isinstance(hiding[1], (FunctionType, classmethod, staticmethod))
-    look: Callable[[type, str, Any], Any] = getattr if is_simple else _look
     name, guard, is_of_class = declaration.name, ref(declaration.guard), declaration.binding == CLASS
+    places = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
+    # What hides it is first; in a property, the guard is no attribute itself.
+    is_function = any(isinstance(one, (FunctionType, classmethod, staticmethod)) for one in places[:1])
+    is_simple = is_function and guard() in map(unbound, places)
 
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         cls = args[0] if is_of_class else type(args[0])
-        found = look(cls, name, None)
-        if (found.__func__ if is_of_class and type(found) is MethodType else found) is guard():
-            return declaration.resolver.anew(cls)(args, kwargs)
-        return function(*args, **kwargs)
+        if is_simple:
+            found = getattr(cls, name, None)
+            is_hidden = (found.__func__ if is_of_class and type(found) is MethodType else found) is not guard()
+        else:
+            is_hidden = not declaration.resolver.is_first(cls)
+        return function(*args, **kwargs) if is_hidden else declaration.resolver.anew(cls)(args, kwargs)
 
     return call
-
-
-def _look(cls: type, name: str, default: object) -> Any:
-    found = first_of_name(cls, name)
-    return default if found is None else unbound(found[1])
 
 
 def call_path(declaration: Declaration, plan: Plan, prospect: Prospect | None) -> blocking.GuardedCall:

@@ -112,7 +112,7 @@ class Resolver:
             function, policies, owner = self._followed(cls)
             declared, homes, interceptors = [], {}, ()
             # Contract L3: reached through super(), or by the name of a base class, a method runs plainly.
-            if self._is_first(cls):
+            if self.is_first(cls):
                 covered = covering(cls, declaration.name, function, owner)
                 declared = self._declared(cls, owner, policies, covered)
                 home = owner if declaration.owner is not None else home_of(declaration.template, cls)
@@ -134,7 +134,7 @@ class Resolver:
         use = known or _Use(cls, self)
         prospect = Prospect(use.state or State(plan.name), plan.policies) if plan.policies else None
         declaration = self.declaration
-        if cls is not None and declaration.binding != FUNCTION and not self._is_first(cls):
+        if cls is not None and declaration.binding != FUNCTION and not self.is_first(cls):
             call = plainly_while_hidden(plan.function, declaration, cls)
         else:
             call = call_path(declaration, plan, prospect)
@@ -234,7 +234,8 @@ class Resolver:
                 declared.append(Declared(policy, "class", class_name(base), method, at))
         return in_order(declared)
 
-    def _is_first(self, cls: type) -> bool:
+    def is_first(self, cls: type) -> bool:
+        """Whether nothing of the same name hides the guard from objects of *cls* (contract L3)."""
         found = first_of_name(cls, self.declaration.name)
         if found is None or self._is_in(found[1]):
             return True

@@ -32,6 +32,17 @@ class Client:
         raise OSError
 
 
+class Account:
+    @property
+    @retry(max_retries=2, delay=0, jitter=0)
+    def balance(self) -> int:
+        Client.attempts += 1
+        raise OSError
+
+
+hidden_getter: Callable[[Any], int] = vars(Account)["balance"].fget
+
+
 def attempts(call: Callable[[], object]) -> int:
     Client.attempts = 0
     with pytest.raises(OSError):
@@ -78,6 +89,20 @@ def test_a_method_is_guarded_again_once_a_patch_is_taken_back(kind: str) -> None
 
     assert during == 1
     assert after == (3, 3, 3)
+
+
+@pytest.mark.parametrize("patched", [property(lambda self: hidden_getter(self)), mock.Mock(), lambda self: None])
+def test_a_property_is_guarded_again_once_a_patch_is_taken_back(patched: Any) -> None:
+    """The guard is in the property, and not itself an attribute of the class."""
+
+    class Sub(Account):
+        pass
+
+    with mock.patch.object(Sub, "balance", patched):
+        during = attempts(lambda: hidden_getter(Sub()))
+    after = attempts(lambda: Sub().balance)
+
+    assert (during, after) == (1, 3)
 
 
 def test_looking_whether_a_method_is_hidden_runs_no_descriptor() -> None:
