@@ -26,6 +26,7 @@ def interrupted(command: list[str], after: str) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_ctrl_c,  # a new program, and no thread of ours in between
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
         assert process.stdout is not None
@@ -37,6 +38,11 @@ def interrupted(command: list[str], after: str) -> tuple[int, str]:
                 break
         written += process.stdout.read()
         return process.wait(), written
+
+
+def _hear_ctrl_c() -> None:
+    # What a shell starts in the background ignores the signal, and so do its children.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @needs_groups
