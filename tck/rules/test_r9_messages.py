@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -185,14 +184,6 @@ COMPANIONS: list[tuple[str, Any, Any, str]] = [
 each_companion = pytest.mark.parametrize(("annotation", "companion", "principal", "decorator"), COMPANIONS)
 
 
-@pytest.fixture
-def forgotten() -> Iterator[None]:
-    """What is declared wrongly goes with the test: others validate all that lives."""
-    yield
-    gc.collect()
-
-
-@pytest.mark.usefixtures("forgotten")
 @each_companion
 def test_what_would_do_nothing_is_refused_at_the_first_call_and_by_validate(
     annotation: str, companion: Any, principal: Any, decorator: str
@@ -248,7 +239,6 @@ def test_a_companion_may_stand_above_or_below_and_on_the_class_or_the_method(
     assert validate() == []
 
 
-@pytest.mark.usefixtures("forgotten")
 def test_a_companion_of_a_class_is_for_the_methods_that_have_what_it_belongs_to() -> None:
     """R9: where none has, it is refused."""
 
