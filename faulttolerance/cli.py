@@ -39,7 +39,7 @@ from ._policy import parameters
 from ._shown import escaped, told
 from .exceptions import FaultToleranceDefinitionException
 
-__all__ = ["app"]
+__all__ = ["app", "end_output"]
 
 app = typer.Typer(
     name="python -m faulttolerance",
@@ -300,6 +300,14 @@ def _apart() -> Iterator[None]:
             stack.callback(os.dup2, kept, 1)
             stack.callback(_flush)
         yield
+
+
+def end_output() -> None:
+    """Let modules print apart also what they print when the process ends."""
+    with suppress(OSError):
+        _flush()
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
 
 
 def _flush() -> None:

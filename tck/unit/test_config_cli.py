@@ -354,15 +354,16 @@ def test_list_writes_json(run: Run) -> None:
 
 
 def test_what_modules_print_is_kept_out_of_the_output(tmp_path: Path) -> None:
-    """Whichever way they print, and when values are read, too."""
-    loud = "import os, subprocess, sys\nprint('one')\nprint('two', file=sys.__stdout__)\nos.write(1, b'three')\n"
+    """Whichever way they print, and when values are read or the process ends, too."""
+    loud = "import atexit, os, sys\nprint('one')\nprint('two', file=sys.__stdout__)\nos.write(1, b'three')\n"
+    loud += "atexit.register(print, 'five')\natexit.register(print, 'six', file=sys.__stdout__)\n"
     (tmp_path / "acme.py").write_text(loud + "from faulttolerance import retry\n@retry\ndef call(): ...\n")
     (tmp_path / "errors.py").write_text("print('four')\nclass Busy(Exception): ...\n")
 
     done = program("list", "--json", "acme", folder=tmp_path, FAULTTOLERANCE_RETRY_RETRYON="errors.Busy")
 
     assert json.loads(done.stdout)[0]["name"] == "acme.call"
-    assert sorted(done.stderr.replace("three", "three\n").split()) == ["four", "one", "three", "two"]
+    assert sorted(done.stderr.replace("three", "three\n").split()) == ["five", "four", "one", "six", "three", "two"]
 
 
 def test_list_tells_of_faults_beside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
