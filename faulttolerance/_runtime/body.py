@@ -7,12 +7,14 @@ import inspect
 import math
 from collections.abc import Awaitable, Coroutine
 from contextvars import Context
+from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from .._strategy import deadline as lateness
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
+from .callback import to_its_end
 from .clock import clock
 from .environment import Attempt, StoppedIteration
 from .inherited import pass_on
@@ -196,7 +198,7 @@ class Body(Suspension):
             if error is None and self._is_awaited(result):
                 return self._await(result, context)
             self._leave()
-            return self._conclude(result, error)
+            return self._conclude(result, error, clock.monotonic())
         finally:
             del error
 
@@ -213,27 +215,27 @@ class Body(Suspension):
 
     # After the body
 
-    def _conclude(self, result: Any, error: BaseException | None) -> bool:
+    def _conclude(self, result: Any, error: BaseException | None, ended: float) -> bool:
         """Take what the attempt came to as its outcome, unless somebody went on without it."""
         self.cancel_timer()
         try:
             if not self.claim():
                 _drop(result, error)
                 return False
-            error = self._in_time(error)
+            error = self._in_time(error, ended)
             self.value, self.error = result, None if error is None else StoppedIteration.of(error)
             return True
         finally:
             del error
 
-    def _in_time(self, error: BaseException | None) -> BaseException | None:
+    def _in_time(self, error: BaseException | None, ended: float) -> BaseException | None:
         """What the attempt comes to that ended before its timer rang, the deadline considered."""
         attempt, slot, entry = self._attempt, self._slot, self._entry
         if attempt.deadline is None:
             return error
         outcome = lateness.conclude(
             error,
-            clock.monotonic(),
+            ended,
             attempt.deadline,
             attempt.late,
             str,
@@ -272,7 +274,7 @@ class Body(Suspension):
         elif loop is not None:
             if may_cancel:
                 try:
-                    loop.call_soon_threadsafe(self._cancel_task)
+                    loop.call_soon_threadsafe(to_its_end(self._cancel_task), None)
                 except RuntimeError:
                     self._leave()  # the loop was closed, and the task with it
         elif may_interrupt and self._slot is not None:
@@ -296,7 +298,7 @@ class Body(Suspension):
             self._other = result
             if self not in self.call.suspended:
                 result.cancel()
-            result.add_done_callback(self._take_over)
+            result.add_done_callback(to_its_end(self._take_over, result))
             return False
         borrowed = None
         try:
@@ -304,32 +306,35 @@ class Body(Suspension):
             if loop is None:
                 loop = borrowed = loop_thread.acquire()
             self._loop = loop
-            loop.call_soon_threadsafe(self._begin_task, result, context, borrowed)
+            loop.call_soon_threadsafe(to_its_end(self._begin_task, result, context, borrowed), None)
         except Exception as error:  # the loop was closed; or a new one could not be made
             if borrowed is not None:
                 loop_thread.release()
             _drop(result, None)
             self._leave()
-            return self._conclude(None, error)
+            return self._conclude(None, error, clock.monotonic())
         return False
 
     def _begin_task(self, result: Any, context: Context, borrowed: object) -> None:
-        loop = self._loop
+        loop, task = self._loop, self._task
         assert loop is not None
-        if self not in self.call.suspended:
-            _drop(result, None)
-            self._leave()
-            if borrowed is not None:
-                loop_thread.release()
-            return
-        if self._attempt.deadline is not None:
-            limit = self._limit = TaskDeadline()
-            limit.start(self._attempt.deadline, standing(context.run(current.get)))
-            context.run(work_under, limit)
-        task = self._task = loop.create_task(_outcome(result), context=context)
+        if task is None:
+            if self not in self.call.suspended:
+                _drop(result, None)
+                self._leave()
+                if borrowed is not None:
+                    loop_thread.release()
+                return
+            if self._attempt.deadline is not None and self._limit is None:
+                limit = TaskDeadline()
+                limit.start(self._attempt.deadline, standing(context.run(current.get)))
+                self._limit = limit
+            if self._limit is not None:
+                context.run(work_under, self._limit)
+            task = self._task = loop.create_task(_outcome(result), context=context)
         if self._limit is not None:
             self._limit.task = task
-        task.add_done_callback(self._end_task)
+        task.add_done_callback(to_its_end(self._end_task, task))
         if borrowed is not None:
             task.add_done_callback(_release_loop)
 
@@ -354,10 +359,21 @@ class Body(Suspension):
         self._end_elsewhere(None if error is not None else other.result(), error)
 
     def _end_elsewhere(self, result: Any, error: BaseException | None) -> None:
+        """Go on with what the attempt came to on another thread than this one; may be called again."""
         try:
             self._leave()
-            if self._conclude(result, error):
-                self.submit(self.resume, urgent=True)
+            self.cancel_timer()
+            if self in self.call.suspended:
+                self.submit(partial(self._go_on, result, error, clock.monotonic()), urgent=True)
+            else:
+                _drop(result, error)
+        finally:
+            del error
+
+    def _go_on(self, result: Any, error: BaseException | None, ended: float) -> None:
+        try:
+            if self._conclude(result, error, ended):
+                self.resume()
         finally:
             del error
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from .callback import completion
 from .foreign import refuse_trio
 
 __all__ = ["ExecutorFuture", "Future", "completed_future"]
@@ -164,16 +165,13 @@ class Future(concurrent.futures.Future[T]):
             refuse_trio("to await a future")
             loop = asyncio.get_running_loop()
             turn = loop.create_future()
+            ends = completion(turn)
 
             def tell(_: object) -> None:
                 try:
-                    loop.call_soon_threadsafe(wake)
+                    loop.call_soon_threadsafe(next, ends, None)
                 except RuntimeError:
                     pass  # the loop was closed; nobody waits there any more
-
-            def wake() -> None:
-                if not turn.done():
-                    turn.set_result(None)
 
             self.add_done_callback(tell)
             try:

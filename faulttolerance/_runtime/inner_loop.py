@@ -10,6 +10,7 @@ import sys
 from types import FrameType
 from typing import Any
 
+from .callback import to_its_end
 from .safe_point import frames_of_call
 from .slot import Entry, Slot, is_open, prune
 
@@ -29,7 +30,7 @@ class InnerLoop:
         """Have it end, on its own thread, for the sake of *entry*."""
         variables = self._frame.f_locals
         try:
-            variables["self"].call_soon_threadsafe(_cancel, variables["future"], slot, entry)
+            variables["self"].call_soon_threadsafe(to_its_end(_cancel, variables["future"], slot, entry), None)
         except (KeyError, RuntimeError):  # it has not begun, or is closed already
             return
 

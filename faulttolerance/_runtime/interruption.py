@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from .._log import WARNING, log
 from .._strategy import deadline as lateness
 from .._swap import Swap
+from .callback import to_its_end
 from .clock import clock, next_deadline, raise_if_expired
 from .inherited import pass_on
 from .native import allows_watching
@@ -293,7 +294,7 @@ def _deliver(deadline: TaskDeadline, now: bool) -> bool:
     if task is not NO_TASK:
         # For another task, or at the next time that this one waits; by then the call may be over.
         try:
-            task.get_loop().call_soon_threadsafe(_expire_if_owed, deadline)
+            task.get_loop().call_soon_threadsafe(to_its_end(_expire_if_owed, deadline), None)
         except RuntimeError:
             pass  # the loop was closed, and will go on with none of its tasks
     return False

@@ -90,11 +90,20 @@ class TaskDeadline:
 
     def expire(self) -> None:
         """Interrupt the task, now that the deadline has passed; later where that is held back."""
+        if self.state >= EXPIRED:
+            return
         if self.is_held:
             self.state = OWED
             if self.is_held:
                 return  # and not let go on another thread, which did not see that it was owed
-        self.state = CANCELLED if self.task.cancel() else EXPIRED
+        task = self.task
+        before = task.cancelling()
+        try:
+            self.state = CANCELLED if task.cancel() else EXPIRED
+        except BaseException:
+            if task.cancelling() > before:  # a signal's handler raised, and the task was asked all the same
+                self.state = CANCELLED
+            raise
 
     @property
     def task(self) -> Any:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from .._strategy import deadline as lateness
+from .callback import to_its_end
 from .clock import clock
 from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline
@@ -48,17 +49,20 @@ class Ring:
 
     def arm(self, when: float) -> None:
         """Look again at *when*, as nothing else is going to."""
-        self.timer = self.loop.call_later(max(0.0, when - clock.monotonic()), self._tick)
+        seconds = max(0.0, when - clock.monotonic())
+        self.timer = self.loop.call_later(seconds, to_its_end(self._tick), None)
 
     def _tick(self) -> None:
-        self.timer = None
+        if self.timer is not None:
+            self.timer.cancel()  # where this is called again, it may be the next one
+            self.timer = None
         while self.pending:
             oldest = next(iter(self.pending))
             if oldest.when > clock.monotonic():
                 self.arm(oldest.when)
                 return
-            del self.pending[oldest]
             oldest.expire()
+            self.pending.pop(oldest, None)
 
 
 def rings_of(loop: asyncio.AbstractEventLoop) -> dict[float, Ring]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -13,6 +13,7 @@ from weakref import ref
 from .. import typing
 from .._strategy import deadline as lateness
 from ..exceptions import TimeoutException
+from .callback import completion
 from .clock import clock
 from .environment import Attempt
 from .foreign import refuse_trio
@@ -51,17 +52,12 @@ def queue(bulkhead: Bulkhead, permit: object) -> Turn | None:
         if comes is None:
             raise RuntimeError("nobody waits any more: the loop was closed")
         if get_ident() == ident:
-            _complete(comes)
+            next(completion(comes), None)
         else:
-            comes.get_loop().call_soon_threadsafe(_complete, comes)
+            comes.get_loop().call_soon_threadsafe(next, completion(comes), None)
 
     waiter = bulkhead.enqueue(permit, ident, wake)
     return Turn(waiter, turn) if waiter is not None else None
-
-
-def _complete(future: asyncio.Future[Any], result: Any = None) -> None:
-    if not future.done():
-        future.set_result(result)
 
 
 class _Apart(TaskDeadline):
@@ -69,7 +65,7 @@ class _Apart(TaskDeadline):
 
     __slots__ = ("_given_up",)
 
-    def __init__(self, when: float, given_up: asyncio.Future[Any]) -> None:
+    def __init__(self, when: float, given_up: Iterator[object]) -> None:
         self.start(when, standing(current.get()))
         self._given_up = given_up
 
@@ -77,7 +73,7 @@ class _Apart(TaskDeadline):
         if self.task.done():
             return  # when it ended, and not when the loop comes to look, tells whether it was in time
         super().expire()
-        _complete(self._given_up)
+        next(self._given_up, None)
 
 
 class TaskEnvironment:
@@ -96,13 +92,14 @@ class TaskEnvironment:
         """Run an attempt as a task; leave it behind at its deadline, and when its caller is cancelled."""
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
+        ends = completion(ended)
         deadline = task = None
         if attempt.deadline is not None:  # there before the body, which an eager task begins at once
-            deadline = attempt.ticket.deadline = _Apart(attempt.deadline, ended)
+            deadline = attempt.ticket.deadline = _Apart(attempt.deadline, ends)
         body = self._body(attempt)
         try:
             task = keep(loop.create_task(body), loop)
-            task.add_done_callback(lambda _: _complete(ended))
+            task.add_done_callback(partial(next, ends))
             if deadline is not None:
                 deadline.task = task
                 ring_of(loop, attempt.seconds).add(deadline)
@@ -323,7 +320,8 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
 async def _from_other_loop(task: asyncio.Task[T]) -> T:
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
-    task.get_loop().call_soon_threadsafe(task.add_done_callback, lambda _: loop.call_soon_threadsafe(_complete, ended))
+    tell: Any = partial(loop.call_soon_threadsafe, next, completion(ended))
+    task.get_loop().call_soon_threadsafe(task.add_done_callback, tell)
     await ended
     try:
         return task.result()
