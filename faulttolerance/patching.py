@@ -27,8 +27,8 @@ from ._guard import attach, control
 from ._guard.attach import Decorator
 from ._guard.declaration import CLASS_INTERCEPTORS, class_name, declaration_of, user_frames
 from ._guard.interceptor import Interceptor
-from ._guard.proxy import of_our_own
 from ._runtime.arrival import Arrival
+from ._signature.proxy import of_our_own
 from .exceptions import Fault, FaultToleranceDefinitionException
 
 __all__ = ["Patch", "patch"]

@@ -9,9 +9,11 @@ from types import CodeType, MethodType
 from typing import Any
 
 from .._policy import Policy, check, parameters, shared
-from .._runtime.kinds import is_generator_function, mark_coroutine_function, own
+from .._signature import proxy
+from .._signature.kind import is_generator_function, mark_coroutine_function, own
+from .._signature.naming import wrapper_named
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import check as definition, proxy
+from . import check as definition
 from .declaration import (
     CLASS,
     CLASS_INTERCEPTORS,
@@ -32,7 +34,6 @@ from .declaration import (
     user_frames,
 )
 from .methods import as_method, takes_its_instance_first
-from .naming import wrapper_named
 from .resolve import Resolver
 
 __all__ = ["Decorator", "attach", "decorate", "intercept", "refuse_bare"]

@@ -9,8 +9,8 @@ from .._log import WARNING, log
 from .._policy import BeforeRetry
 from .._runtime.blocking import Aside
 from .._shown import shown
+from .._signature.annotation import signature
 from ..exceptions import Fault
-from .annotations import signature
 from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
 from .fit import Guarded, Problem, can_bind, is_asynchronous

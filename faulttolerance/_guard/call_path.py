@@ -191,7 +191,7 @@ def _awaits(declaration: Declaration) -> bool | None:
     """Whether what a method returns is awaited; ``None``: the object decides (contract R7)."""
     if declaration.is_coroutine:
         return True
-    from .annotations import Outcome, outcome
+    from .._signature.annotation import Outcome, outcome
 
     return {Outcome.FUTURE: False, Outcome.AWAITABLE: True}.get(outcome(declaration.template, declaration.owner))
 

@@ -21,7 +21,7 @@ from .._policy import (
     Retry,
     RetryWhen,
 )
-from .._runtime.kinds import is_coroutine_function
+from .._signature.kind import is_coroutine_function
 from ..exceptions import Fault
 from .declaration import Declaration, class_level, class_name, covering, declaration_of
 
@@ -56,7 +56,7 @@ def contradictions(declaration: Declaration) -> list[Fault]:
     asynchronous = is_asynchronous(declaration, {**inherited, **policies})
     faults: list[Fault] = []
     if Asynchronous in policies or AsynchronousNonBlocking in policies:
-        from .annotations import asynchronous_faults
+        from .._signature.annotation import asynchronous_faults
 
         faults += asynchronous_faults(declaration.template, where, declaration.owner)
     if Asynchronous in policies and AsynchronousNonBlocking in policies:
@@ -94,7 +94,7 @@ def interceptor_faults(
     wrong = [one.function for one in interceptors if is_coroutine_function(one.function)]
     if not wrong or declaration.is_coroutine:
         return []
-    from .annotations import Outcome, outcome
+    from .._signature.annotation import Outcome, outcome
 
     if outcome(declaration.template, owner) is Outcome.AWAITABLE:
         return []
@@ -210,7 +210,7 @@ def class_level_contradictions(
     where = f"{class_name(cls)}.{declaration.name}"
     faults: list[Fault] = []
     if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
-        from .annotations import asynchronous_faults
+        from .._signature.annotation import asynchronous_faults
 
         faults += asynchronous_faults(declaration.template, where, cls, class_level=True)
     asynchronous = is_asynchronous(declaration, {**kinds, **declaration.policies})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Literal, NewType, Union, is_typeddict
 
-from .annotations import Type, ancestry, says_nothing
+from .._signature.annotation import Type, ancestry, says_nothing
 
 __all__ = ["fits", "same"]
 

@@ -11,8 +11,8 @@ from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetrySc
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
 from .._runtime.interruption import remaining
-from .._runtime.kinds import is_coroutine_function
 from .._runtime.ticket import Ticket
+from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.circuit_breaker import CircuitBreaker
 from .._strategy.exception_set import matches

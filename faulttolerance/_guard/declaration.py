@@ -10,9 +10,10 @@ from typing import Any
 from weakref import WeakSet, ref
 
 from .._policy import Policy
-from .._runtime.kinds import is_coroutine_function, module_of, own
+from .._runtime.frames import module_of
+from .._signature.kind import is_coroutine_function, own
+from .._signature.naming import class_name, spelling_of
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .naming import class_name, spelling_of
 
 __all__ = [
     "BINDINGS",

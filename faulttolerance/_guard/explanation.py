@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from .._policy import parameters
-from .._runtime.kinds import is_coroutine_function
+from .._signature.kind import is_coroutine_function
 from .call_path import code_of
 from .check import is_asynchronous
 from .declaration import FUNCTION, Declaration, class_name, declaration_of, unbound

@@ -10,9 +10,7 @@ from typing import Any
 from .._policy import Fallback
 from .._runtime.blocking import Aside
 from .._shown import shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
-from ..typing import FallbackHandler
-from .annotations import (
+from .._signature.annotation import (
     ANYTHING,
     Scope,
     Type,
@@ -25,6 +23,8 @@ from .annotations import (
     signature,
     takes,
 )
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..typing import FallbackHandler
 from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
 from .fit import Guarded, Problem, can_bind, fitted, is_asynchronous, shape_of

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from inspect import Parameter
 from typing import Any, NamedTuple
 
-from .._runtime.kinds import is_coroutine_function, is_generator_function
-from .annotations import (
+from .._signature.annotation import (
     ANYTHING,
     Outcome,
     Scope,
@@ -23,6 +22,7 @@ from .annotations import (
     says_nothing,
     signature,
 )
+from .._signature.kind import is_coroutine_function, is_generator_function
 from .compatibility import fits
 from .declaration import FUNCTION, Declaration
 from .sibling import home_of

@@ -11,14 +11,15 @@ from weakref import WeakKeyDictionary
 
 from .._config import Declared
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
-from .._runtime.kinds import is_coroutine_function, is_generator_function, mark_coroutine_function, module_of
+from .._runtime.frames import module_of
 from .._shown import shown
+from .._signature import proxy
+from .._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
+from .._signature.naming import wrapper_named
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import proxy
 from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
 from .check import descriptor_faults, spelled
 from .declaration import INSTANCE, binding_by_name, user_frames
-from .naming import wrapper_named
 from .place import Place, placed
 from .shared import Shared, call_apart, call_given, substitute_faults
 

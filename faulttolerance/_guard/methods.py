@@ -8,8 +8,8 @@ from functools import partial, partialmethod, singledispatchmethod, update_wrapp
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
-from .._runtime.kinds import is_coroutine_function, mark_coroutine_function
-from . import proxy
+from .._signature import proxy
+from .._signature.kind import is_coroutine_function, mark_coroutine_function
 
 __all__ = ["as_method", "takes_its_instance_first"]
 

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import NamedTuple
 from weakref import ref
 
-from .._runtime.kinds import module_of
+from .._runtime.frames import module_of
 from .declaration import user_frames
 
 __all__ = ["Place", "placed"]

@@ -10,9 +10,11 @@ from weakref import ref
 from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Policy
 from .._runtime import blocking
+from .._signature import proxy
+from .._signature.naming import spelling_of
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import proxy, registry
+from . import registry
 from .call_path import call_path, plainly, plainly_while_hidden
 from .check import is_asynchronous, misfits, widowed
 from .declaration import (
@@ -29,7 +31,6 @@ from .declaration import (
     unbound,
 )
 from .methods import as_method
-from .naming import spelling_of
 from .plan import Plan, in_order
 from .sibling import home_of
 from .state import Prospect, State, alias_in

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
-from .._runtime.kinds import function_behind
 from .._shown import shown
+from .._signature.kind import function_behind
 from .declaration import FUNCTION, Declaration, class_name
 
 __all__ = [

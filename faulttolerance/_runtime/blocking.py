@@ -11,7 +11,7 @@ from weakref import ref
 
 from .._log import WARNING, log
 from .clock import clock
-from .kinds import module_of
+from .frames import module_of
 
 __all__ = ["HARMLESS", "Arguments", "Aside", "GuardedCall", "comes_later", "lives_on", "pause", "warn_of_outcome"]
 

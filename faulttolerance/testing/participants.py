@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from .._runtime.kinds import module_of
+from .._runtime.frames import module_of
 from .._runtime.watchdog import frames_of_threads
 
 __all__ = ["STARTING", "Look", "Onlooker", "place_of"]

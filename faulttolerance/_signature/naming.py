@@ -17,7 +17,7 @@ from types import (
 )
 from typing import Any, NamedTuple
 
-from .._runtime.kinds import own
+from .kind import own
 
 __all__ = ["Spelling", "class_name", "module_name", "spelling_of", "wrapper_named"]
 

@@ -33,7 +33,9 @@ from typing import (  # noqa: UP035
 import pytest
 from hypothesis import given, strategies
 
-from faulttolerance._guard.annotations import (
+from faulttolerance._guard.compatibility import fits, same
+from faulttolerance._runtime.future import Future as OurFuture
+from faulttolerance._signature.annotation import (
     ANYTHING,
     Outcome,
     Scope,
@@ -46,8 +48,6 @@ from faulttolerance._guard.annotations import (
     resolved,
     takes,
 )
-from faulttolerance._guard.compatibility import fits, same
-from faulttolerance._runtime.future import Future as OurFuture
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -273,7 +273,7 @@ def test_looking_at_annotations_imports_nothing() -> None:
     """A program without asyncio and futures stays without them."""
     program = (
         "import sys\n"
-        "from faulttolerance._guard.annotations import outcome\n"
+        "from faulttolerance._signature.annotation import outcome\n"
         "def f() -> 'Future[int]': ...\n"
         "def g() -> int: ...\n"
         "print(outcome(f).name, outcome(g).name, 'asyncio' in sys.modules, 'concurrent.futures' in sys.modules)"

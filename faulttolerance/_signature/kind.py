@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "is_coroutine_function",
     "is_generator_function",
     "mark_coroutine_function",
-    "module_of",
     "own",
 ]
 
@@ -22,12 +21,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Plain functions, which is nearly all that is decorated, are told by their code; only the rest needs ``inspect``.
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 """``inspect.CO_GENERATOR`` and its neighbours."""
-
-
-def module_of(frame: FrameType) -> str:
-    """The name of the module whose code *frame* runs; empty where what runs is no module, as under ``exec``."""
-    name = frame.f_globals.get("__name__")
-    return name if isinstance(name, str) else ""
 
 
 def own(call: Any, name: str, default: Any = None) -> Any:
@@ -41,7 +34,7 @@ def own(call: Any, name: str, default: Any = None) -> Any:
     try:
         inspect.getattr_static(call, name)
         return getattr(call, name)
-    except Exception:  # a proxy whose object is not there yet
+    except Exception:  # noqa: BLE001  # a proxy whose object is not there yet
         return default
 
 

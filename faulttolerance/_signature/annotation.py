@@ -28,8 +28,8 @@ from typing import (
     get_origin,
 )
 
-from .._runtime.kinds import function_behind, is_coroutine_function
 from ..exceptions import Fault
+from .kind import function_behind, is_coroutine_function
 
 __all__ = [
     "ANYTHING",

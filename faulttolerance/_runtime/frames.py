@@ -1,0 +1,13 @@
+"""What frames of the interpreter tell of the code that they run."""
+
+from __future__ import annotations
+
+from types import FrameType
+
+__all__ = ["module_of"]
+
+
+def module_of(frame: FrameType) -> str:
+    """The name of the module whose code *frame* runs; empty where what runs is no module, as under ``exec``."""
+    name = frame.f_globals.get("__name__")
+    return name if isinstance(name, str) else ""
