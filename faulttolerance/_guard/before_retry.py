@@ -10,11 +10,11 @@ from .._policy import BeforeRetry
 from .._runtime.blocking import Aside
 from .._shown import shown
 from .._signature.annotation import signature
+from .._signature.compatibility import Guarded, Problem, can_bind, is_asynchronous
+from .._signature.lookup import attribute_of, found_in_class, found_in_module, missing, named, weakly
 from ..exceptions import Fault
 from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
-from .fit import Guarded, Problem, can_bind, is_asynchronous
-from .sibling import attribute_of, found_in_class, found_in_module, missing, named, weakly
 
 __all__ = ["aside", "faults"]
 
@@ -30,7 +30,9 @@ def faults(
 ) -> list[Fault]:
     """What is wrong with what runs before a retry, as far as can be told now; see ``fallback.faults``."""
     owner = owner or declaration.owner
-    guarded = Guarded(declaration, owner, is_asynchronous(declaration, asynchronous, final))
+    function, takes_itself = declaration.template, declaration.binding != FUNCTION
+    waited_for = is_asynchronous(function, declaration.owner, asynchronous, final)
+    guarded = Guarded(function, takes_itself, owner, waited_for)
     name, got = ("value", policy.value) if policy.value is not None else ("method_name", policy.method_name)
     if policy.value is not None:
         problems = _problems(f"is {shown(policy.value)}", policy.value, 1, guarded)
@@ -44,7 +46,7 @@ def faults(
 def _problems_of_name(name: str, declaration: Declaration, owner: type | None, guarded: Guarded) -> Iterator[Problem]:
     found = found_in_class(name, owner) if owner else found_in_module(name, declaration.template)
     if found is None:
-        yield missing(name, declaration, owner), "the name of a function there that has no parameters"
+        yield missing(name, declaration.template, owner), "the name of a function there that has no parameters"
         return
     subject = f"names {shown(name)}"
     if found.needs_instance and declaration.binding != INSTANCE:
@@ -73,16 +75,17 @@ class _BeforeRetry(Watched):
     def __init__(self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
         super().__init__(declaration, asynchronous)
         self._policy = policy
-        self._attribute = attribute_of(policy.method_name, declaration, owner)
+        self._attribute = attribute_of(policy.method_name, declaration.template, owner)
         self._home = weakly(owner)
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         if self._policy.value is not None:
             return self._policy.value(context_of(self._declaration, args, kwargs, failure, attempts))
-        method = named(self._attribute, self._declaration, self._home(), args)
+        owner, function, binding = self._home(), self._declaration.template, self._declaration.binding
+        method = named(self._attribute, function, binding != FUNCTION, owner, args)
         if method is None:
             name = self._policy.method_name
-            raise AttributeError(f"@before_retry {missing(name, self._declaration, self._home())}")
+            raise AttributeError(f"@before_retry {missing(name, function, owner)}")
         return method()
 
     def _ends_here(self, error: BaseException, failure: BaseException) -> bool:

@@ -174,10 +174,10 @@ def misfits(
         return before_retry.faults(policy, declaration, where, asynchronous, owner, final=final)
     asked = _asked_by(policy)
     if isinstance(policy, RetryWhen) and any(is_coroutine_function(one) for _, one in asked):
-        from . import fit
+        from .._signature import compatibility
 
         # Whoever awaits the call awaits the predicate; a decorator that makes it so may still follow.
-        if fit.is_asynchronous(declaration, asynchronous, final) is not False:
+        if compatibility.is_asynchronous(declaration.template, declaration.owner, asynchronous, final) is not False:
             return []
     return [fault for name, one in asked for fault in unawaited(f"{where} @{policy.annotation}({name})", one)]
 

@@ -23,12 +23,22 @@ from .._signature.annotation import (
     signature,
     takes,
 )
+from .._signature.compatibility import Guarded, Problem, can_bind, fitted, is_asynchronous, shape_of
+from .._signature.lookup import (
+    NamedFunction,
+    attribute_of,
+    found_in_class,
+    found_in_module,
+    home_of,
+    mangled,
+    missing,
+    named,
+    weakly,
+)
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import FallbackHandler
 from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
-from .fit import Guarded, Problem, can_bind, fitted, is_asynchronous, shape_of
-from .sibling import Sibling, attribute_of, found_in_class, found_in_module, home_of, mangled, missing, named, weakly
 
 __all__ = ["aside", "faults"]
 
@@ -54,7 +64,9 @@ def faults(
     is_its_own = policy is declaration.policies.get(Fallback) and owner is declaration.owner
     if final and is_its_own and declaration.fallback_fits is asynchronous:
         return []
-    guarded = Guarded(declaration, owner, is_asynchronous(declaration, asynchronous, final))
+    function, takes_itself = declaration.template, declaration.binding != FUNCTION
+    waited_for = is_asynchronous(function, declaration.owner, asynchronous, final)
+    guarded = Guarded(function, takes_itself, owner, waited_for)
     name, got = ("value", policy.value) if policy.value is not None else ("fallback_method", policy.fallback_method)
     if policy.value is not None:
         problems = _problems_of_handler(policy.value, guarded)
@@ -140,7 +152,7 @@ def _problems_of_handler(value: Callable[[Any], Any], guarded: Guarded) -> Itera
 
 
 def _problems_of_handling(
-    value: Any, function: Callable[..., Any], handle: Sibling | None, guarded: Guarded
+    value: Any, function: Callable[..., Any], handle: NamedFunction | None, guarded: Guarded
 ) -> Iterator[Problem]:
     """What is wrong with *function*, which is *value* itself or the method *handle* of that class."""
     subject = f"is {getattr(value, '__qualname__', None) or shown(value)}" + (".handle" if handle else "")
@@ -165,7 +177,10 @@ def _problems_of_handling(
 def _problems_of_method(name: str, declaration: Declaration, owner: type | None, guarded: Guarded) -> Iterator[Problem]:
     found = found_in_class(name, owner) if owner else found_in_module(name, declaration.template)
     if found is None:
-        yield missing(name, declaration, owner), "the name of a function there, in a class also of one in its bases"
+        yield (
+            missing(name, declaration.template, owner),
+            "the name of a function there, in a class also of one in its bases",
+        )
         return
     subject = f"names {shown(name)}"
     if found.function is declaration.guard or (owner is not None and mangled(name, owner) == declaration.name):
@@ -191,7 +206,7 @@ class _Method(_Watched):
     def __init__(self, name: str, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
         super().__init__(declaration, asynchronous)
         self._name = name
-        self._attribute = attribute_of(name, declaration, owner)
+        self._attribute = attribute_of(name, declaration.template, owner)
         self._home = weakly(owner)
         self._last: _Passing | None = None
 
@@ -208,10 +223,10 @@ class _Method(_Watched):
 
     def _found(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], _Passing]:
         declaration, owner, last = self._declaration, self._home(), self._last
-        method = named(self._attribute, declaration, owner, args)
+        method = named(self._attribute, declaration.template, declaration.binding != FUNCTION, owner, args)
         if method is None:
             raise FaultToleranceDefinitionException(
-                Fault(_where(declaration), missing(self._name, declaration, owner), self._name,
+                Fault(_where(declaration), missing(self._name, declaration.template, owner), self._name,
                       "the name of a function there")
             )  # fmt: skip
         if last is None or last.function() is not getattr(method, "__func__", method):
@@ -230,7 +245,8 @@ class _Passing:
 
     def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None) -> None:
         self.function = weakly(getattr(method, "__func__", method))
-        guarded = Guarded(declaration, owner, asynchronous=None)
+        self._bound = declaration.binding != FUNCTION
+        guarded = Guarded(declaration.template, self._bound, owner, asynchronous=None)
         scope = Scope.of(method, owner, home_of(method, owner) if owner is not None else None)
         fit = fitted(guarded.shape, shape_of(method, takes_itself=False), scope)
         if fit is None:
@@ -241,7 +257,6 @@ class _Passing:
         self._accepts = ANYTHING if fit.error is None else resolved(fit.error.annotation, scope)
         heads = [one.head for one in members(self._accepts)]
         self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
-        self._bound = declaration.binding != FUNCTION
         self._signature = signature(declaration.template)
         # So many positional arguments need no defaults, and can be passed on as they are.
         shape = guarded.shape

@@ -11,6 +11,7 @@ from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Policy
 from .._runtime import blocking
 from .._signature import proxy
+from .._signature.lookup import home_of
 from .._signature.naming import spelling_of
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -32,7 +33,6 @@ from .declaration import (
 )
 from .methods import as_method
 from .plan import Plan, in_order
-from .sibling import home_of
 from .state import Prospect, State, alias_in
 
 __all__ = ["Resolver"]

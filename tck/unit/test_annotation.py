@@ -33,7 +33,6 @@ from typing import (  # noqa: UP035
 import pytest
 from hypothesis import given, strategies
 
-from faulttolerance._guard.compatibility import fits, same
 from faulttolerance._runtime.future import Future as OurFuture
 from faulttolerance._signature.annotation import (
     ANYTHING,
@@ -48,6 +47,7 @@ from faulttolerance._signature.annotation import (
     resolved,
     takes,
 )
+from faulttolerance._signature.compatibility import fits, same
 
 if TYPE_CHECKING:
     from decimal import Decimal

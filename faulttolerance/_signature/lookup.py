@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 from .._shown import shown
-from .._signature.kind import function_behind
-from .declaration import FUNCTION, Declaration, class_name
+from .kind import function_behind
+from .naming import class_name
 
 __all__ = [
-    "Sibling",
+    "NamedFunction",
     "attribute_of",
     "found_in_class",
     "found_in_module",
@@ -26,7 +26,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Sibling(NamedTuple):
+class NamedFunction(NamedTuple):
     """A function that was found by its name.
 
     Args:
@@ -50,33 +50,33 @@ def mangled(name: str, owner: type | str | None) -> str:
     return f"_{stripped}{name}" if stripped else name
 
 
-def found_in_class(name: str, owner: type) -> Sibling | None:
+def found_in_class(name: str, owner: type) -> NamedFunction | None:
     """The method *name* of *owner* or its bases, not of subclasses; ``None`` where there is none of this name."""
     name = mangled(name, owner)
     for base in owner.__mro__:
         if name in vars(base):
-            return _sibling(vars(base)[name], name, base, owner)
+            return _in_class(vars(base)[name], name, base, owner)
     return None
 
 
-def _sibling(value: Any, name: str, base: type, owner: type) -> Sibling | None:
+def _in_class(value: Any, name: str, base: type, owner: type) -> NamedFunction | None:
     if isinstance(value, (staticmethod, classmethod)):
-        return Sibling(value.__func__, base, isinstance(value, classmethod), False)
+        return NamedFunction(value.__func__, base, isinstance(value, classmethod), False)
     is_bound = hasattr(type(value), "__get__") and not isinstance(value, type)
     if not callable(value):
         # Properties are no methods; what becomes one when it is looked up (partialmethod) is.
         value = getattr(owner, name, None) if is_bound else None
-    return Sibling(value, base, is_bound, is_bound) if callable(value) else None
+    return NamedFunction(value, base, is_bound, is_bound) if callable(value) else None
 
 
-def found_in_module(name: str, function: Callable[..., Any]) -> Sibling | None:
+def found_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | None:
     """The function *name* of the module that defines *function*."""
     behind = function_behind(function)
     names = getattr(behind, "__globals__", None)
     if names is None:
         names = vars(sys.modules.get(getattr(behind, "__module__", None) or "", object))
     found = names.get(name)
-    return Sibling(found, None, False, False) if callable(found) else None
+    return NamedFunction(found, None, False, False) if callable(found) else None
 
 
 def home_of(function: Callable[..., Any], owner: type) -> type:
@@ -87,31 +87,34 @@ def home_of(function: Callable[..., Any], owner: type) -> type:
     return next((one for one in owner.__mro__ if (one.__qualname__, one.__module__) == (scope, module)), owner)
 
 
-def attribute_of(name: str, declaration: Declaration, owner: type | None) -> str:
+def attribute_of(name: str, function: Callable[..., Any], owner: type | None) -> str:
     """*name* as it is spelled where it is looked up; a method that was guarded late is known by its qualified name."""
-    scope = getattr(declaration.template, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
+    scope = getattr(function, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
     return mangled(name, owner or scope)
 
 
 def named(
-    attribute: str, declaration: Declaration, owner: type | None, args: tuple[Any, ...]
+    attribute: str, function: Callable[..., Any], takes_itself: bool, owner: type | None, args: tuple[Any, ...]
 ) -> Callable[..., Any] | None:
-    """The function that *attribute* names for a call with *args*: the override of the object's own class."""
-    if declaration.binding != FUNCTION:
+    """The function that *attribute* names for a call of *function* with *args*.
+
+    Where the call *takes_itself*, its instance or class, that is the override of the object's own class.
+    """
+    if takes_itself:
         found = getattr(args[0], attribute, None)
     elif owner is not None:
         found = getattr(owner, attribute, None)
     else:
-        sibling = found_in_module(attribute, declaration.template)
-        found = sibling.function if sibling is not None else None
+        in_module = found_in_module(attribute, function)
+        found = in_module.function if in_module is not None else None
     return found if callable(found) else None
 
 
-def missing(name: str, declaration: Declaration, owner: type | None) -> str:
+def missing(name: str, function: Callable[..., Any], owner: type | None) -> str:
     """Say that there is no such function, as a fault does; with the name that was probably meant."""
     import difflib
 
-    behind = function_behind(declaration.template)
+    behind = function_behind(function)
     place = class_name(owner) if owner is not None else getattr(behind, "__module__", None) or "the module"
     names = dir(owner) if owner is not None else getattr(behind, "__globals__", ())
     close = difflib.get_close_matches(name, [one for one in names if not one.startswith("__")], 1)

@@ -1,17 +1,22 @@
-"""Whether a function can stand in for a guarded one: its parameters, its result, and when that comes (contract R6)."""
+"""Whether a function can stand in for a guarded one: its parameters, its result, and when that comes (contract R6).
+
+What is not known fits everything, and everything fits it: ``Any``, unresolved names, type variables that nothing fills
+in. A bare generic fits each of its parametrisations.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NewType, Union, is_typeddict
 
-from .._signature.annotation import (
+from .annotation import (
     ANYTHING,
     Outcome,
     Scope,
     Type,
+    ancestry,
     awaited,
     displayed,
     is_known,
@@ -22,17 +27,108 @@ from .._signature.annotation import (
     says_nothing,
     signature,
 )
-from .._signature.kind import is_coroutine_function, is_generator_function
-from .compatibility import fits
-from .declaration import FUNCTION, Declaration
-from .sibling import home_of
+from .kind import is_coroutine_function, is_generator_function
+from .lookup import home_of
 
-__all__ = ["Guarded", "Problem", "Shape", "can_bind", "fitted", "is_asynchronous", "shape_of"]
+__all__ = ["Guarded", "Problem", "Shape", "can_bind", "fits", "fitted", "is_asynchronous", "same", "shape_of"]
 
 Problem = tuple[str, str]
 """What is wrong, as in ``Fault.problem``, and what is allowed."""
 
 _PENDING = (Outcome.FUTURE, Outcome.AWAITABLE)
+
+_TOWER: dict[object, tuple[object, ...]] = {int: (float, complex), bool: (float, complex), float: (complex,)}
+"""What type checkers take for one another though no class derives from the other."""
+_ELEMENTS: dict[object, type] = {str: str, bytes: int, bytearray: int, range: int}
+"""Of what sequences are that are not generic."""
+
+
+# Types
+
+
+def fits(one: Type, other: Type) -> bool:
+    """Whether each value of the type *one* is one of the type *other*, as far as is known.
+
+    A subclass fits its base, a member its union, a literal its class. Type arguments have to be the same.
+    """
+    if says_nothing(one) or says_nothing(other) or other.head is object:
+        return True
+    mine = _alternatives(one)
+    if mine != (one,):
+        return all(fits(member, other) for member in mine)
+    if other.head is Union:
+        return any(fits(one, member) for member in _alternatives(other))
+    if isinstance(one.head, NewType):
+        return one.head is other.head or any(fits(base, other) for base in one.args or ())
+    if _is_literal(one):
+        [(cls, _)] = one.head[1]
+        return one.head[1] <= other.head[1] if _is_literal(other) else fits(Type(cls), other)
+    return _head_fits(one, other)
+
+
+def _head_fits(one: Type, other: Type) -> bool:
+    if one.head == other.head:
+        return _same_arguments(one.args, other.args)
+    if not isinstance(one.head, type) or not isinstance(other.head, type):
+        return False
+    if other.head in _TOWER.get(one.head, ()):
+        return True
+    try:
+        is_subclass = issubclass(one.head, other.head)
+    except TypeError:  # structural types, which cannot be asked
+        return getattr(other.head, "_is_protocol", False) or is_typeddict(other.head)
+    return is_subclass and (other.args is None or _same_arguments(_arguments_as(one, other), other.args))
+
+
+def _arguments_as(one: Type, other: Type) -> tuple[Type, ...] | None:
+    """The type arguments of *one* seen as what *other* is of, as far as they are known."""
+    if one.head in _ELEMENTS:
+        return (Type(_ELEMENTS[one.head]),)
+    found = ancestry(one).get(other.head)
+    if found is not None or one.args is None or one.head.__module__ not in ("builtins", "collections.abc"):
+        return found
+    # The built-in containers say nowhere what they pass on to their abstract bases.
+    if other.head is Awaitable:
+        return one.args[-1:]
+    if one.head is tuple:
+        elements = tuple(dict.fromkeys(element for element in one.args if element.head is not Ellipsis))
+        return elements if len(elements) == 1 else (Type(Union, elements),)
+    return one.args[: len(other.args or ())]
+
+
+def same(one: Type, other: Type) -> bool:
+    """Whether two types are the same as far as is known."""
+    if says_nothing(one) or says_nothing(other):
+        return True
+    if one.head is Union or other.head is Union:
+        return _same_union(one, other)
+    return one.head == other.head and _same_arguments(one.args, other.args)
+
+
+def _same_arguments(mine: tuple[Type, ...] | None, yours: tuple[Type, ...] | None) -> bool:
+    return mine is None or yours is None or (len(mine) == len(yours) and all(map(same, mine, yours)))
+
+
+def _same_union(one: Type, other: Type) -> bool:
+    mine, yours = _alternatives(one), _alternatives(other)
+    if any(map(says_nothing, (*mine, *yours))):
+        return True
+    return all(any(same(a, b) for b in yours) for a in mine) and all(any(same(a, b) for a in mine) for b in yours)
+
+
+def _alternatives(one: Type) -> tuple[Type, ...]:
+    """The types and the single literals of which *one* is made up."""
+    if _is_literal(one) and len(one.head[1]) > 1:
+        return tuple(Type((Literal, frozenset([value]))) for value in one.head[1])
+    return (one.args or ()) if one.head is Union else (one,)
+
+
+def _is_literal(one: Type) -> bool:
+    """Whether *one* is a ``Literal``: its head has the values, each with its class."""
+    return isinstance(one.head, tuple) and one.head[0] is Literal
+
+
+# Parameters
 
 
 def can_bind(found: inspect.Signature | None, arguments: int) -> bool:
@@ -43,9 +139,6 @@ def can_bind(found: inspect.Signature | None, arguments: int) -> bool:
     except TypeError:
         return False
     return True
-
-
-# Parameters
 
 
 class Shape(NamedTuple):
@@ -124,16 +217,16 @@ def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
 # Now or later
 
 
-def is_asynchronous(declaration: Declaration, asynchronous: bool, final: bool) -> bool | None:
-    """Whether calls are waited for; ``None`` where a further decorator could still make it so.
+def is_asynchronous(function: Callable[..., Any], owner: type | None, asynchronous: bool, final: bool) -> bool | None:
+    """Whether calls of *function* are waited for; ``None`` where a further decorator could still make it so.
 
     *asynchronous* is what is known now. On a class a decorator may follow too; where nothing is annotated it is not
     waited for.
     """
     if asynchronous or final:
         return asynchronous
-    kind = outcome(declaration.template, declaration.owner)
-    certain = kind is Outcome.FOREIGN or (kind is Outcome.OBJECT and declaration.owner is not None)
+    kind = outcome(function, owner)
+    certain = kind is Outcome.FOREIGN or (kind is Outcome.OBJECT and owner is not None)
     return False if certain else None
 
 
@@ -144,21 +237,23 @@ class Guarded:
     """The guarded function, as what is to stand in for it is compared with it.
 
     Args:
-        declaration: Of the guarded function.
+        function: The guarded function.
+        takes_itself: Whether its first parameter is its instance or class.
         owner: The class from which it is seen.
         asynchronous: See ``is_asynchronous``.
     """
 
-    __slots__ = ("_declaration", "_owner", "_scope", "_signature", "asynchronous", "is_certain", "result", "shape")
+    __slots__ = ("_function", "_scope", "_signature", "asynchronous", "is_certain", "result", "shape")
 
-    def __init__(self, declaration: Declaration, owner: type | None, asynchronous: bool | None) -> None:
-        self._declaration = declaration
-        self._owner = owner
+    def __init__(
+        self, function: Callable[..., Any], takes_itself: bool, owner: type | None, asynchronous: bool | None
+    ) -> None:
+        self._function = function
         self.asynchronous = asynchronous
-        home = home_of(declaration.template, owner) if owner is not None else None
-        self._scope = Scope.of(declaration.template, owner, home)
-        self._signature = signature(declaration.template)
-        self.shape = shape_of(declaration.template, declaration.binding != FUNCTION)
+        home = home_of(function, owner) if owner is not None else None
+        self._scope = Scope.of(function, owner, home)
+        self._signature = signature(function)
+        self.shape = shape_of(function, takes_itself)
         self.result = ANYTHING
         if self._signature is not None:
             self.result = resolved(self._signature.return_annotation, self._scope)
@@ -217,7 +312,7 @@ class Guarded:
     def _is_result_later(self, gives: Type, is_coroutine: bool) -> bool:
         """The same for what both come to: ``async def -> T``, ``Awaitable[T]``, ``Future[T]`` and plain ``T``."""
         wanted = self.result
-        if not self._declaration.is_coroutine:
+        if not is_coroutine_function(self._function):
             wanted = awaited(wanted) if outcome_of(wanted) in _PENDING else ANYTHING
         if not is_coroutine and outcome_of(gives) in _PENDING and fits(awaited(gives), wanted):
             return True
