@@ -6,13 +6,15 @@ are written in:
     asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
 
 ``path`` is that nesting as one function, from the outside to the method and back. It serves every combination of
-policies, synchronous and asynchronous calls alike: ``weave`` cuts away what the capitals rule out, once for each. What
-a policy decides is asked of its strategy; what follows a failure, of ``Course``.
+policies, synchronous and asynchronous calls alike: ``weave`` cuts away what the capitals rule out, once for each, and
+what is asserted for type checkers. What a policy decides is asked of its strategy; what follows a failure, of
+``Course``.
+
+PYTEST_DONT_REWRITE: pytest rewrites the assertions of plug-ins, and what is cut is to be what runs.
 """
 
 # What a capital guards is bound under the same capital; a type checker cannot know that the two are one.
-# pyright: reportPossiblyUnboundVariable=false, reportOptionalMemberAccess=false, reportArgumentType=false
-# pyright: reportOperatorIssue=false
+# pyright: reportPossiblyUnboundVariable=false
 
 from __future__ import annotations
 
@@ -99,14 +101,31 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
 
 
 if TYPE_CHECKING:
+    from .._event import Tally
+    from .._runtime.slot import Slot
+    from .._runtime.tasks import Turn
+    from .._strategy.bulkhead import Bulkhead
+    from .._strategy.circuit_breaker import CircuitBreaker, Era
+    from .._strategy.rate_limit import RateLimit
+    from .._strategy.retry import Retry
+
     ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = CLOCKED = JUDGED = False
     CONSULTS = HOLDS = COUNTED = RETRY = FALLBACK = BEFORE_RETRY = LOOP = False
+
+    class _Bound(Course):
+        """A course as ``path`` sees it: what it asks of a policy stands under the capital of that policy."""
+
+        circuit_breaker: CircuitBreaker  # pyright: ignore[reportIncompatibleVariableOverride]
+        rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
+        bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
+        retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
+        tally: Tally  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 @weavable
 def path(
     function: Callable[..., Any],
-    course: Course,
+    course: _Bound,
     fallback: Aside,
     before_retry: Aside,
     environment: Environment,
@@ -114,52 +133,53 @@ def path(
 ) -> Any:
     """The way of a call through its policies, for every combination of them; ``woven`` cuts it down to one."""
     if BREAKER:
-        breaker: Any = course.circuit_breaker
+        breaker = course.circuit_breaker
     if RATE_LIMIT:
-        rate_limit: Any = course.rate_limit
+        rate_limit = course.rate_limit
     if DEADLINE:
         seconds = course.seconds
         if ASYNC:
             from .._runtime import task_deadlines
             from .._runtime.task_deadlines import current_task
     if BULKHEAD:
-        bulkhead: Any = course.bulkhead
+        bulkhead = course.bulkhead
         held = bulkhead.held
         if ASYNC:
             from .._runtime.tasks import queue
     if CONSULTS:
-        retry: Any = course.retry
+        retry = course.retry
     if COUNTED:
-        tally: Any = course.tally
+        tally = course.tally
         smooth_calls = tally.smooth_calls
 
     async def call(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         progress: Progress | None = None
+        result: object
         if LOOP and "trio" in modules:
             refuse_trio(course.name)
         while True:
             # What an attempt holds is noted under these names, which are there before anything is taken.
             began = clock.monotonic() if CLOCKED else 0.0
             if APART:
-                ticket: Any = Ticket()
+                ticket = Ticket()
             if BULKHEAD:
                 # It leads to nothing else: what holds it would keep the task alive, and the loop.
-                permit: Any = object()
+                permit: object = object()
             elif PERMIT:
                 permit = None  # a closed breaker needs none
             if BREAKER:
-                era: Any = None
+                era: Era | None = None
             if RATE_LIMIT:
                 passed = False
             if DEADLINE:
                 if ASYNC:
-                    deadline: Any = None
+                    deadline: TaskDeadline | None = None
                 else:
-                    slot: Any = None
+                    slot: Slot | None = None
             if BULKHEAD:
                 admitted = False
                 if ASYNC:
-                    turn = None
+                    turn: Turn | None = None
                     running_since = 0.0
             if BREAKER:
                 state = breaker.state
@@ -184,8 +204,9 @@ def path(
                 if DEADLINE:
                     due = began + seconds
                     if ASYNC:
-                        around: Any = current_deadline.get()
-                        place: Any = around.place
+                        around: TaskDeadline | None = current_deadline.get()
+                        assert around is not None
+                        place = around.place
                         if place.ident != get_ident() or current_task(place.loop) is not place.task:
                             place = task_deadlines.own_place(seconds)
                         elif place.seconds != seconds:
@@ -258,19 +279,24 @@ def path(
                     del held[permit]
                 if DEADLINE:
                     if ASYNC:
+                        assert deadline is not None
                         deadline.counts = around
                         pending.pop(deadline, None)
-                    elif HAS_GIL:
-                        slot.top = outer
                     else:
-                        end(slot, outer)
+                        assert slot is not None
+                        if HAS_GIL:
+                            slot.top = outer
+                        else:
+                            end(slot, outer)
                 if TIMED:
                     ended = clock.monotonic()
                 if DEADLINE:
                     if ASYNC:
-                        in_time = ended < due and not deadline.state
+                        assert deadline is not None
+                        in_time = ended < due and not deadline.state  # pyright: ignore[reportOperatorIssue]
                     else:
-                        in_time = ended < due and slot.fired is None
+                        assert slot is not None
+                        in_time = ended < due and slot.fired is None  # pyright: ignore[reportOperatorIssue]
                 if BULKHEAD and bulkhead.waiting:
                     bulkhead.hand_over()
                 if not (APART or JUDGED) and (not DEADLINE or in_time):  # noqa: SIM102  # one is cut, one asked
@@ -284,14 +310,16 @@ def path(
                             or course.is_over(result)
                         )
                     ):
-                        if BREAKER and not era.is_clean:
-                            breaker.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
-                            if breaker.transitions and course.on_transition is not None:
-                                course.on_transition(breaker)
+                        if BREAKER:
+                            assert era is not None
+                            if not era.is_clean:
+                                breaker.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
+                                if breaker.transitions and course.on_transition is not None:
+                                    course.on_transition(breaker)
                         if COUNTED:
                             smooth_calls.append(ended - began if TIMED else 0.0)
                             if len(smooth_calls) >= FOLD:
-                                course.tally.fold()  # type: ignore[union-attr]
+                                course.tally.fold()
                         return result
                 failure = None
             except BaseException as error:  # noqa: BLE001  # what it means is decided below
@@ -400,6 +428,7 @@ def path(
                     if BREAKER:
                         course.abandon_probe(permit)
                 if FALLBACK and applied and (StoppedIteration.meant(error) if APART else error) is failure:
+                    assert failure is not None
                     applied = course.asks(fallback, args, kwargs, failure)
                 course.finish(progress, returned=False, applied=applied)
                 raise

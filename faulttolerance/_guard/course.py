@@ -14,11 +14,11 @@ from .._runtime.interruption import remaining
 from .._runtime.ticket import Ticket
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
-from .._strategy.circuit_breaker import CircuitBreaker
+from .._strategy.circuit_breaker import CircuitBreaker, Era
 from .._strategy.exception_set import matches
 from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Retry, Stop
-from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
+from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict, verdict_on
 from ..exceptions import (
     BulkheadException,
     CircuitBreakerOpenException,
@@ -146,7 +146,7 @@ class Course:
             self._tell_of_rejection(ticket, error, attempt)
         return error
 
-    def settle(self, era: Any, permit: object, verdict: Any, failure: str = "") -> None:
+    def settle(self, era: Era, permit: object, verdict: Verdict, failure: str = "") -> None:
         """Let the breaker know of an attempt that *era* admitted."""
         breaker = self.circuit_breaker
         assert breaker is not None

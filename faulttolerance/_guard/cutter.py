@@ -89,6 +89,9 @@ class _Cutter(ast.NodeTransformer):
             return None
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Drop what tells type checkers that the order of ``compose.path`` rules something out."""
+
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
         node.body = self._block(node.body)
         if self._shape["ASYNC"]:

@@ -2,8 +2,9 @@
 
 ``compose.path`` is ordinary Python: a coroutine function full of ``if BREAKER:`` and ``if ASYNC:``. ``woven`` evaluates
 these capitals and drops what they rule out; of a synchronous call, whose ``await`` went that way, it drops ``async``
-too. What is left keeps its file and its line numbers: a traceback or a debugger shows the lines of ``compose.py`` that
-run. Nothing is added, so whoever reads ``compose.path`` has read every guard there is.
+too, and likewise what only type checkers ask for: annotations and assertions. What is left keeps its file and its line
+numbers: a traceback or a debugger shows the lines of ``compose.py`` that run. Nothing is added, so whoever reads
+``compose.path`` has read every guard there is.
 
 One function is compiled per combination of capitals, however many guards have it. Where the text of the program is not
 there, as in a deployment of compiled files only, where it is not the text of the code that runs, or where cutting fails

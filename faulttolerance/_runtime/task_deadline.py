@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .task_deadlines import Ring
 
 __all__ = [
     "CANCELLED",
@@ -145,12 +150,12 @@ class Place:
 
     task: Any
     """``NO_TASK`` where the place belongs to none."""
-    loop: Any
+    loop: asyncio.AbstractEventLoop
     ident: int
     """The thread of the loop; 0 where the place belongs to no task."""
     seconds: float
     """The length of the deadline that began last."""
-    ring: Any
+    ring: Ring
     """The ring for deadlines of that length."""
 
 

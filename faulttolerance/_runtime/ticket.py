@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .._strategy.bulkhead import Waiter
-    from .slot import Slot
+    from .._strategy.circuit_breaker import Era
+    from .slot import Entry, Slot
     from .task_deadline import TaskDeadline
 
 __all__ = ["Ticket"]
@@ -24,13 +25,13 @@ class Ticket:
     """When the attempt asked to be let in."""
     permit: object = None
     """What its permit and its probe place are held under; ``None``: the ticket itself."""
-    era: Any = None
+    era: Era | None = None
     """The state of the breaker that admitted it."""
     passed = False
     """Whether the rate limit let it through."""
     slot: Slot | None = None
     """The thread whose chain of deadlines it stands in."""
-    entry: Any = None
+    entry: Entry = None
     """Its entry in that chain."""
     deadline: TaskDeadline | None = None
     """The deadline of the task that runs it."""

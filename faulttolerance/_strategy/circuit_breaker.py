@@ -31,7 +31,18 @@ from ..exceptions import CircuitBreakerOpenException
 from .rolling_window import RollingWindow
 from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
-__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "Closed", "HalfOpen", "Open", "StateName", "Transition"]
+__all__ = [
+    "CLOSED",
+    "HALF_OPEN",
+    "OPEN",
+    "CircuitBreaker",
+    "Closed",
+    "Era",
+    "HalfOpen",
+    "Open",
+    "StateName",
+    "Transition",
+]
 
 StateName: TypeAlias = Literal["closed", "open", "half-open"]
 

@@ -231,6 +231,20 @@ def test_what_a_guard_has_not_is_not_in_its_path() -> None:
     assert ast.parse(text[text.index("def path") :])
 
 
+def test_what_tells_type_checkers_more_is_in_no_path_that_runs() -> None:
+    """Annotations and assertions cost a guarded call nothing."""
+
+    @circuit_breaker
+    @timeout(1000)
+    async def function() -> None: ...
+
+    text = explain(function, source=True)
+    kinds = {type(node) for node in ast.walk(ast.parse(text[text.index("def path") :]))}
+
+    assert ast.Try in kinds
+    assert kinds.isdisjoint({ast.Assert, ast.AnnAssign})
+
+
 def test_a_traceback_shows_the_lines_that_run() -> None:
     """The cut path keeps the file and the line numbers of the one that people read."""
 
