@@ -16,7 +16,6 @@ from .._signature.naming import class_name, spelling_of
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
 __all__ = [
-    "BINDINGS",
     "CLASS_INTERCEPTORS",
     "CLASS_LEVEL",
     "Declaration",
@@ -50,7 +49,6 @@ _RESOLVER = "__faulttolerance_resolver__"
 _exempt: WeakSet[Any] = WeakSet()
 
 FUNCTION, INSTANCE, CLASS = "function", "instance", "class"
-BINDINGS = (FUNCTION, INSTANCE, CLASS)
 """Whose state a call uses: the function's own (static methods too), that of ``type(self)``, that of ``cls``."""
 
 
@@ -61,7 +59,7 @@ class Declaration:
         function: What runs in the end. ``None`` for a method that a class-level decorator covers but a base class
             defines: what runs is then whatever follows in the method resolution order.
         policies: The method-level ones.
-        binding: See ``BINDINGS``.
+        binding: ``FUNCTION``, ``INSTANCE`` or ``CLASS``.
     """
 
     __slots__ = (

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
 
-from .._event import Series, StateChanged, ledger, sinks
+from .._event import StateChanged, ledger, sinks
 from .._log import ERROR, log
 from .._runtime.clock import clock
 from .._runtime.fork import Section, at_fork
@@ -145,11 +145,6 @@ def follow_all() -> None:
     """Let every breaker, bulkhead and rate window have the values that are in force."""
     for state in every_state():
         state.follow()
-
-
-def counts() -> dict[str, dict[Series, int]]:
-    """The value of every series by the name of its method; equal names add up."""
-    return ledger.read().counts
 
 
 def forget() -> None:

@@ -1,9 +1,9 @@
 """Calls that run on threads of the pool (contract R7, R7b, R7c).
 
-A call is the coroutine of ``aio.guard``, stepped by whoever makes it go on: the caller's thread takes it to its first
-body, so that permits are asked for in the order of the calls and a refusal is there when the call returns; a thread of
-the pool runs the body and, on its own, whatever follows. The coroutine awaits nothing but what ``ThreadEnvironment``
-gives it. No thread ever waits for another one.
+A call is the coroutine of a guarded function, stepped by whoever makes it go on: the caller's thread takes it to its
+first body, so that permits are asked for in the order of the calls and a refusal is there when the call returns; a
+thread of the pool runs the body and, on its own, whatever follows. The coroutine awaits nothing but what
+``ThreadEnvironment`` gives it. No thread ever waits for another one.
 """
 
 from __future__ import annotations

@@ -337,15 +337,6 @@ class CircuitBreaker:
             self._entered = now
             self.opened_total = 0
 
-    def drain(self) -> list[Transition]:
-        """Take the transitions that nobody has taken yet, oldest first."""
-        taken: list[Transition] = []
-        while True:
-            try:
-                taken.append(self.transitions.pop(0))
-            except IndexError:
-                return taken
-
     def deliver(self, listener: Callable[[StateName, StateName, str], object]) -> None:
         """Tell *listener* every transition that was not delivered, in the order in which they happened.
 

@@ -161,7 +161,7 @@ class RateLimit:
         kind: How the window moves.
     """
 
-    __slots__ = ("__weakref__", "_kind", "_last", "_lock", "_message", "_spacing", "_window")
+    __slots__ = ("_kind", "_last", "_lock", "_message", "_spacing", "_window")
 
     def __init__(self, name: str, limit: int, window: float, min_spacing: float, kind: WindowKind) -> None:
         self._message = f"{name}: rate limit is exceeded"

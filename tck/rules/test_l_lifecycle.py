@@ -27,7 +27,7 @@ from faulttolerance import (
     timeout,
     unguarded,
 )
-from faulttolerance._guard import registry
+from faulttolerance._event import ledger
 from kit import Invoke, Service, stacked
 from kit.definition import refused
 from kit.interpreter import drops_classes
@@ -704,7 +704,7 @@ def test_dropped_class_is_gone_and_leaves_its_counts(invoke: Invoke, level: str)
 
     assert made() is None
     assert [guard for guard in guards() if guard.name == name] == []
-    assert sum(registry.counts()[name].values()) > 0
+    assert sum(ledger.read().counts[name].values()) > 0
 
 
 def test_redefined_class_adds_to_the_counts_of_its_name(invoke: Invoke) -> None:
@@ -724,7 +724,7 @@ def test_redefined_class_adds_to_the_counts_of_its_name(invoke: Invoke) -> None:
         gc.collect()
     total = {
         series: count
-        for series, count in registry.counts()[name].items()
+        for series, count in ledger.read().counts[name].items()
         if series[0] == "ft.invocations.total" and count
     }
 

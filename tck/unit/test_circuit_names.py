@@ -23,6 +23,7 @@ from faulttolerance import (
     explain,
     guards,
 )
+from faulttolerance._event import ledger
 
 BREAKER = CircuitBreaker(request_volume_threshold=1)
 
@@ -127,14 +128,12 @@ def test_threads_that_make_guards_at_once_get_different_names() -> None:
 
 def test_metrics_of_guards_of_one_line_add_up() -> None:
     """One series per request would have no end."""
-    from faulttolerance._guard import registry
-
     made = [Guard(retry=Retry(max_retries=0)) for _ in range(3)]
     line = made[0].name
     for guard in made:
         guard.call(int)
 
-    counted = {name: counts for name, counts in registry.counts().items() if name.startswith(line)}
+    counted = {name: counts for name, counts in ledger.read().counts.items() if name.startswith(line)}
 
     assert list(counted) == [line]
     assert sum(count for (name, _), count in counted[line].items() if name == "ft.invocations.total") == 3

@@ -34,7 +34,7 @@ from faulttolerance import (
     retry,
     sleep,
 )
-from faulttolerance._guard import registry
+from faulttolerance._event import ledger
 from faulttolerance.testing import virtual_time
 
 
@@ -289,7 +289,7 @@ def test_guards_that_one_line_makes_count_as_one() -> None:
         guard = Guard(retry=Retry())
         guard.call(len, "x")
 
-    counted = [name for name in registry.counts() if name.startswith(f"{__name__}:")]
+    counted = [name for name in ledger.read().counts if name.startswith(f"{__name__}:")]
     assert len(counted) == 1
 
 
