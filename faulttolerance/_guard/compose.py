@@ -19,6 +19,7 @@ PYTEST_DONT_REWRITE: pytest rewrites the assertions of plug-ins, and what is cut
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from sys import modules
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from .._runtime.slot import HAS_GIL, slot_here, slots
 from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_deadline
 from .._runtime.ticket import Ticket
 from .._strategy.verdict import SUCCESS
-from .course import Course
+from .course import RETRIED, Course
 from .progress import Progress
 from .weave import Shape, weavable, woven
 
@@ -95,7 +96,8 @@ def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous
         "COUNTED": course.tally is not None,
         "FALLBACK": fallback,
         "BEFORE_RETRY": before_retry,
-        "LOOP": asynchronous and not apart and (deadline or bulkhead or course.retry is not None),
+        # A deadline looks for its loop itself.
+        "LOOP": asynchronous and not apart and not deadline and (bulkhead or course.retry is not None),
         "HAS_GIL": HAS_GIL,
     }
 
@@ -120,6 +122,10 @@ if TYPE_CHECKING:
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
         tally: Tally  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
+"""Makes what stands for an attempt in a bulkhead, and is like no other one."""
 
 
 @weavable
@@ -164,7 +170,7 @@ def path(
                 ticket = Ticket()
             if BULKHEAD:
                 # It leads to nothing else: what holds it would keep the task alive, and the loop.
-                permit: object = object()
+                permit: object = new_permit()
             elif PERMIT:
                 permit = None  # a closed breaker needs none
             if BREAKER:
@@ -189,6 +195,14 @@ def path(
                     # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
                     if not (APART or RETRY or FALLBACK) and began < state.until:
                         raise course.refused(breaker, state.until - began)
+            if DEADLINE and ASYNC:
+                around: TaskDeadline | None = current_deadline.get()
+                assert around is not None
+                place = around.place
+                if place.ident != get_ident() or current_task(place.loop) is not place.task:
+                    place = task_deadlines.own_place(seconds, course.name)
+                elif place.seconds != seconds:
+                    task_deadlines.turn_to(place, seconds)
             try:
                 # The way in, outermost first.
                 if BREAKER:
@@ -204,13 +218,6 @@ def path(
                 if DEADLINE:
                     due = began + seconds
                     if ASYNC:
-                        around: TaskDeadline | None = current_deadline.get()
-                        assert around is not None
-                        place = around.place
-                        if place.ident != get_ident() or current_task(place.loop) is not place.task:
-                            place = task_deadlines.own_place(seconds)
-                        elif place.seconds != seconds:
-                            task_deadlines.turn_to(place, seconds)
                         around = around.counts
                         while around is not None and around.counts is not around:
                             around = around.counts
@@ -290,18 +297,13 @@ def path(
                             end(slot, outer)
                 if TIMED:
                     ended = clock.monotonic()
-                if DEADLINE:
-                    if ASYNC:
-                        assert deadline is not None
-                        in_time = ended < due and not deadline.state  # pyright: ignore[reportOperatorIssue]
-                    else:
-                        assert slot is not None
-                        in_time = ended < due and slot.fired is None  # pyright: ignore[reportOperatorIssue]
                 if BULKHEAD and bulkhead.waiting:
                     bulkhead.hand_over()
-                if not (APART or JUDGED) and (not DEADLINE or in_time):  # noqa: SIM102  # one is cut, one asked
+                if not (APART or JUDGED):  # noqa: SIM102  # one is cut, one asked
                     if (
-                        progress is None
+                        (not DEADLINE or ended < due)  # pyright: ignore[reportOperatorIssue]
+                        and (not DEADLINE or (not deadline.state if ASYNC else slot.fired is None))  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+                        and progress is None
                         and not (ASYNC and BULKHEAD and running_since)
                         and (
                             ASYNC
@@ -404,7 +406,7 @@ def path(
                             result = await environment.call(fallback, args, kwargs, failure, progress.attempts)
                         else:
                             result = fallback(args, kwargs, failure, progress.attempts)
-                            if not course.is_over(result):
+                            if type(result) is not course.usual and not course.is_over(result):
                                 course.warn_of(result)
                         course.finish(progress, returned=True, applied=True)
                         return result
@@ -420,7 +422,10 @@ def path(
                         await environment.call(before_retry, args, kwargs, failure, progress.attempts + 1)
                     else:
                         before_retry(args, kwargs, failure, progress.attempts + 1)
-                course.begin_retry(progress)
+                # Counted now that it begins: a call that is cancelled during the delay was not retried.
+                progress.attempts += 1
+                if COUNTED:
+                    course.tally.add(RETRIED)
             except BaseException as error:
                 if PERMIT and not settled:
                     if BULKHEAD:

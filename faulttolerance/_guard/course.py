@@ -29,7 +29,7 @@ from ..exceptions import (
 from . import series
 from .progress import Progress
 
-__all__ = ["Course", "Progress"]
+__all__ = ["RETRIED", "Course", "Progress"]
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -210,12 +210,6 @@ class Course:
             sinks.tell(RetryScheduled(self.name, progress.attempts, decision, failure))
         return decision
 
-    def begin_retry(self, progress: Progress) -> None:
-        """Count a retry, which begins now: a call that is cancelled during the delay was not retried."""
-        progress.attempts += 1
-        if self.tally is not None:
-            self.tally.add(_RETRIED)
-
     def applies_fallback(self, failure: BaseException) -> bool:
         """Whether the fallback replaces *failure*."""
         if self.fallback_on is None or not matches(failure, self.fallback_on, self.no_fallback_on):
@@ -340,7 +334,8 @@ def _call(returned: bool, fallback: str, retried: bool | None = None, result: st
 
 _REFUSED = (series.BREAKER_OPEN, series.invocation(returned=False, fallback="notDefined"))
 _OPEN = (series.BREAKER_OPEN,)
-_RETRIED = (series.RETRY,)
+RETRIED = (series.RETRY,)
+"""What a retry advances."""
 _RETURNED = "valueReturned"
 _RETRY_RESULT = {
     None: "exceptionNotRetryable",

@@ -100,7 +100,9 @@ class Guard:
         Raises:
             TypeError: If *function* returned something to await: that is neither retried nor replaced.
         """
-        return self._shared.path(call_given)((function, *args), kwargs)  # type: ignore[no-any-return]
+        shared = self._shared
+        path = shared.paths.get(call_given) or shared.path(call_given)
+        return path((function, *args), kwargs)  # type: ignore[no-any-return]
 
     @overload
     async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
@@ -115,8 +117,10 @@ class Guard:
         """
         if not is_coroutine_code(function) and is_plain(function):
             return await self._shared.path(call_apart)((function, *args), kwargs)
+        shared = self._shared
+        path = shared.paths.get(call_awaited) or shared.path(call_awaited)
         try:
-            return await self._shared.path(call_awaited)((function, *args), kwargs)
+            return await path((function, *args), kwargs)
         except NothingToAwait as found:
             raise TypeError(
                 f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {found}"

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from math import inf
+from sys import modules
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -311,7 +312,7 @@ def remaining() -> float | None:
     0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
     """
     soonest: float = inf
-    entry = slot_here().top
+    entry = (slots.slot if "greenlet" not in modules else slot_here()).top
     while entry is not None:
         if type(entry) is not list and entry[0] < soonest:
             soonest = entry[0]

@@ -15,6 +15,7 @@ from functools import partial
 from .._strategy import deadline as lateness
 from .callback import to_its_end
 from .clock import clock
+from .foreign import refuse_trio
 from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline
 from .ticket import Ticket
@@ -84,8 +85,13 @@ def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
         return ring
 
 
-def own_place(seconds: float) -> Place:
-    """A place for the running task, whose first deadline is of this length."""
+def own_place(seconds: float, what: str) -> Place:
+    """A place for the running task, whose first deadline is of this length.
+
+    Raises:
+        FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
+    """
+    refuse_trio(what)
     loop = asyncio.get_running_loop()
     task = current_task(loop)
     place = Place()

@@ -235,19 +235,20 @@ class CircuitBreaker:
         with self._lock:
             if era is not self.state:
                 return
-            if isinstance(era, Closed):
+            if era.is_closed:
+                closed: Closed = era  # type: ignore[assignment]  # no other one is
                 if verdict is NEUTRAL:
                     return
                 if verdict is FAILURE:
-                    era.last_failure = failure
-                era.is_clean = False  # first: a signal's handler may raise before it is assessed
-                window = era.window
+                    closed.last_failure = failure
+                closed.is_clean = False  # first: a signal's handler may raise before it is assessed
+                window = closed.window
                 window.record(verdict is FAILURE)
                 if window.is_full:
                     if window.failures >= self._failures_to_open:
-                        self._open_locked(now, f"{window.failures} of {window.size} failed", era.last_failure)
+                        self._open_locked(now, f"{window.failures} of {window.size} failed", closed.last_failure)
                     elif not window.failures:
-                        era.is_clean = True
+                        closed.is_clean = True
             elif isinstance(era, HalfOpen):
                 if era.probes.pop(me, None) is None and era.overdue.pop(me, None) is None:
                     return
