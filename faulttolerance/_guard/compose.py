@@ -218,6 +218,7 @@ def path(
                 if DEADLINE:
                     due = began + seconds
                     if ASYNC:
+                        assert around is not None
                         around = around.counts
                         while around is not None and around.counts is not around:
                             around = around.counts
