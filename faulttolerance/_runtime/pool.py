@@ -128,17 +128,6 @@ class Pool:
         """Whether more threads are there than wanted, so that this one should begin nothing long."""
         return self.max_threads is not None and len(self._workers) > self.max_threads
 
-    @property
-    def threads(self) -> int:
-        """How many threads are there, parked ones included."""
-        return len(self._workers)
-
-    @property
-    def busy(self) -> int:
-        """How many threads have something to do, and how many jobs wait for one."""
-        parked = len(self._parked)  # counted first: a thread that is handed a job meanwhile counts as busy
-        return len(self._workers) - parked + len(self._waiting) + len(self._urgent)
-
     def configure(self, max_threads: int | None) -> None:
         """Change the limit; threads beyond a smaller one end as soon as they have nothing to do."""
         self.max_threads = max_threads

@@ -355,12 +355,13 @@ def test_calls_get_their_permits_in_the_order_in_which_they_were_made() -> None:
 
 def test_a_queued_call_holds_no_thread() -> None:
     """Any number of calls may wait for a permit."""
+    pool.configure(max_threads=2)
     body = Body()
     call = Call(body, bulkhead=Bulkhead(1, 10))
     futures = [call() for _ in range(5)]
     assert body.begun.wait(PATIENCE)
 
-    assert pool.busy == 1
+    assert Call(add)(1, 2).result(PATIENCE) == 3
 
     body.open.set()
     assert [future.result(PATIENCE) for future in futures] == ["done"] * 5
@@ -640,7 +641,7 @@ def test_cancelling_interrupts_the_body_and_ends_the_call() -> None:
     assert call.ended == [GeneratorExit]
     assert body.over.wait(PATIENCE)
     assert len(body.interrupted) == 1
-    wait_until(lambda: not pool.busy)
+    assert shutdown(PATIENCE)
     assert body.count == 1
     with pytest.raises(CancelledError):
         future.result(0)
@@ -702,6 +703,7 @@ def test_a_call_cancelled_while_it_waits_for_a_thread_never_begins() -> None:
 
 def test_a_call_cancelled_between_two_attempts_ends_before_cancel_returns() -> None:
     """What its driver has to give back and to count is done then."""
+    pool.configure(max_threads=1)
     failed = threading.Event()
 
     def fail() -> None:
@@ -711,7 +713,7 @@ def test_a_call_cancelled_between_two_attempts_ends_before_cancel_returns() -> N
     call = Call(fail, attempts=2, delay=LONG)
     future = call()
     assert failed.wait(PATIENCE)
-    wait_until(lambda: not pool.busy)
+    assert Call(add)(1, 2).result(PATIENCE) == 3  # by the one thread, which has done with the attempt
 
     future.cancel()
 
@@ -868,6 +870,7 @@ def test_a_failed_coroutine_is_a_failed_attempt() -> None:
 
 def test_the_permit_is_kept_until_the_awaitable_has_ended() -> None:
     """The bulkhead counts the call for as long as it really works."""
+    pool.configure(max_threads=1)
     bulkhead = Bulkhead(1, 1)
 
     async def main() -> None:
@@ -878,7 +881,7 @@ def test_the_permit_is_kept_until_the_awaitable_has_ended() -> None:
             return "done"
 
         first = Call(lambda: coroutine(), bulkhead=bulkhead)()
-        await asyncio.to_thread(wait_until, lambda: not pool.busy)
+        assert await Call(add)(1, 2) == 3  # by the one thread, which has left the first call to the loop
         second = Call(add, bulkhead=bulkhead)(1, 2)
         assert (bulkhead.running, bulkhead.waiting_count) == (1, 1)
         go_on.set()
@@ -998,7 +1001,7 @@ def test_a_coroutine_that_comes_too_late_is_closed(time_stands_still: StillClock
     wait_until(future.done)
 
     body.open.set()
-    wait_until(lambda: not pool.busy)
+    assert shutdown(PATIENCE)
     gc.collect()
 
     assert not begun
@@ -1179,7 +1182,7 @@ def call():
     return start(driver, (), {}).result(10)
 
 assert call() == os.getpid()
-while pool.busy:
+while not pool._parked:
     time.sleep(0.001)
 child = os.fork()
 if not child:

@@ -51,9 +51,15 @@ def run(pool: Pool) -> threading.Thread:
     pool.submit(gate)
     assert gate.begun.wait(PATIENCE)
     gate.open.set()
-    wait_until(lambda: not pool.busy)
+    wait_until(lambda: rests(pool, gate))
     assert gate.thread is not None
     return gate.thread
+
+
+def rests(pool: Pool, gate: Gate) -> bool:
+    """Whether the thread of *gate* has nothing to do any more: it is parked, or has left the pool."""
+    workers = {worker.thread: worker for worker in pool._workers.copy()}
+    return gate.thread not in workers or workers[gate.thread] in pool._parked
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -96,9 +102,9 @@ def test_the_last_thread_parked_is_used_first(make: Callable[..., Pool]) -> None
         pool.submit(gate)
         assert gate.begun.wait(PATIENCE)
     first.open.set()
-    wait_until(lambda: pool.busy == 1)
+    wait_until(lambda: rests(pool, first))
     second.open.set()
-    wait_until(lambda: not pool.busy)
+    wait_until(lambda: rests(pool, second))
 
     assert run(pool) is second.thread
 
@@ -129,7 +135,7 @@ def test_jobs_beyond_the_limit_wait_first_in_first_out(make: Callable[..., Pool]
     gate.open.set()
     assert done.wait(PATIENCE)
     assert ran == list(range(10))
-    assert pool.threads == 1
+    assert not pool.is_crowded
 
 
 def test_an_urgent_job_does_not_wait_for_a_thread(make: Callable[..., Pool]) -> None:
@@ -142,7 +148,7 @@ def test_an_urgent_job_does_not_wait_for_a_thread(make: Callable[..., Pool]) -> 
 
     assert freed.wait(PATIENCE)
     gate.open.set()
-    wait_until(lambda: pool.threads <= 1 and not pool.busy)
+    wait_until(lambda: not pool.is_crowded)
 
 
 def test_a_raised_limit_starts_what_waits(make: Callable[..., Pool]) -> None:
@@ -169,13 +175,13 @@ def test_a_lowered_limit_ends_threads(make: Callable[..., Pool]) -> None:
         pool.submit(gate)
         assert gate.begun.wait(PATIENCE)
     gates[0].open.set()
-    wait_until(lambda: pool.busy == 3)
+    wait_until(lambda: rests(pool, gates[0]))
 
     pool.configure(1)
 
     for gate in gates:
         gate.open.set()
-    wait_until(lambda: pool.threads <= 1)
+    wait_until(lambda: not pool.is_crowded)
 
 
 def test_a_thread_ends_after_having_nothing_to_do(make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +193,6 @@ def test_a_thread_ends_after_having_nothing_to_do(make: Callable[..., Pool], mon
 
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    assert not pool.threads
 
 
 def test_a_job_that_raises_is_reported_and_costs_no_thread(
@@ -197,13 +202,14 @@ def test_a_job_that_raises_is_reported_and_costs_no_thread(
     pool = make()
     reported: list[type[BaseException]] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_type))
-    thread = run(pool)
+    gate = Gate()
+    pool.submit(lambda: (gate(), 1 // 0))
+    gate.open.set()
+    wait_until(lambda: bool(reported))
+    wait_until(lambda: rests(pool, gate))
 
-    pool.submit(lambda: 1 // 0)
-
-    wait_until(lambda: not pool.busy)
+    assert run(pool) is gate.thread
     assert reported == [ZeroDivisionError]
-    assert run(pool) is thread
 
 
 def test_work_waits_for_other_threads_where_none_can_be_started(
@@ -235,13 +241,14 @@ def test_submitting_fails_where_no_thread_can_be_started_at_all(
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    pool = make()
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    pool = make(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
 
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        pool.submit(print)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            pool.submit(print)
 
-    assert not pool.threads
+    assert run(pool)  # the thread that did not start takes nobody's place
 
 
 def test_shutdown_waits_for_work_and_ends_the_threads(make: Callable[..., Pool]) -> None:
@@ -258,7 +265,8 @@ def test_shutdown_waits_for_work_and_ends_the_threads(make: Callable[..., Pool])
     assert not in_time
     assert pool.shutdown(PATIENCE)
     assert not idle.is_alive()
-    assert not pool.threads
+    assert gate.thread is not None
+    assert not gate.thread.is_alive()
 
 
 def test_shutdown_waits_for_calls_that_hold_no_thread(make: Callable[..., Pool]) -> None:
@@ -294,9 +302,9 @@ def test_a_pool_refuses_calls_while_it_is_shut_down_and_is_open_afterwards(make:
     assert ended == [True, True]
     assert pool.enter("next life")
     pool.leave("next life")
-    assert run(pool)
+    thread = run(pool)
     assert pool.shutdown(PATIENCE)
-    assert not pool.threads
+    assert not thread.is_alive()
 
 
 def test_shutdown_refuses_to_wait_for_its_own_thread(make: Callable[..., Pool]) -> None:
@@ -373,12 +381,11 @@ def work():
     assert done.wait(10)
 
 work()
-while pool.busy:
+while not pool._parked:
     time.sleep(0.001)
 child = os.fork()
 if not child:
     try:
-        assert not pool.threads
         work()
         os._exit(0)
     finally:
@@ -410,7 +417,14 @@ def fork():
     pool.submit(lambda: (ran.append(os.getpid()), done.set()))
     child = os.fork()
     if not child:
-        os._exit(0 if (pool.threads, pool.busy) == (1, 1) else 1)
+        try:
+            pool.shutdown(0)
+        except RuntimeError:  # which would wait for this thread, since it is one of the pool's
+            pool.configure(2)
+            later = threading.Event()
+            pool.submit(later.set)
+            os._exit(0 if later.wait(10) and not ran else 1)
+        os._exit(1)
     statuses.append(os.waitpid(child, 0)[1])
 
 pool.submit(fork)
@@ -451,7 +465,7 @@ def test_no_job_is_lost_or_done_twice(
 
     wait_until(lambda: len(ran) >= 4 * each)
     assert sorted(ran) == [(who, number) for who in range(4) for number in range(each)]
-    assert limit is None or pool.threads <= limit
+    assert not pool.is_crowded
 
 
 def test_a_job_does_not_wait_for_an_urgent_one_that_was_submitted_just_before(make: Callable[..., Pool]) -> None:
