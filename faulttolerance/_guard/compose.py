@@ -161,6 +161,7 @@ def path(
     async def call(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         progress: Progress | None = None
         result: object
+        failure: BaseException | None
         if LOOP and "trio" in modules:
             refuse_trio(course.name)
         while True:

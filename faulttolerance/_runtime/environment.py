@@ -6,8 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from typing import TypeVarTuple
+
     from .._strategy.bulkhead import Bulkhead
     from .ticket import Ticket
+
+    Ts = TypeVarTuple("Ts")
 
 __all__ = ["Attempt", "Environment", "StoppedIteration"]
 
@@ -97,6 +101,6 @@ class Environment(Protocol):
         """Run an attempt; its result or failure, or ``TimeoutException`` at its deadline."""
         ...
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+    def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         """Run a fallback or another function of the application, and await what it returns if that can be awaited."""
         ...

@@ -9,7 +9,7 @@ thread of the pool runs the body and, on its own, whatever follows. The coroutin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .body import Body
 from .environment import Attempt
@@ -20,6 +20,9 @@ from .native import get_ident
 from .offloaded import OffloadedCall, Pause
 from .pool import pool
 from .ticket import Ticket
+
+if TYPE_CHECKING:
+    from .environment import Ts
 
 __all__ = ["ThreadEnvironment", "shutdown", "start"]
 
@@ -75,7 +78,7 @@ class ThreadEnvironment:
         """Run an attempt on a thread of the pool; go on without it at its deadline."""
         return Body(attempt)
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+    def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         """Run a function of the application on a thread of the pool; await what it returns if that can be awaited."""
         return Body(Attempt(Ticket(), function, args, {}, None, None, interrupt=False, awaits=True))
 

@@ -23,6 +23,7 @@ from .task_deadlines import ring_of, why_not_interrupted
 
 if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead, Waiter
+    from .environment import Ts
 
 __all__ = ["AsyncCall", "TaskEnvironment", "Turn", "queue"]
 
@@ -83,7 +84,7 @@ class TaskEnvironment:
         """Wait between two attempts."""
         await asyncio.sleep(seconds)
 
-    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+    async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
         """Run a function of the application, and await what it returns if that can be awaited."""
         result = function(*args)
         return await _outcome(result) if _can_be_awaited(result) else result
