@@ -24,10 +24,11 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def typing(session: nox.Session) -> None:
-    """What two type checkers say of the package, the examples and a user's code."""
+    """What two type checkers say of the package, the examples and a user's code; whether they would find a mistake."""
     session.install("--editable", ".[typing]")
     session.run("mypy")
     session.run("pyright")
+    session.run("python", "tck/kit/planted.py")
 
 
 @nox.session(python=PYTHONS)

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from kit import mutation
+from kit import mutation, planted
 
 MUTANTS = mutation.mutants()
 
@@ -20,6 +20,14 @@ def test_change_can_be_made_in_one_place(mutant: mutation.Mutant) -> None:
 
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
     assert [test for test in mutant.tests if not (mutation.ROOT / "tck" / test).exists()] == []
+
+
+@pytest.mark.parametrize("mistake", planted.MISTAKES, ids=lambda mistake: mistake.wrong)
+def test_mistake_for_type_checkers_can_be_planted_in_one_place(mistake: planted.Mistake) -> None:
+    """The text to be changed is there once, and what comes out is Python."""
+    text = (planted.ROOT / planted.HOME / "compose.py").read_text(encoding="utf-8")
+
+    assert ast.dump(ast.parse(mistake.planted_in(text))) != ast.dump(ast.parse(text))
 
 
 def test_page_has_every_change() -> None:

@@ -1,0 +1,120 @@
+"""Whether a type checker finds a mistake in ``compose.path``, which is written once for every combination of policies.
+
+    python tck/kit/planted.py
+
+Each mistake is planted in a copy of its own of ``compose.py``. The copies lie side by side in one copy of the package,
+so that one run of mypy looks at all of them. It has to complain of each mistake, by a code of its kind, and not of the
+copy that is as it was. The exit status is 1 where it does not.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["HOME", "MISTAKES", "ROOT", "Mistake", "main"]
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = Path("faulttolerance", "_guard")
+
+_COMPLAINT = re.compile(r"^(\S+?):\d+: error: .*\[([\w-]+)\]$", re.MULTILINE)
+
+
+class Mistake(NamedTuple):
+    """One change of ``path`` that is not to be overlooked."""
+
+    kind: str
+    right: str
+    wrong: str
+
+    def planted_in(self, text: str) -> str:
+        """*text* with the mistake in it."""
+        if text.count(self.right) != 1:
+            raise ValueError(f"compose.py has {self.right!r} {text.count(self.right)} times; allowed: once")
+        return text.replace(self.right, self.wrong)
+
+
+CODES = {
+    "wrong argument": {"arg-type", "call-arg"},
+    "missing field": {"attr-defined"},
+    "wrong name": {"name-defined"},
+    "await too many": {"misc", "func-returns-value"},
+    "None not ruled out": {"arg-type", "union-attr"},
+}
+"""What mypy calls a mistake of each kind."""
+
+MISTAKES = [
+    Mistake("wrong argument", "breaker.admit(permit, get_ident(), began)", "breaker.admit(permit, began)"),
+    Mistake("wrong argument", "rate_limit.admit(began)", "rate_limit.admit(course.name)"),
+    Mistake("wrong argument", "bulkhead.withdraw(turn.waiter)", "bulkhead.withdraw(turn)"),
+    Mistake("wrong argument", "smooth_calls.append(ended - began", "smooth_calls.append(failure"),
+    Mistake("wrong argument", "settle(slot, entry)", "settle(entry, slot, due)"),
+    Mistake(
+        "wrong argument",
+        "environment.call(retry.consult, failure, subject)",
+        "environment.call(retry.consult, failure)",
+    ),
+    Mistake(
+        "wrong argument",
+        "environment.call(fallback, args, kwargs, failure, ",
+        "environment.call(fallback, args, failure, ",
+    ),
+    Mistake("missing field", "state = breaker.state", "state = breaker.era"),
+    Mistake("missing field", "place.ring.timer is None", "place.ring.alarm is None"),
+    Mistake("missing field", "ticket.passed = passed", "ticket.admits = passed"),
+    Mistake("missing field", "course.tally.fold()", "course.tally.fold_all()"),
+    Mistake("wrong name", "deadline.when = due", "deadline.when = when"),
+    Mistake("wrong name", "bulkhead.contend(permit, get_ident())", "bulkheads.contend(permit, get_ident())"),
+    Mistake("await too many", "rate_limit.admit(began)", "await rate_limit.admit(began)"),
+    Mistake("await too many", "= course.next_delay(progress, failure)", "= await course.next_delay(progress, failure)"),
+    Mistake("await too many", "= course.end(ticket", "= await course.end(ticket"),
+    Mistake("None not ruled out", "if deadline is not None:", "if True:"),
+    Mistake("None not ruled out", "if BULKHEAD and ASYNC and turn is not None:", "if BULKHEAD and ASYNC:"),
+    Mistake("None not ruled out", "assert era is not None", "pass"),
+    Mistake("None not ruled out", "if delay is None:", "if progress.stop:"),
+    Mistake("None not ruled out", "if failure is None:", "if settled:"),
+]
+
+
+def main() -> int:
+    """Plant every mistake, and say which of them are not found."""
+    text = (ROOT / HOME / "compose.py").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as name:
+        program = Path(name)
+        shutil.copytree(
+            ROOT / "faulttolerance", program / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__")
+        )
+        copies = [str(HOME / "compose.py")]
+        for number, mistake in enumerate(MISTAKES):
+            copies.append(str(HOME / f"planted_{number}.py"))
+            (program / copies[-1]).write_text(mistake.planted_in(text), encoding="utf-8")
+        complaints = _complaints(program, copies)
+    unchanged, *planted = (complaints[copy] for copy in copies)
+    missed = [mistake for mistake, codes in zip(MISTAKES, planted, strict=True) if not codes & CODES[mistake.kind]]
+    for mistake in missed:
+        print(f"not found, {mistake.kind}: {mistake.wrong}")
+    if unchanged:
+        print(f"complaints where nothing was planted: {', '.join(sorted(unchanged))}")
+    print(f"{len(MISTAKES) - len(missed)} of {len(MISTAKES)} planted mistakes found")
+    return 1 if missed or unchanged else 0
+
+
+def _complaints(program: Path, files: list[str]) -> dict[str, set[str]]:
+    """The codes of what mypy says of each of *files* in *program*, by the configuration of the project."""
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--no-pretty", *files]
+    run = subprocess.run(command, cwd=program, capture_output=True, text=True, check=False)
+    if run.returncode not in (0, 1):
+        raise RuntimeError(f"mypy could not look: {run.stdout}{run.stderr}")
+    codes: dict[str, set[str]] = {file: set() for file in files}
+    for file, code in _COMPLAINT.findall(run.stdout):
+        codes.setdefault(str(Path(file)), set()).add(code)
+    return codes
+
+
+if __name__ == "__main__":
+    sys.exit(main())
