@@ -92,6 +92,7 @@ class Watched:
         self.steps: dict[int, list[Step]] = {}
         self._eras: dict[int, list[Any]] = {}
         admit, settle = strategy.CircuitBreaker.admit, strategy.CircuitBreaker.settle
+        reconfigure = strategy.CircuitBreaker.reconfigure
 
         # Else an interruption would land in here, where the library expects none: between an operation and its record.
         def watched_admit(breaker: Any, me: Any, ident: int, now: float) -> Any:
@@ -111,6 +112,14 @@ class Watched:
                 settle(breaker, era, me, verdict, now, failure)
                 self._write(breaker, "settle", number, me, verdict, now, True)
 
+        def watched_reconfigure(breaker: Any, *values: Any) -> None:
+            # By a first call of the other kind, say: it too finds out that the delay is over.
+            with uninterruptible(), breaker._lock:
+                self._number(breaker, breaker.state)
+                reconfigure(breaker, *values)
+                self._write(breaker, "reconfigure", -1, None, None, values[-1], True)
+
+        monkeypatch.setattr(strategy.CircuitBreaker, "reconfigure", watched_reconfigure)
         monkeypatch.setattr(strategy.CircuitBreaker, "admit", watched_admit)
         monkeypatch.setattr(strategy.CircuitBreaker, "settle", watched_settle)
 
@@ -147,9 +156,12 @@ class NaiveCircuit:
         self.era += 1
         self.results, self.probes, self.overdue, self.successes = [], {}, {}, 0
 
-    def admit(self, me: object, now: float) -> bool:
+    def catch_up(self, now: float) -> None:
         if self.state == "open" and now >= self.opened + self.delay:
             self.move("half-open", now)
+
+    def admit(self, me: object, now: float) -> bool:
+        self.catch_up(now)
         if self.state == "half-open":
             if self.successes + len(self.probes) >= self.threshold:
                 self.overdue.update({one: at for one, at in self.probes.items() if now - at > self.delay})
@@ -186,6 +198,8 @@ def first_difference(steps: list[Step], circuit: NaiveCircuit) -> str:
         admitted = True
         if step.name == "admit":
             admitted = circuit.admit(step.me, step.now)
+        elif step.name == "reconfigure":
+            circuit.catch_up(step.now)
         else:
             circuit.settle(step.era, step.me, step.verdict, step.now)
         if (admitted, circuit.state, circuit.era + 1) != (step.admitted, step.state, step.eras):
