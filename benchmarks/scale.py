@@ -13,7 +13,7 @@ from typing import Any
 
 from faulttolerance._runtime import task_deadlines
 from faulttolerance._runtime.clock import clock
-from faulttolerance._runtime.task_deadline import TaskDeadline
+from faulttolerance._runtime.task_deadline import NO_TASK, Place, TaskDeadline
 
 from . import memory, ours
 from .table import Limit, Row, under
@@ -145,10 +145,13 @@ async def _deadlines(count: int) -> Row:
 def _outstanding(count: int) -> list[TaskDeadline]:
     due = clock.monotonic() + 600
     ring = task_deadlines.ring_of(asyncio.get_running_loop(), 600.0)
+    place = Place()
+    place.ident, place.task = 0, NO_TASK
     kept = []
     for _ in range(count):
         deadline = TaskDeadline()
         deadline.start(due, None)
+        deadline.place = place  # which a task has one of, however many deadlines it begins
         ring.add(deadline)
         kept.append(deadline)
     return kept
