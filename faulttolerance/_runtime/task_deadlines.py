@@ -20,7 +20,7 @@ from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline
 from .ticket import Ticket
 
-__all__ = ["Ring", "conclude", "current_task", "own_place", "ring_of", "rings_of", "turn_to", "why_not_interrupted"]
+__all__ = ["Ring", "conclude", "conclude_at", "current_task", "own_place", "ring_of", "rings_of", "turn_to"]
 
 _RINGS = "__faulttolerance_rings__"
 
@@ -113,25 +113,30 @@ def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], 
     """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
     deadline = ticket.deadline
     assert deadline is not None
-    was_interrupted, is_own = deadline.state >= EXPIRED, False
-    if was_interrupted:
-        if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
-            return error  # cancelled from outside as well: that one must not be lost
-        is_own = isinstance(error, asyncio.CancelledError)
+    if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
+        return error  # cancelled from outside as well: that one must not be lost
+    return conclude_at(ticket, deadline, error, clock.monotonic(), message)
+
+
+def conclude_at(
+    ticket: Ticket, deadline: TaskDeadline, error: BaseException | None, ended: float, message: Callable[[], str]
+) -> BaseException | None:
+    """What an attempt comes to that *ended* under *deadline*, in its caller's task or in one of its own."""
+    was_interrupted = deadline.state >= EXPIRED
     outcome = lateness.conclude(
         error,
-        clock.monotonic(),
+        ended,
         deadline.when,
         message,
-        partial(why_not_interrupted, deadline),
-        is_own=is_own,
+        partial(_why_not_interrupted, deadline),
+        is_own=was_interrupted and isinstance(error, asyncio.CancelledError),
         was_interrupted=was_interrupted,
     )
     ticket.timed_out = outcome is not error
     return outcome
 
 
-def why_not_interrupted(deadline: TaskDeadline) -> str:
+def _why_not_interrupted(deadline: TaskDeadline) -> str:
     """Why a coroutine went on beyond *deadline*."""
     return _HELD_BACK if deadline.state == OWED else _BUSY
 

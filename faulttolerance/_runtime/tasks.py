@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
 
 from .. import typing
-from .._strategy import deadline as lateness
 from ..exceptions import TimeoutException
 from .callback import completion
 from .clock import clock
 from .environment import Attempt
 from .foreign import refuse_trio
 from .native import get_ident
-from .task_deadline import EXPIRED, NO_TASK, TaskDeadline, current, standing, work_under
-from .task_deadlines import ring_of, why_not_interrupted
+from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
+from .task_deadlines import conclude_at, ring_of
 
 if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead, Waiter
@@ -161,20 +160,10 @@ class TaskEnvironment:
 
 def _conclude(attempt: Attempt, deadline: TaskDeadline, task: asyncio.Task[Any]) -> BaseException | None:
     """The failure of an attempt that has ended, its deadline considered; ``None``: it succeeded in time."""
-    was_interrupted = deadline.state >= EXPIRED
     deadline.task = NO_TASK  # which refers to it by its context
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
-    outcome = lateness.conclude(
-        error,
-        attempt.ticket.ended or clock.monotonic(),
-        deadline.when,
-        attempt.late,
-        partial(why_not_interrupted, deadline),
-        is_own=was_interrupted and isinstance(error, asyncio.CancelledError),
-        was_interrupted=was_interrupted,
-    )
-    attempt.ticket.timed_out = outcome is not error
-    return outcome
+    ticket = attempt.ticket
+    return conclude_at(ticket, deadline, error, ticket.ended or clock.monotonic(), attempt.late)
 
 
 _RUNNING = "__faulttolerance_running__"
