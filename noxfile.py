@@ -48,7 +48,7 @@ def bare(session: nox.Session) -> None:
 
 @nox.session
 def tck(session: nox.Session) -> None:
-    """The official kit against the wheel, in virtual time; writes the conformance report, fails where it was stale."""
+    """The official kit against the wheel, in virtual time; renews the page on conformance, fails where it was stale."""
     _install_wheel(session)
     session.run("pytest", "tck/spec", "--installed", "--conformance-report", *session.posargs)
 

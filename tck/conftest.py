@@ -28,7 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--time-factor", type=float, default=1.0, metavar="N", help="widen the tolerances in real time by this factor"
     )
-    group.addoption("--conformance-report", action="store_true", help="write down what became of each entry")
+    group.addoption(
+        "--conformance-report", action="store_true", help="renew the page on conformance; fail if it was stale"
+    )
+    group.addoption("--conformance-entries", type=Path, metavar="FILE", help="write what became of every entry to FILE")
     group.addoption("--installed", action="store_true", help="refuse to test anything but an installed wheel")
 
 
@@ -37,8 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
         tested = Path(faulttolerance.__file__).resolve()
         if not tested.is_relative_to(Path(sysconfig.get_path("purelib")).resolve()):
             raise pytest.UsageError(f"the package under test is {tested.parent}, which is not installed")
-    if config.getoption("--conformance-report"):
-        config.pluginmanager.register(report.Collector(), "conformance-report")
+    page = report.PAGE if config.getoption("--conformance-report") else None
+    entries = config.getoption("--conformance-entries")
+    if page or entries:
+        config.pluginmanager.register(report.Collector(page, entries), "conformance-report")
 
 
 @pytest.fixture(autouse=True)

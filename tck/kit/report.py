@@ -1,25 +1,23 @@
 """The conformance report: what became of each test method of the official kit.
 
-``Collector`` notes the outcomes of a run of ``tck/spec``; ``write`` makes three files of them: ``tck/report.json``,
-``tck/report.md`` with every entry, and ``docs/reference/conformance.md`` with the totals and what differs. All are
-committed. They hold no date, duration or path of a machine, so that the same outcomes always make the same files.
+``Collector`` notes the outcomes of a run of ``tck/spec`` and makes ``docs/reference/conformance.md`` of them, with the
+totals and what differs. The page is committed; it holds no date, duration or path of a machine, so that the same
+outcomes always make the same page. Every entry with its outcome and its tests is written where
+``--conformance-entries FILE`` asks for it.
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-__all__ = ["OUTCOMES", "Collector", "Entry", "Result", "catalogue", "files", "read", "write"]
-
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reference" / "conformance.md"
 OUTCOMES = ("passed", "failed", "not applicable")
 
 _NO_TEST = "no test claims it"
@@ -67,13 +65,18 @@ def catalogue() -> list[Entry]:
 
 
 class Collector:
-    """A plugin that notes which entries the tests of a run claim, and how each test ended."""
+    """A plugin that notes which entries the tests of a run claim, and how each test ended.
 
-    def __init__(self) -> None:
+    It writes the *page* on conformance, and fails where that was stale; and the table of all *entries*.
+    """
+
+    def __init__(self, page: Path | None, entries: Path | None) -> None:
+        self._page = page
+        self._entries = entries
         self._claims: dict[str, tuple[str, ...]] = {}  # by the node id of a test
         self._tests: dict[str, set[str]] = {}  # by entry
         self._troubles: dict[str, set[str]] = {}  # by the node id of a test
-        self._changed: list[Path] = []
+        self._was_stale = False
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -93,13 +96,18 @@ class Collector:
         if session.config.option.collectonly:
             return
         results = self.results()
-        self._changed = write(results)
-        if self._changed or any(one.outcome == "failed" for one in results):
+        if self._entries is not None:
+            self._entries.write_text(every_entry(results), encoding="utf-8")
+        if self._page is not None:
+            text = page(results)
+            self._was_stale = not self._page.exists() or self._page.read_text(encoding="utf-8") != text
+            self._page.write_text(text, encoding="utf-8")
+        if self._was_stale or any(result.outcome == "failed" for result in results):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for path in self._changed:
-            terminalreporter.write_line(f"{path.relative_to(ROOT)} was stale; it is new now", yellow=True)
+        if self._was_stale:
+            terminalreporter.write_line(f"{self._page} was stale; it is new now", yellow=True)
 
     def results(self) -> list[Result]:
         """What became of every entry of the catalogue, in its order."""
@@ -110,93 +118,47 @@ class Collector:
         unknown = self._tests.keys() - {entry.id for entry in catalogue()}
         if unknown:
             raise pytest.UsageError(f"claimed, but not in the catalogue: {', '.join(sorted(unknown))}")
-        return [self._result(entry, troubles.get(entry.id, set())) for entry in catalogue()]
+        return [result_of(entry, self._tests.get(entry.id, ()), troubles.get(entry.id, ())) for entry in catalogue()]
 
-    def _result(self, entry: Entry, troubles: set[str]) -> Result:
-        tests = tuple(sorted(self._tests.get(entry.id, ())))
-        if troubles:
-            return Result(entry, "failed", "; ".join(sorted(troubles)), tests)
-        if tests:
-            return Result(entry, "passed", entry.remark, tests)
-        if entry.applies == "no":
-            return Result(entry, "not applicable", entry.remark, tests)
-        return Result(entry, "failed", _NO_TEST, tests)
+
+def result_of(entry: Entry, tests: Iterable[str], troubles: Iterable[str] = ()) -> Result:
+    """What became of *entry*, given the tests that stand for it and what happened to them."""
+    names = tuple(sorted(tests))
+    if reasons := sorted(troubles):
+        return Result(entry, "failed", "; ".join(reasons), names)
+    if names:
+        return Result(entry, "passed", entry.remark, names)
+    if entry.applies == "no":
+        return Result(entry, "not applicable", entry.remark, names)
+    return Result(entry, "failed", _NO_TEST, names)
 
 
 def _function(item: pytest.Item) -> str:
     return f"{item.path.name}::{getattr(item, 'originalname', item.name)}"
 
 
-def read(text: str) -> list[Result]:
-    """The results that a ``report.json`` holds."""
-    known = {entry.id: entry for entry in catalogue()}
-    return [
-        Result(known[one["id"]], one["outcome"], one["reason"], tuple(one["tests"]))
-        for one in json.loads(text)["entries"]
-    ]
-
-
-def files(results: Iterable[Result]) -> dict[Path, str]:
-    """The text of each file of the report."""
-    given = list(results)
-    return {
-        ROOT / "tck" / "report.json": _json(given),
-        ROOT / "tck" / "report.md": _markdown(given),
-        ROOT / "docs" / "reference" / "conformance.md": _page(given),
-    }
-
-
-def write(results: Iterable[Result]) -> list[Path]:
-    """Write the report; give the files that changed."""
-    changed = []
-    for path, text in files(results).items():
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-            changed.append(path)
-    return changed
-
-
-def _json(results: list[Result]) -> str:
-    entries: list[dict[str, Any]] = [
-        {
-            "id": one.entry.id,
-            "area": one.entry.area,
-            "chapter": one.entry.chapter,
-            "applies": one.entry.applies,
-            "outcome": one.outcome,
-            "reason": one.reason,
-            "tests": one.tests,
-        }
-        for one in results
-    ]
-    document = {
-        "specification": "MicroProfile Fault Tolerance 4.1",
-        "totals": {outcome: sum(one.outcome == outcome for one in results) for outcome in OUTCOMES},
-        "entries": entries,
-    }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-
-
-def _markdown(results: list[Result]) -> str:
+def every_entry(results: list[Result]) -> str:
+    """A table for each chapter: every entry, its outcome, and the tests that stand for it."""
     lines = [
         "# Conformance report",
         "",
         "Every test method of the official test kit of MicroProfile Fault Tolerance 4.1, and what became of the tests",
-        "that stand for it, in virtual time, against the built wheel.",
-        "Generated by `nox -s tck`, like [report.json](report.json) beside it; do not edit.",
+        "that stand for it.",
         "",
         *_totals(results),
     ]
     for chapter in _chapters(results):
         lines += ["", f"## {chapter}", "", "| entry | outcome | tests | remark |", "| --- | --- | --- | --- |"]
-        for one in results:
-            if one.entry.chapter == chapter:
-                tests = "<br>".join(f"[{name}](spec/{file})" for file, name in map(_parts, one.tests))
-                lines.append(f"| {one.entry.id} | {_word(one)} | {tests} | {_cell(one.reason)} |")
+        lines += [
+            f"| {result.entry.id} | {_word(result)} | {'<br>'.join(result.tests)} | {_cell(result.reason)} |"
+            for result in results
+            if result.entry.chapter == chapter
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _page(results: list[Result]) -> str:
+def page(results: list[Result]) -> str:
+    """The page on conformance: the totals, and what differs."""
     changed = [one for one in results if one.entry.applies == "adapted"]
     remarked = [one for one in results if one.entry.applies == "yes" and one.entry.remark]
     failed = [one for one in results if one.outcome == "failed"]
@@ -209,7 +171,7 @@ def _page(results: list[Result]) -> str:
         "The tests are in [tck/spec](../../tck/spec); each carries the names of the methods for which it stands.",
         "",
         "This page is generated by `nox -s tck`, which builds the wheel, installs it and runs the tests against it.",
-        "[tck/report.md](../../tck/report.md) lists every method with its outcome.",
+        "`pytest tck/spec --conformance-entries FILE` lists every method with its outcome and its tests.",
         "",
         "## Totals",
         "",
@@ -254,11 +216,6 @@ def _totals(results: list[Result]) -> list[str]:
 
 def _chapters(results: list[Result]) -> Iterator[str]:
     yield from dict.fromkeys(one.entry.chapter for one in results)
-
-
-def _parts(test: str) -> tuple[str, str]:
-    file, _, name = test.partition("::")
-    return file, name
 
 
 def _word(result: Result) -> str:
