@@ -27,7 +27,7 @@ from ._guard import attach, control
 from ._guard.attach import Decorator
 from ._guard.declaration import CLASS_INTERCEPTORS, class_name, declaration_of, user_frames
 from ._guard.interceptor import Interceptor
-from ._runtime.arrival import Arrival
+from ._runtime.import_watch import ImportWatch
 from ._signature.proxy import of_our_own
 from .exceptions import Fault, FaultToleranceDefinitionException
 
@@ -275,7 +275,7 @@ def _at_import(name: str, tell: _Told) -> None:
 
     def first(module: ModuleType) -> None:
         if tell in _told.get(name, ()):
-            _arrival.add(name)
+            _import_watch.add(name)
             tell(module)
 
     wrapt.register_post_import_hook(first, name)
@@ -287,7 +287,7 @@ def _no_more_at_import(name: str, tell: _Told) -> None:
         waiting.remove(tell)
     if not waiting:
         _told.pop(name, None)
-        _arrival.discard(name)
+        _import_watch.discard(name)
 
 
 def _arrived(name: str) -> None:
@@ -295,7 +295,7 @@ def _arrived(name: str) -> None:
         tell(sys.modules[name])
 
 
-_arrival = Arrival((), _arrived, once=False)
+_import_watch = ImportWatch((), _arrived, once=False)
 
 
 def _take_back(changes: list[_Change]) -> None:

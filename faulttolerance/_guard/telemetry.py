@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client import CollectorRegistry
 
-    from .._runtime.arrival import Arrival
     from .._runtime.background import Ticker
+    from .._runtime.import_watch import ImportWatch
     from .._telemetry.opentelemetry import Exporter
     from .._telemetry.prometheus import Collector
     from .._telemetry.workers import Folder
@@ -47,7 +47,7 @@ class Telemetry:
         self._registry: Any = "auto"
         self._provider: Any = "auto"
         self._tracing: bool | None = None
-        self._arrival: Arrival | None = None
+        self._watch: ImportWatch | None = None
         self._collector: tuple[CollectorRegistry, Collector] | None = None
         self._folder: Folder | None = None
         self._ticker: Ticker | None = None
@@ -60,7 +60,7 @@ class Telemetry:
 
         An OpenTelemetry reader may hold a lock of its own while it calls a guarded function for the first time.
         """
-        if not ledger.is_empty and (self._is_due or (self._arrival is not None and self._arrival.is_overdue)):
+        if not ledger.is_empty and (self._is_due or (self._watch is not None and self._watch.is_overdue)):
             self._is_due = False
             self._connect()
 
@@ -84,9 +84,9 @@ class Telemetry:
         """Forget what was chosen, and let go of all exporters until the next first call."""
         self._disconnect_prometheus()
         with self._lock:
-            if self._arrival is not None:
-                self._arrival.end()
-                self._arrival = None
+            if self._watch is not None:
+                self._watch.end()
+                self._watch = None
             self._disconnect_opentelemetry()
             self._registry = self._provider = "auto"
             self._tracing = None
@@ -107,7 +107,7 @@ class Telemetry:
             self._folder.begin_anew()
 
     def _connect(self, arrived: str = "") -> None:
-        from .._runtime.arrival import Arrival, is_here
+        from .._runtime.import_watch import ImportWatch, is_here
 
         def is_missing(chosen: object, module: str) -> bool:
             return _is(chosen, "auto") and arrived != module and not is_here(module)
@@ -124,9 +124,9 @@ class Telemetry:
             else:
                 _try(partial(self._connect_opentelemetry, is_proxy=arrived == _OPENTELEMETRY))
         with self._lock:
-            if self._arrival is not None:
-                self._arrival.end()
-            self._arrival = Arrival(missing, self._connect) if missing else None
+            if self._watch is not None:
+                self._watch.end()
+            self._watch = ImportWatch(missing, self._connect) if missing else None
 
     def _connect_prometheus(self) -> None:
         from .._telemetry.prometheus import Collector, is_exposed_by_opentelemetry

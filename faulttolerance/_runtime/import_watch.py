@@ -14,7 +14,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Arrival", "is_here"]
+__all__ = ["ImportWatch", "is_here"]
 
 
 def is_here(name: str) -> bool:
@@ -36,7 +36,7 @@ def _spec_of(module: object) -> Any:
         return None
 
 
-class Arrival:
+class ImportWatch:
     """Stands among the finders of ``sys.meta_path`` as long as it waits for a module; finds nothing itself.
 
     Args:
