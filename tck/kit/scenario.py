@@ -77,7 +77,7 @@ class Scenario(NamedTuple):
     """By convention, or ``apart`` for those that leave late attempts behind, ``queueing`` for those that may wait."""
 
     def difference(self, way: Way) -> Differs | None:
-        """What the contract lets *way* do otherwise."""
+        """What the rules let *way* do otherwise."""
         kinds = (way.convention, "apart" if way.is_apart else "", "queueing" if way.queues else "")
         return next((self.differs[kind] for kind in kinds if kind in self.differs), None)
 

@@ -1,6 +1,6 @@
 """What can become of a call, as a table: policies, what each attempt does, how it is called, what comes out.
 
-Each row runs in every way of calling, and all have to agree. Where the specification or the contract makes a
+Each row runs in every way of calling, and all have to agree. Where the specification or a rule makes a
 difference, the row says which.
 """
 

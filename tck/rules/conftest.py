@@ -1,4 +1,4 @@
-"""Virtual time and all calling conventions for the tests of the contract's rules, which are named P, L and R."""
+"""Virtual time and all calling conventions for the tests of the rules, which are named P, L, R and C."""
 
 from __future__ import annotations
 

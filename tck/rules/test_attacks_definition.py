@@ -63,7 +63,7 @@ class Remote:
 )
 @pytest.mark.parametrize("value", [HUGE, -HUGE, Shy()], ids=["huge", "hugely negative", "shy"])
 def test_a_value_beyond_reason_is_refused_in_words(declare: Callable[[Any], Any], value: object) -> None:
-    """A number that no clock can count, and an object without a repr, are definition errors (contract R9)."""
+    """A number that no clock can count, and an object without a repr, are definition errors (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match="allowed"):
         declare(value)(lambda: None)
 
@@ -97,13 +97,13 @@ def test_a_limit_that_is_never_reached_is_no_obstacle(policy: dict[str, Any]) ->
     "target", [None, 5, property(lambda self: 5), sys, object(), int, Shy()], ids=lambda one: type(one).__name__
 )
 def test_a_guard_refuses_what_it_cannot_decorate(decorate: Any, target: object) -> None:
-    """A guard in hand decorates functions; a class, whose place a function would take, is refused (contract R9)."""
+    """A guard in hand decorates functions; a class, whose place a function would take, is refused (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match="cannot be guarded"):
         decorate(target)
 
 
 def test_a_guard_decorates_static_and_class_methods_on_either_side() -> None:
-    """A ``Guard`` is as indifferent to the side as the decorators are (contract P1)."""
+    """A ``Guard`` is as indifferent to the side as the decorators are (rule P1)."""
     guard = Guard(retry=Retry(max_retries=1))
 
     class Client:
@@ -139,7 +139,7 @@ def test_a_callable_with_attributes_of_every_name_is_guarded(decorate: Any) -> N
 
 @pytest.mark.parametrize("target", [None, 5, sys])
 def test_unguarded_refuses_what_is_no_method(target: Any) -> None:
-    """``@unguarded`` is for methods; what can be none is a definition error (contract R9)."""
+    """``@unguarded`` is for methods; what can be none is a definition error (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match="unguarded"):
         unguarded(target)
 

@@ -32,7 +32,7 @@ class UnreadableNotes(Exception):
 
 @pytest.mark.parametrize("kind", [Declined, NotesOfItsOwn, UnreadableNotes])
 def test_a_failure_that_takes_no_note_comes_out_as_it_is(kind: type[Exception]) -> None:
-    """The note on the last failure is a courtesy: it never replaces the failure (contract R1)."""
+    """The note on the last failure is a courtesy: it never replaces the failure (rule R1)."""
     failure = kind()
 
     @retry(max_retries=1, jitter=0)
@@ -57,7 +57,7 @@ def test_a_failure_that_takes_no_note_is_replaced_by_the_fallback() -> None:
 
 
 def test_a_frozen_failure_gets_its_note() -> None:
-    """An immutable exception says how often it was tried like any other (contract R1)."""
+    """An immutable exception says how often it was tried like any other (rule R1)."""
 
     @retry(max_retries=1, jitter=0)
     def charge() -> NoReturn:
@@ -71,7 +71,7 @@ def test_a_frozen_failure_gets_its_note() -> None:
 
 @pytest.mark.parametrize("delay", [None, "1", object(), 1j])
 def test_a_back_off_that_gives_no_number_is_named_in_the_log(delay: object, caplog: pytest.LogCaptureFixture) -> None:
-    """What is no delay is no reason to lose the call's own failure: the delay of ``@retry`` counts (contract R10)."""
+    """What is no delay is no reason to lose the call's own failure: the delay of ``@retry`` counts (rule R10)."""
     attempts: list[int] = []
 
     @custom_backoff(lambda: lambda failure: delay)  # type: ignore[arg-type, return-value]

@@ -39,7 +39,7 @@ def test_a_finalizer_may_make_the_first_call_of_a_guard_that_goes_with_it() -> N
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
 def test_a_signal_handler_may_call_the_guard_that_it_interrupts() -> None:
-    """Whatever a handler lands in, it neither waits for its own thread nor loses a permit (contract L6, R10)."""
+    """Whatever a handler lands in, it neither waits for its own thread nor loses a permit (rules L6, R10)."""
 
     @retry(max_retries=1, jitter=0)
     @circuit_breaker(request_volume_threshold=10**9)

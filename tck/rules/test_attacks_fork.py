@@ -25,7 +25,7 @@ print(fork())
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_the_first_fork_of_a_program_that_does_not_log_is_quiet(tmp_path: Path) -> None:
-    """A module that is imported between two halves of a fork has half of its own hooks run: none is (contract L5)."""
+    """A module that is imported between two halves of a fork has half of its own hooks run: none is (rule L5)."""
     program = tmp_path / "forks.py"
     program.write_text(PROGRAM)
 

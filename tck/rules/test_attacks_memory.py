@@ -57,7 +57,7 @@ def test_an_asynchronous_call_leaves_no_reference_cycle(uncollected: None, fails
 
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_function_that_a_guard_decorated_goes_when_it_is_dropped(uncollected: None, is_named: bool) -> None:
-    """A guard may decorate a closure per request: it does not keep them (contract L8)."""
+    """A guard may decorate a closure per request: it does not keep them (rule L8)."""
     guard = Guard(retry=Retry(max_retries=1), timeout=Timeout(30_000), name="requests-of-the-memory-test")
     decorate: Any = apply_guard(guard.name) if is_named else guard
     seen = []

@@ -46,7 +46,7 @@ def brief(outcome: Any) -> Any:
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_outcome_is_the_same_in_every_way_of_calling(name: str, way: Way) -> None:
-    """Outcome, attempts, counts, ``remaining()``, the breaker's state and the log, but for what the contract varies."""
+    """Outcome, attempts, counts, ``remaining()``, the breaker's state and the log, but for what a rule varies."""
     scenario = SCENARIOS[name]
     if not way.takes(scenario.policies(Run(WAYS[0], None, lambda _: {}, scenario.body))):  # type: ignore[arg-type]
         pytest.skip("a Guard does not take these policies")

@@ -237,7 +237,7 @@ def test_one_method_of_another_type_makes_an_asynchronous_class_invalid() -> Non
 
 
 def test_an_asynchronous_class_may_exempt_methods() -> None:
-    """Contract L7; a method without an annotation is decided by what it returns."""
+    """Rule L7; a method without an annotation is decided by what it returns."""
 
     @asynchronous
     class Client:
@@ -433,7 +433,7 @@ def test_generator_functions_are_refused(policy: Any) -> None:
 
 
 def test_class_level_policies_leave_generator_functions_out() -> None:
-    """Contract L7: they are skipped, not refused."""
+    """Rule L7: they are skipped, not refused."""
 
     @retry
     class Client:

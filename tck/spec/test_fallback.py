@@ -400,7 +400,7 @@ def test_skip_on_goes_before_apply_on(
 
 @pytest.mark.parametrize("control_flow", [KeyboardInterrupt, SystemExit, Interrupted])
 def test_control_flow_has_no_fallback(control_flow: type[BaseException]) -> None:
-    """Contract R0, whatever `apply_on` says by default."""
+    """Rule R0, whatever `apply_on` says by default."""
 
     @fallback(lambda context: "fallback")
     def service() -> str:
@@ -411,7 +411,7 @@ def test_control_flow_has_no_fallback(control_flow: type[BaseException]) -> None
 
 
 def test_a_cancelled_call_has_no_fallback() -> None:
-    """Contract R0: whoever cancelled does not wait for a substitute."""
+    """Rule R0: whoever cancelled does not wait for a substitute."""
 
     @fallback(lambda context: "fallback")
     async def service() -> str:
@@ -477,7 +477,7 @@ def test_handler_takes_over_for_a_full_bulkhead() -> None:
 
 @pytest.mark.parametrize("order", range(3))
 def test_the_order_of_the_decorators_does_not_matter(order: int) -> None:
-    """Contract: one nesting, the fallback outside the retries."""
+    """One nesting, the fallback outside the retries."""
     policies = [retry(max_retries=2, jitter=0), fallback(lambda context: context.attempt), circuit_breaker()]
     executions = []
 

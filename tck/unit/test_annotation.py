@@ -140,7 +140,7 @@ def returning(annotation: object) -> Callable[..., Any]:
 def test_the_return_annotation_tells_what_comes_of_a_call(
     annotation: str, expected: Outcome, written: Callable[[str], object]
 ) -> None:
-    """Contract R7, whether annotations are text (`from __future__ import annotations`) or objects."""
+    """Rule R7, whether annotations are text (`from __future__ import annotations`) or objects."""
     assert outcome(returning(written(annotation))) is expected
 
 
@@ -288,7 +288,7 @@ def test_looking_at_annotations_imports_nothing() -> None:
 
 
 def test_a_foreign_type_is_refused_with_what_to_write() -> None:
-    """Contract R7: a definition error that says what to write."""
+    """Rule R7: a definition error that says what to write."""
 
     def name() -> str:
         return ""
@@ -302,7 +302,7 @@ def test_a_foreign_type_is_refused_with_what_to_write() -> None:
 
 
 def test_a_class_level_fault_says_how_to_exempt_the_method() -> None:
-    """Contract L7."""
+    """Rule L7."""
     [fault] = asynchronous_faults(returning("int | None"), "shop.Cart.total", None, class_level=True)
 
     assert "@unguarded" in fault.allowed
@@ -691,7 +691,7 @@ def test_a_scope_fills_in_type_variables_as_seen_from_the_subclass() -> None:
     ],
 )
 def test_what_comes_of_waiting_for_a_result(annotation: str, expected: str) -> None:
-    """Contract R6: `async def -> T`, `Awaitable[T]`, `Future[T]` compare by T."""
+    """Rule R6: `async def -> T`, `Awaitable[T]`, `Future[T]` compare by T."""
     assert same(awaited(meant(annotation)), meant(expected))
     assert not same(awaited(meant(annotation)), meant("bytes"))
 

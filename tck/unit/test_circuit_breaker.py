@@ -656,7 +656,7 @@ def test_counting_can_start_anew() -> None:
 
 
 class NaiveCircuit:
-    """The yardstick: plain lists, every rule as a sentence of the specification or of the contract."""
+    """The yardstick: plain lists, every rule as a sentence of the specification or of a rule."""
 
     def __init__(self, delay: int, volume: int, ratio: float, successes: int) -> None:
         self.delay, self.volume, self.ratio, self.threshold = delay, volume, ratio, successes

@@ -1,4 +1,4 @@
-"""What a fallback names is checked against its function, and called with what that was called with (contract R6)."""
+"""What a fallback names is checked against its function, and called with what that was called with (rule R6)."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def function_of(function: Callable[..., Any]) -> Declaration:
 
 
 def test_a_function_names_a_function_of_its_module() -> None:
-    """Contract R6."""
+    """Rule R6."""
     policy, declaration = Fallback(fallback_method="charge_later"), function_of(charge)
 
     assert fallback.faults(policy, declaration, "shop.charge", False, final=True) == []
@@ -594,7 +594,7 @@ class Plain(Remote):
 
 @pytest.mark.parametrize("cls", [Remote, Submitting, Awaiting])
 def test_the_results_of_asynchronous_functions_compare_by_what_they_come_to(cls: type) -> None:
-    """Contract R6: a fallback of an asynchronous method may be asynchronous or not."""
+    """Rule R6: a fallback of an asynchronous method may be asynchronous or not."""
     for name in ("as_coroutine", "plain", "as_awaitable", "as_future", "less_coroutine", "less", "less_awaitable"):
         assert faults_of(cls, name, asynchronous=True) == []
     for name in ("other", "other_plain", "other_future", "more_future"):
@@ -803,7 +803,7 @@ def test_a_handler_whose_type_has_no_meaning_yet_is_looked_at_again_at_the_first
 
 
 def test_the_handler_of_an_asynchronous_function_is_typed_by_what_it_comes_to() -> None:
-    """Contract, review 19: of a coroutine function what awaiting gives, of a future method what the future holds."""
+    """Rule R6: of a coroutine function what awaiting gives, of a future method what the future holds."""
 
     def as_future(context: ExecutionContext) -> Future[int]: ...  # type: ignore[empty-body]
 
@@ -988,7 +988,7 @@ def test_a_failure_is_not_kept_by_the_guard() -> None:
 
 @drops_classes
 def test_a_class_that_is_dropped_is_not_kept() -> None:
-    """Contract L4: neither as the home of a fallback, nor through an override that refers to it by `super()`."""
+    """Rule L4: neither as the home of a fallback, nor through an override that refers to it by `super()`."""
 
     class Own(Cart):
         def substitute(self, a: int) -> str:
@@ -1089,7 +1089,7 @@ def test_what_can_run_before_a_retry_is_not_refused() -> None:
 def test_a_failure_before_a_retry_is_logged_and_changes_nothing(
     asynchronous: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Contract R10."""
+    """Rule R10."""
     call = before("broken_later" if asynchronous else "broken", asynchronous=asynchronous)
 
     with caplog.at_level(logging.WARNING, "faulttolerance"):

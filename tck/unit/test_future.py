@@ -236,7 +236,7 @@ def test_a_loop_awaits_the_outcome() -> None:
 
 
 def test_several_loops_await_one_future() -> None:
-    """It belongs to no loop; one after another and at once (contract L6)."""
+    """It belongs to no loop; one after another and at once (rule L6)."""
     future: Future[int] = Future()
     waiting = threading.Barrier(4)
     results: list[int] = []

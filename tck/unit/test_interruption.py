@@ -1,4 +1,4 @@
-"""What a deadline does to a call that is under way on its caller's thread (contract R2, R2a, R2b)."""
+"""What a deadline does to a call that is under way on its caller's thread (rules R2, R2a, R2b)."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def flaky(*outcomes: object) -> Callable[[], Any]:
 
 
 def test_a_call_that_recovers_does_so_whatever_becomes_of_the_log(broken: Broken) -> None:
-    """Contract R10: what is told changes nothing of what is told about."""
+    """Rule R10: what is told changes nothing of what is told about."""
     call = retry(max_retries=2, jitter=0)(flaky(ConnectionError(), ConnectionError(), "done"))
 
     assert call() == "done"

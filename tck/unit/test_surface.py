@@ -8,7 +8,7 @@ import pytest
 
 import faulttolerance
 
-CONTRACT = {
+PROMISED = {
     "the specification's annotations": "retry timeout circuit_breaker bulkhead fallback asynchronous",
     "the specification's types": """
         FallbackHandler ExecutionContext ChronoUnit FaultToleranceException TimeoutException
@@ -21,13 +21,13 @@ CONTRACT = {
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
         completed_future shutdown""",
 }
-"""The public names by group; a name is added here when it is added to the contract."""
+"""The public names by group; a name is added here when it is promised."""
 
-NAMES = sorted(name for group in CONTRACT.values() for name in group.split())
+NAMES = sorted(name for group in PROMISED.values() for name in group.split())
 
 
-def test_all_names_the_contract_and_nothing_else() -> None:
-    """A name outside the contract would be relied on without a promise."""
+def test_all_names_what_is_promised_and_nothing_else() -> None:
+    """Any other name would be relied on without a promise."""
     assert sorted(faulttolerance.__all__) == NAMES
 
 

@@ -182,7 +182,7 @@ def test_nothing_is_told_of_a_call_on_which_everything_goes_well(events: list[Ev
 
 
 def test_control_flow_is_no_giving_up(events: list[Event]) -> None:
-    """Contract R0: an interrupted call did not fail."""
+    """Rule R0: an interrupted call did not fail."""
 
     @retry
     def interrupted() -> None:

@@ -374,7 +374,7 @@ def no_garbage() -> Iterator[None]:
 
 
 def test_dropped_class_leaves_its_final_counts_and_nothing_else(no_garbage: None) -> None:
-    """Contract L4: the class goes, its counters stay, and what ran at a moment is gone."""
+    """Rule L4: the class goes, its counters stay, and what ran at a moment is gone."""
     meter = PrometheusMeter()
 
     def make() -> type[Any]:
@@ -442,7 +442,7 @@ def test_call_that_outlives_its_guard_is_counted() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
 def test_forked_child_counts_from_zero() -> None:
-    """Contract L5: the parent's calls are the parent's, also where only the child is scraped."""
+    """Rule L5: the parent's calls are the parent's, also where only the child is scraped."""
     program = (
         PROMETHEUS
         + GUARDED
