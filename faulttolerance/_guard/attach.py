@@ -256,7 +256,7 @@ def _binding_of(attribute: object) -> str:
 
 
 def _guards_in_property(attribute: object) -> Iterator[Any]:
-    """The guards in a property; class-level decorators are not for them (contract L2)."""
+    """The guards in a property; class-level decorators are not for them (rule L2)."""
     for one in accessors(attribute):
         if declaration_of(one) is not None:
             exempt(one)

@@ -18,7 +18,7 @@ _COROUTINE, _AWAITED = 0x80, 0x180
 class NothingToAwait(BaseException):
     """Ends a call whose function returned what cannot be awaited.
 
-    No ``Exception``, so that no policy has to do with it (contract R0): the function has run, and to run it again, or
+    No ``Exception``, so that no policy has to do with it (rule R0): the function has run, and to run it again, or
     something in its place, would do twice what was done. Whoever awaits the call is told by a ``TypeError``.
     """
 

@@ -188,7 +188,7 @@ def code_of(plan: Plan, asynchronous: bool) -> str:
 
 
 def _awaits(declaration: Declaration) -> bool | None:
-    """Whether what a method returns is awaited; ``None``: the object decides (contract R7)."""
+    """Whether what a method returns is awaited; ``None``: the object decides (rule R7)."""
     if declaration.is_coroutine:
         return True
     from .._signature.annotation import Outcome, outcome
@@ -204,7 +204,7 @@ def _named(driver: Any, declaration: Declaration) -> Any:
 
 
 def _binder(function: Callable[..., Any]) -> Callable[..., object]:
-    """Checks arguments: wrong ones are the only thing that an asynchronous call raises itself (contract R7)."""
+    """Checks arguments: wrong ones are the only thing that an asynchronous call raises itself (rule R7)."""
     import inspect
 
     try:

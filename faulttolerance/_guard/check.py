@@ -44,7 +44,7 @@ _COMPANIONS: Mapping[type[Policy], type[Policy]] = {
 
 
 def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], object]) -> bool:
-    """Whether calls return before they are over (contract R7, R8)."""
+    """Whether calls return before they are over (rules R7, R8)."""
     return declaration.is_coroutine or Asynchronous in policies or AsynchronousNonBlocking in policies
 
 

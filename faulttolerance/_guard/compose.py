@@ -283,7 +283,7 @@ def path(
                     result = function(*args, **kwargs) if kwargs else function(*args)
 
                 # The way out, innermost first. What was taken goes back before anything is called: the deadline of an
-                # enclosing call may interrupt behind any call (contract R11).
+                # enclosing call may interrupt behind any call (rule R11).
                 if BULKHEAD:
                     del held[permit]
                 if DEADLINE:

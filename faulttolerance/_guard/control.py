@@ -126,7 +126,7 @@ def configure(
             relative one is looked for in the directory in which the process works now, also by later reloads.
         sources: Settings sources of pydantic-settings, or other callables that return a mapping of keys to values.
         max_threads: The most threads that offloaded calls may use at once; no limit unless given.
-        uninterruptible_modules: Further modules in whose code no time-out interrupts (contract R2a); one name, or
+        uninterruptible_modules: Further modules in whose code no time-out interrupts (rule R2a); one name, or
             several.
         interrupt_signal: The signal that interrupts blocking calls of the main thread instead of ``SIGURG``.
         prometheus_registry: Where Prometheus metrics are shown: a ``CollectorRegistry``; ``"auto"``, as in the

@@ -102,7 +102,7 @@ class Course:
         self.usual: type | None = None
         """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
         self.watches_results = True
-        """Whether nothing was said yet about results of synchronous calls that come later (contract R8)."""
+        """Whether nothing was said yet about results of synchronous calls that come later (rule R8)."""
         self.advice = ""
         """What to use instead where such results are an error, so far as they can be awaited."""
         self._refusals: list[None] | None = None
@@ -292,7 +292,7 @@ class Course:
         samples: dict[str, float] = {}
         if self.circuit_breaker is not None:
             if ticket.era is None:
-                # Else control flow came first, and there is no result of the breaker (contract R0).
+                # Else control flow came first, and there is no result of the breaker (rule R0).
                 if isinstance(error, CircuitBreakerOpenException):
                     tally.add(_OPEN)
                 return
@@ -357,7 +357,7 @@ _ALWAYS_NOTED = (Stop.DEADLINE, Stop.PREDICATE_FAILED)
 
 
 def _note(failure: BaseException, progress: Progress, elapsed: float, stop: Stop) -> None:
-    """Say on *failure* itself how often and how long it was tried; one note of ours per object (contract R1)."""
+    """Say on *failure* itself how often and how long it was tried; one note of ours per object (rule R1)."""
     plural = "attempt" if progress.attempts == 1 else "attempts"
     tried = f"{progress.attempts} {plural} in {elapsed:.3f} s{progress.kinds}"
     ours = f"{_NOTE}{tried}; no more, because {_REASONS[stop]}"

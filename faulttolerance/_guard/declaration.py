@@ -199,7 +199,7 @@ def class_level(cls: type) -> dict[type[Policy], tuple[Policy, type]]:
 def covering(cls: type, name: str, function: object, owner: type) -> dict[type[Policy], tuple[Policy, type]]:
     """The class-level policies that hold for the method *name* of *cls*, which *owner* defines as *function*.
 
-    Contract L2 and L7: public methods that are not exempt, which the decorated class, a subclass of it, or another
+    Rules L2 and L7: public methods that are not exempt, which the decorated class, a subclass of it, or another
     class of its package defines.
     """
     if name.startswith("_") or exempted(function):

@@ -1,4 +1,4 @@
-"""Changing what holds for every guard at once (contract C3).
+"""Changing what holds for every guard at once (rule C3).
 
 Everything is read, imported, checked and built first, with no lock held: sources, values that name modules, and
 predicates are code of the application, which may call guarded functions on this thread or wait for others that do.

@@ -1,4 +1,4 @@
-"""What ``@fallback`` names: whether it fits the guarded function, and how it is called (contract R6)."""
+"""What ``@fallback`` names: whether it fits the guarded function, and how it is called (rule R6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a class is a method: functions, and all that becomes one when it is looked up (contract L2)."""
+"""What of a class is a method: functions, and all that becomes one when it is looked up (rule L2)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ __all__ = ["Mistakes"]
 
 
 class Mistakes:
-    """Logs, once each, what failed of the code that a guard asks (contract R10)."""
+    """Logs, once each, what failed of the code that a guard asks (rule R10)."""
 
     __slots__ = ("_name", "_told")
 

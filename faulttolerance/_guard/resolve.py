@@ -112,7 +112,7 @@ class Resolver:
             name = f"{class_name(cls)}.{declaration.name}"
             function, policies, owner = self._followed(cls)
             declared, homes, interceptors = [], {}, ()
-            # Contract L3: reached through super(), or by the name of a base class, a method runs plainly.
+            # Rule L3: reached through super(), or by the name of a base class, a method runs plainly.
             if self.is_first(cls):
                 covered = covering(cls, declaration.name, function, owner)
                 declared = self._declared(cls, owner, policies, covered)
@@ -236,7 +236,7 @@ class Resolver:
         return in_order(declared)
 
     def is_first(self, cls: type) -> bool:
-        """Whether nothing of the same name hides the guard from objects of *cls* (contract L3)."""
+        """Whether nothing of the same name hides the guard from objects of *cls* (rule L3)."""
         found = first_of_name(cls, self.declaration.name)
         if found is None or self._is_in(found[1]):
             return True

@@ -194,7 +194,7 @@ class Telemetry:
             within(_PATIENCE_SECONDS, partial(_try, make))
 
     def _disconnect_prometheus(self) -> None:
-        """Outside the lock: registries and what is logged are the application's (contract R10)."""
+        """Outside the lock: registries and what is logged are the application's (rule R10)."""
         with self._lock:
             connected, self._collector = self._collector, None
         if connected is not None:

@@ -28,7 +28,7 @@ _warned: set[str] = set()
 
 
 def pause(name: str, seconds: float) -> None:
-    """Wait between two attempts; once per guard, warn where that holds up an event loop (contract R12)."""
+    """Wait between two attempts; once per guard, warn where that holds up an event loop (rule R12)."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None and name not in _warned:
         _warned.add(name)
@@ -71,7 +71,7 @@ def lives_on(kind: type) -> bool:
 
 
 def warn_of_outcome(name: str, result: object) -> None:
-    """Warn where a synchronous guard let *result* pass: whether that fails, nobody sees (contract R8)."""
+    """Warn where a synchronous guard let *result* pass: whether that fails, nobody sees (rule R8)."""
     kind = type(result)
     what = "a coroutine" if kind is CoroutineType else f"an object of the class {kind.__module__}.{kind.__qualname__}"
     level, frame = 1, sys._getframe()

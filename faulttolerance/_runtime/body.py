@@ -1,4 +1,4 @@
-"""Code of the application on a thread of the pool, and what it awaits afterwards on a loop (contract R2, R5, R7b)."""
+"""Code of the application on a thread of the pool, and what it awaits afterwards on a loop (rules R2, R5, R7b)."""
 
 from __future__ import annotations
 

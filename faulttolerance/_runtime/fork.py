@@ -1,4 +1,4 @@
-"""What has to happen around ``os.fork`` (contract L5), registered once with the interpreter."""
+"""What has to happen around ``os.fork`` (rule L5), registered once with the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an offloaded call returns: a ``concurrent.futures.Future`` that any event loop can await (contract R7b)."""
+"""What an offloaded call returns: a ``concurrent.futures.Future`` that any event loop can await (rule R7b)."""
 
 from __future__ import annotations
 

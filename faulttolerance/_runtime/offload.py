@@ -1,4 +1,4 @@
-"""Calls that run on threads of the pool (contract R7, R7b, R7c).
+"""Calls that run on threads of the pool (rules R7, R7b, R7c).
 
 A call is the coroutine of a guarded function, stepped by whoever makes it go on: the caller's thread takes it to its
 first body, so that permits are asked for in the order of the calls and a refusal is there when the call returns; a

@@ -1,4 +1,4 @@
-"""Where an exception may be raised in code that does not expect one (contract R2a).
+"""Where an exception may be raised in code that does not expect one (rule R2a).
 
 Code of the standard library that takes locks is left in peace, for a lock that is left held hangs the process. So is
 code that stands at a call which takes or gives back something; but only for a while, since it may stand there for ever.

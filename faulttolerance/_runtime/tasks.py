@@ -1,4 +1,4 @@
-"""Attempts as tasks of an event loop, and the handle that an asynchronous call returns (contract R3, R7a, R8)."""
+"""Attempts as tasks of an event loop, and the handle that an asynchronous call returns (rules R3, R7a, R8)."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ async def _outcome(result: Any) -> Any:
 
 
 class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
-    """A call of an ``@asynchronous async def``, and of an ``@asynchronous_non_blocking def`` (contract R7a)."""
+    """A call of an ``@asynchronous async def``, and of an ``@asynchronous_non_blocking def`` (rule R7a)."""
 
     __slots__ = ("__weakref__", "_context", "_start", "_steps", "_task")
 

@@ -372,7 +372,7 @@ def _takes(head: Any, value: object) -> bool:
     return head is Any or (isinstance(head, type) and isinstance(value, head))
 
 
-# Asynchronous or not (contract R7)
+# Asynchronous or not (rule R7)
 
 
 def outcome(function: Callable[..., Any], owner: type | None = None) -> Outcome:

@@ -1,4 +1,4 @@
-"""Whether a function can stand in for a guarded one: its parameters, its result, and when that comes (contract R6).
+"""Whether a function can stand in for a guarded one: its parameters, its result, and when that comes (rule R6).
 
 What is not known fits everything, and everything fits it: ``Any``, unresolved names, type variables that nothing fills
 in. A bare generic fits each of its parametrisations.

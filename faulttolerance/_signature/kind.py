@@ -1,4 +1,4 @@
-"""Asynchronous or not: decided once, when decorating (contract P4, P6)."""
+"""Asynchronous or not: decided once, when decorating (rules P4, P6)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def conclude(
 ) -> BaseException | None:
     """What an attempt with a deadline comes to: *error*, nothing, or a ``TimeoutException`` with a note.
 
-    Control flow passes as it is, however late (contract R0), but for the interruption by this very deadline.
+    Control flow passes as it is, however late (rule R0), but for the interruption by this very deadline.
 
     Args:
         error: What the body raised; ``None``: it returned.

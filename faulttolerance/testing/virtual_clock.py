@@ -1,4 +1,4 @@
-"""A clock whose time passes once everybody waits for it to pass (contract, section 7)."""
+"""A clock whose time passes once everybody waits for it to pass."""
 
 from __future__ import annotations
 
