@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .._call.side_call import SideCall
 from .._log import WARNING, log
 from .._policy import BeforeRetry
 from .._runtime.blocking import Aside
@@ -13,8 +14,8 @@ from .._signature.annotation import signature
 from .._signature.compatibility import Guarded, Problem, can_bind, is_asynchronous
 from .._signature.lookup import attribute_of, found_in_class, found_in_module, missing, named, weakly
 from ..exceptions import Fault
-from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
+from .invocation import context_of
 
 __all__ = ["aside", "faults"]
 
@@ -69,11 +70,12 @@ def aside(policy: BeforeRetry, declaration: Declaration, asynchronous: bool, own
     return _BeforeRetry(policy, declaration, asynchronous, owner or declaration.owner)
 
 
-class _BeforeRetry(Watched):
-    __slots__ = ("_attribute", "_home", "_policy")
+class _BeforeRetry(SideCall):
+    __slots__ = ("_attribute", "_declaration", "_home", "_policy")
 
     def __init__(self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
-        super().__init__(declaration, asynchronous)
+        super().__init__(asynchronous)
+        self._declaration = declaration
         self._policy = policy
         self._attribute = attribute_of(policy.method_name, declaration.template, owner)
         self._home = weakly(owner)

@@ -8,6 +8,10 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import ref
 
+from .._call.attempt import compose, path, shape_of
+from .._call.bound import BoundPolicies
+from .._call.specialize import source_of
+from .._call.state import Prospect, State
 from .._event import Ledger
 from .._policy import (
     Asynchronous,
@@ -31,14 +35,10 @@ from .._strategy import back_off, retry as retry_strategy
 from . import registry
 from .awaited import call_awaited, is_coroutine_code, told
 from .check import is_asynchronous
-from .compose import compose, path, shape_of
-from .course import Course
 from .declaration import CLASS, Declaration, unbound
 from .invocation import around
 from .mistakes import Mistakes
 from .plan import Plan
-from .state import Prospect, State
-from .weave import source_of
 
 __all__ = ["call_path", "code_of", "course_for", "plainly", "plainly_while_hidden"]
 
@@ -213,7 +213,7 @@ def _binder(function: Callable[..., Any]) -> Callable[..., object]:
         return lambda *args, **kwargs: None
 
 
-def course_for(plan: Plan, prospect: Prospect, *, asynchronous: bool, apart: bool) -> Course:
+def course_for(plan: Plan, prospect: Prospect, *, asynchronous: bool, apart: bool) -> BoundPolicies:
     """The policies of one guarded function, bound to what its state is to become."""
     name, policies = plan.name, plan.policies
     values: dict[str, Any] = {}
@@ -238,7 +238,7 @@ def course_for(plan: Plan, prospect: Prospect, *, asynchronous: bool, apart: boo
     if not apart and values.get("seconds"):
         values["conclude"] = _conclude(asynchronous)
     tally = prospect.tally_for(plan.counted_as, policies, queue=asynchronous) if plan.switches.metrics_enabled else None
-    return Course(name, **values, queues=asynchronous, tally=tally)
+    return BoundPolicies(name, **values, queues=asynchronous, tally=tally)
 
 
 def _conclude(asynchronous: bool) -> Any:

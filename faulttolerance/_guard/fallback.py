@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter
 from typing import Any
 
+from .._call.side_call import SideCall
 from .._policy import Fallback
 from .._runtime.blocking import Aside
 from .._shown import shown
@@ -37,8 +38,8 @@ from .._signature.lookup import (
 )
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import FallbackHandler
-from .aside import Watched, context_of
 from .declaration import FUNCTION, INSTANCE, Declaration
+from .invocation import context_of
 
 __all__ = ["aside", "faults"]
 
@@ -105,8 +106,12 @@ def _remember(error: BaseException, failure: BaseException) -> None:
         error.__context__ = failure
 
 
-class _Watched(Watched):
-    __slots__ = ()
+class _Watched(SideCall):
+    __slots__ = ("_declaration",)
+
+    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
+        super().__init__(asynchronous)
+        self._declaration = declaration
 
     def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
         _remember(error, failure)

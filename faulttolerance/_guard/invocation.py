@@ -7,8 +7,9 @@ from typing import Any
 
 from .._runtime.blocking import GuardedCall
 from .declaration import FUNCTION, Declaration
+from .execution_context import ExecutionContext
 
-__all__ = ["Invocation", "around"]
+__all__ = ["Invocation", "around", "context_of"]
 
 
 class Invocation:
@@ -58,3 +59,13 @@ def _one_around(call: GuardedCall, function: Callable[[Invocation], Any], declar
         return function(Invocation(method, args[0], args[1:], kwargs, call))
 
     return intercepted
+
+
+def context_of(
+    declaration: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempt: int
+) -> ExecutionContext:
+    """What the application is told of a call of the guard that *declaration* made."""
+    method = declaration.guard or declaration.template
+    if declaration.binding == FUNCTION or not args:
+        return ExecutionContext(method, None, args, kwargs, failure, attempt)
+    return ExecutionContext(method, args[0], args[1:], kwargs, failure, attempt)

@@ -42,7 +42,7 @@ ORDER: Sequence[type[Policy]] = (
     Timeout,
     Bulkhead,
 )
-"""How policies are listed, outermost first; ``compose`` is what nests them."""
+"""How policies are listed, outermost first; ``attempt`` is what nests them."""
 
 
 _RANK: Mapping[type[Policy], int] = {kind: rank for rank, kind in enumerate(ORDER)}

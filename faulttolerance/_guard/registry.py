@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
 
+from .._call.state import State, alias_in
 from .._event import StateChanged, ledger, sinks
 from .._log import ERROR, log
 from .._runtime.clock import clock
@@ -14,7 +15,6 @@ from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .state import State, alias_in
 from .telemetry import telemetry
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from types import NoneType
 from typing import Any, Self
 from weakref import ref
 
+from .._call.state import Prospect, State, alias_in
 from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Policy
 from .._runtime import blocking
@@ -33,7 +34,6 @@ from .declaration import (
 )
 from .methods import as_method
 from .plan import Plan, in_order
-from .state import Prospect, State, alias_in
 
 __all__ = ["Resolver"]
 

@@ -7,6 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import ref
 
+from .._call.attempt import compose
+from .._call.bound import BoundPolicies
+from .._call.state import Prospect, State
 from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Fallback, Policy
 from .._runtime import blocking
@@ -15,12 +18,9 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .awaited import call_awaited, is_coroutine_code, told
 from .call_path import course_for
-from .compose import compose
-from .course import Course
 from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
 from .place import Place
 from .plan import Plan
-from .state import Prospect, State
 
 if TYPE_CHECKING:
     from .guard import Guard
@@ -278,7 +278,7 @@ def _is_called_on(function: Any, name: str, first: object = None) -> bool:
 
 
 def _path(
-    function: Callable[..., Any], course: Course, aside: blocking.Aside | None, asynchronous: bool, name: str
+    function: Callable[..., Any], course: BoundPolicies, aside: blocking.Aside | None, asynchronous: bool, name: str
 ) -> blocking.GuardedCall:
     if not asynchronous:
         return compose(function, course, fallback=aside)

@@ -82,10 +82,10 @@ class Body(Suspension):
             call.attempted = True
             call.is_shared = True
             if bulkhead is not None:
-                ticket, held = attempt.ticket, bulkhead.held
-                held[ticket] = NO_THREAD
+                record, held = attempt.record, bulkhead.held
+                held[record] = NO_THREAD
                 if len(held) > bulkhead.limit or bulkhead.waiting:
-                    waiter = ticket.waiter = bulkhead.enqueue(ticket, NO_THREAD, self._wake)
+                    waiter = record.waiter = bulkhead.enqueue(record, NO_THREAD, self._wake)
             if attempt.deadline is not None:
                 self.set_timer(attempt.deadline)
             if waiter is None:
@@ -117,7 +117,7 @@ class Body(Suspension):
             else:
                 self._withdrawn = True
                 if self._attempt.bulkhead is not None and not isinstance(error, BulkheadException):
-                    self._attempt.bulkhead.abandon(self._attempt.ticket)
+                    self._attempt.bulkhead.abandon(self._attempt.record)
             if claimed:
                 self.error = error
             elif not may_run and not isinstance(error, Exception):
@@ -163,13 +163,13 @@ class Body(Suspension):
         except IndexError:
             self._leave()  # withdrawn, perhaps before it had anything to give back
             return False
-        ticket, bulkhead = attempt.ticket, attempt.bulkhead
+        record, bulkhead = attempt.record, attempt.bulkhead
         self.ident = get_ident()
         if bulkhead is not None:
-            bulkhead.held[ticket] = self.ident
+            bulkhead.held[record] = self.ident
             if not self._unwoken:
-                ticket.running_since = clock.monotonic()
-            ticket.admitted = True
+                record.running_since = clock.monotonic()
+            record.admitted = True
         error: BaseException | None = None
         result = None
         context = call.context.copy()
@@ -206,10 +206,10 @@ class Body(Suspension):
         """Give the permit back, or the place in the queue."""
         bulkhead = self._attempt.bulkhead
         if bulkhead is not None:
-            ticket = self._attempt.ticket
-            if ticket.waiter is not None:
-                bulkhead.withdraw(ticket.waiter)
-            bulkhead.held.pop(ticket, None)
+            record = self._attempt.record
+            if record.waiter is not None:
+                bulkhead.withdraw(record.waiter)
+            bulkhead.held.pop(record, None)
             if bulkhead.waiting:
                 bulkhead.hand_over()
 
@@ -242,13 +242,13 @@ class Body(Suspension):
             is_own=isinstance(error, Interrupted) and error.owner is entry,
             was_interrupted=slot is not None and id(entry) in slot.sent,
         )
-        attempt.ticket.timed_out = outcome is not error
+        attempt.record.timed_out = outcome is not error
         return outcome
 
     def expire(self) -> None:
         """Go on without the body: its deadline has passed."""
         if self.claim():
-            self._attempt.ticket.timed_out = True
+            self._attempt.record.timed_out = True
             self.error = TimeoutException(self._attempt.late())
             self._withdraw(may_interrupt=False, may_cancel=True)
             self.submit(self.resume, urgent=True)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import TypeVarTuple
 
     from .._strategy.bulkhead import Bulkhead
-    from .ticket import Ticket
+    from .attempt_record import AttemptRecord
 
     Ts = TypeVarTuple("Ts")
 
@@ -20,7 +20,7 @@ class Attempt:
     """One attempt that runs apart from its caller, who does not wait for it beyond the deadline.
 
     Args:
-        ticket: The identity under which it holds its permit; ``timed_out``, ``running_since`` and ``admitted`` are
+        record: The identity under which it holds its permit; ``timed_out``, ``running_since`` and ``admitted`` are
             written for the caller to read.
         function: The body.
         bulkhead: Where it has to get a permit, queueing for it; the permit goes back when the body really ends.
@@ -42,13 +42,13 @@ class Attempt:
         "interrupt",
         "kwargs",
         "late",
+        "record",
         "seconds",
-        "ticket",
     )
 
     def __init__(
         self,
-        ticket: Ticket,
+        record: AttemptRecord,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
@@ -59,7 +59,7 @@ class Attempt:
         late: Callable[[], str] = lambda: "timed out",
         seconds: float = 0.0,
     ) -> None:
-        self.ticket = ticket
+        self.record = record
         self.function = function
         self.args = args
         self.kwargs = kwargs

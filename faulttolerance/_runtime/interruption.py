@@ -30,7 +30,7 @@ from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standi
 from .watchdog import OTHER_GREENLETS, Interrupted, watchdog, withdraw
 
 if TYPE_CHECKING:
-    from .ticket import Ticket
+    from .attempt_record import AttemptRecord
 
 __all__ = [
     "NOT_WANTED",
@@ -96,15 +96,15 @@ def settle(slot: Slot, entry: Entry) -> None:
         withdraw(slot)
 
 
-def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
+def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
     """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
 
     Args:
-        ticket: The attempt; ``timed_out`` is set where it ends by its own deadline.
+        record: The attempt; ``timed_out`` is set where it ends by its own deadline.
         error: What the body raised, or an ``Interrupted`` that was raised after it; ``None``: it returned.
         message: Gives what a ``TimeoutException`` is to say.
     """
-    slot, entry = ticket.slot, ticket.entry
+    slot, entry = record.slot, record.entry
     assert slot is not None
     try:
         if slot.fired is entry:
@@ -122,8 +122,8 @@ def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], 
         is_own=_is_own(slot, entry, error),
         was_interrupted=id(entry) in slot.sent,
     )
-    ticket.timed_out = outcome is not error
-    if ticket.timed_out and slot.heirs:
+    record.timed_out = outcome is not error
+    if record.timed_out and slot.heirs:
         pass_on(slot, entry)
     return outcome
 

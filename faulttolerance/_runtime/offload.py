@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .attempt_record import AttemptRecord
 from .body import Body
 from .environment import Attempt
 from .fork import at_fork
@@ -19,7 +20,6 @@ from .loop_thread import loop_thread
 from .native import get_ident
 from .offloaded import OffloadedCall, Pause
 from .pool import pool
-from .ticket import Ticket
 
 if TYPE_CHECKING:
     from .environment import Ts
@@ -80,7 +80,7 @@ class ThreadEnvironment:
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         """Run a function of the application on a thread of the pool; await what it returns if that can be awaited."""
-        return Body(Attempt(Ticket(), function, args, {}, None, None, interrupt=False, awaits=True))
+        return Body(Attempt(AttemptRecord(), function, args, {}, None, None, interrupt=False, awaits=True))
 
 
 _left_behind: list[OffloadedCall] = []

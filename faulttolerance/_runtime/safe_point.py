@@ -50,13 +50,16 @@ OURS = "it was in code of this library"
 
 # As code spells it: a module may have no ``__file__``, and compiled files may have been moved since.
 _PACKAGE = (os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename)) or "nowhere") + os.sep
-_DRIVERS = (os.path.join(_PACKAGE, "_guard", "compose.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
+_DRIVERS = (os.path.join(_PACKAGE, "_call", "attempt.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
 """Code of ours that expects interruptions wherever one may land in it."""
 _LOOKING = tuple(
     os.path.join(_PACKAGE, "_runtime", f"{name}.py") for name in ("instructions", "safe_point", "watchdog")
 )
 """Code of ours that calls the standard library to find out where a thread stands."""
-_CALLING = tuple(os.path.join(_PACKAGE, "_guard", name) for name in ("call_path.py", "compose.py", "shared.py"))
+_CALLING = (
+    os.path.join(_PACKAGE, "_call", "attempt.py"),
+    *(os.path.join(_PACKAGE, "_guard", name) for name in ("call_path.py", "shared.py")),
+)
 """Code of ours that calls what is guarded, as ``function(*args, **kwargs)``."""
 _MODULES = frozenset(
     {

@@ -13,12 +13,12 @@ from contextlib import suppress
 from functools import partial
 
 from .._strategy import deadline as lateness
+from .attempt_record import AttemptRecord
 from .callback import to_its_end
 from .clock import clock
 from .foreign import refuse_trio
 from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline
-from .ticket import Ticket
 
 __all__ = ["Ring", "conclude", "conclude_at", "current_task", "own_place", "ring_of", "rings_of", "turn_to"]
 
@@ -109,17 +109,17 @@ def turn_to(place: Place, seconds: float) -> None:
     place.seconds = seconds
 
 
-def conclude(ticket: Ticket, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
+def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
     """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
-    deadline = ticket.deadline
+    deadline = record.deadline
     assert deadline is not None
     if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
         return error  # cancelled from outside as well: that one must not be lost
-    return conclude_at(ticket, deadline, error, clock.monotonic(), message)
+    return conclude_at(record, deadline, error, clock.monotonic(), message)
 
 
 def conclude_at(
-    ticket: Ticket, deadline: TaskDeadline, error: BaseException | None, ended: float, message: Callable[[], str]
+    record: AttemptRecord, deadline: TaskDeadline, error: BaseException | None, ended: float, message: Callable[[], str]
 ) -> BaseException | None:
     """What an attempt comes to that *ended* under *deadline*, in its caller's task or in one of its own."""
     was_interrupted = deadline.state >= EXPIRED
@@ -132,7 +132,7 @@ def conclude_at(
         is_own=was_interrupted and isinstance(error, asyncio.CancelledError),
         was_interrupted=was_interrupted,
     )
-    ticket.timed_out = outcome is not error
+    record.timed_out = outcome is not error
     return outcome
 
 

@@ -95,7 +95,7 @@ class TaskEnvironment:
         ends = completion(ended)
         deadline = task = None
         if attempt.deadline is not None:  # there before the body, which an eager task begins at once
-            deadline = attempt.ticket.deadline = _Apart(attempt.deadline, ends)
+            deadline = attempt.record.deadline = _Apart(attempt.deadline, ends)
         body = self._body(attempt)
         try:
             task = keep(loop.create_task(body), loop)
@@ -113,7 +113,7 @@ class TaskEnvironment:
         failure = None
         try:
             if not task.done():
-                attempt.ticket.timed_out = True
+                attempt.record.timed_out = True
                 task.add_done_callback(_drop)
                 raise TimeoutException(attempt.late())
             if deadline is not None:
@@ -125,20 +125,20 @@ class TaskEnvironment:
             del task, failure  # the traceback of a failure keeps this frame
 
     async def _body(self, attempt: Attempt) -> Any:
-        ticket, bulkhead = attempt.ticket, attempt.bulkhead
-        permit = object()  # and not the ticket, which leads to this task: the bulkhead would keep it, and its loop
-        if ticket.deadline is not None:
-            work_under(ticket.deadline)
+        record, bulkhead = attempt.record, attempt.bulkhead
+        permit = object()  # and not the record, which leads to this task: the bulkhead would keep it, and its loop
+        if record.deadline is not None:
+            work_under(record.deadline)
         try:
             if bulkhead is not None:
                 bulkhead.held[permit] = get_ident()
                 if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
                     turn = queue(bulkhead, permit)
                     if turn is not None:
-                        ticket.waiter = turn.waiter
+                        record.waiter = turn.waiter
                         await turn.comes
-                        ticket.running_since = clock.monotonic()
-                ticket.admitted = True
+                        record.running_since = clock.monotonic()
+                record.admitted = True
             result = attempt.function(*attempt.args, **attempt.kwargs)
             awaits = attempt.awaits if attempt.awaits is not None else not _is_concurrent_future(result)
             if awaits and _can_be_awaited(result):
@@ -153,17 +153,17 @@ class TaskEnvironment:
                 bulkhead.abandon(permit)  # whatever it has, and whether or not it has heard of it
             raise
         finally:
-            if ticket.deadline is not None:
-                ticket.deadline.counts = ticket.deadline.previous
-            ticket.ended = clock.monotonic()
+            if record.deadline is not None:
+                record.deadline.counts = record.deadline.previous
+            record.ended = clock.monotonic()
 
 
 def _conclude(attempt: Attempt, deadline: TaskDeadline, task: asyncio.Task[Any]) -> BaseException | None:
     """The failure of an attempt that has ended, its deadline considered; ``None``: it succeeded in time."""
     deadline.task = NO_TASK  # which refers to it by its context
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
-    ticket = attempt.ticket
-    return conclude_at(ticket, deadline, error, ticket.ended or clock.monotonic(), attempt.late)
+    record = attempt.record
+    return conclude_at(record, deadline, error, record.ended or clock.monotonic(), attempt.late)
 
 
 _RUNNING = "__faulttolerance_running__"

@@ -24,8 +24,8 @@ STARTING = 0
 """Stands for the threads that are just being started, and have no frame to look at yet."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename))
-_OURS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("_runtime", "_guard"))
-_OUR_MODULES = ("faulttolerance._runtime.", "faulttolerance._guard.")
+_OURS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("_runtime", "_call", "_guard"))
+_OUR_MODULES = ("faulttolerance._runtime.", "faulttolerance._call.", "faulttolerance._guard.")
 _POOL = os.path.join(_PACKAGE, "_runtime", "pool.py")
 _WATCHDOG = os.path.join(_PACKAGE, "_runtime", "watchdog.py")
 _OUTSIDE = (_WATCHDOG, *(os.path.join(_PACKAGE, "_runtime", name) for name in ("future.py", "loop_thread.py")))

@@ -1,8 +1,8 @@
-"""Whether a type checker finds a mistake in ``compose.path``, which is written once for every combination of policies.
+"""Whether a type checker finds a mistake in ``attempt.path``, which is written once for every combination of policies.
 
     python tck/kit/planted.py
 
-Each mistake is planted in a copy of its own of ``compose.py``. The copies lie side by side in one copy of the package,
+Each mistake is planted in a copy of its own of ``attempt.py``. The copies lie side by side in one copy of the package,
 so that one run of mypy looks at all of them. It has to complain of each mistake, by a code of its kind, and not of the
 copy that is as it was. The exit status is 1 where it does not.
 """
@@ -20,7 +20,7 @@ from typing import NamedTuple
 __all__ = ["HOME", "MISTAKES", "ROOT", "Mistake", "main"]
 
 ROOT = Path(__file__).resolve().parents[2]
-HOME = Path("faulttolerance", "_guard")
+HOME = Path("faulttolerance", "_call")
 
 _COMPLAINT = re.compile(r"^(\S+?):\d+: error: .*\[([\w-]+)\]$", re.MULTILINE)
 
@@ -35,7 +35,7 @@ class Mistake(NamedTuple):
     def planted_in(self, text: str) -> str:
         """*text* with the mistake in it."""
         if text.count(self.right) != 1:
-            raise ValueError(f"compose.py has {self.right!r} {text.count(self.right)} times; allowed: once")
+            raise ValueError(f"attempt.py has {self.right!r} {text.count(self.right)} times; allowed: once")
         return text.replace(self.right, self.wrong)
 
 
@@ -50,7 +50,7 @@ CODES = {
 
 MISTAKES = [
     Mistake("wrong argument", "breaker.admit(permit, get_ident(), began)", "breaker.admit(permit, began)"),
-    Mistake("wrong argument", "rate_limit.admit(began)", "rate_limit.admit(course.name)"),
+    Mistake("wrong argument", "rate_limit.admit(began)", "rate_limit.admit(policies.name)"),
     Mistake("wrong argument", "bulkhead.withdraw(turn.waiter)", "bulkhead.withdraw(turn)"),
     Mistake("wrong argument", "smooth_calls.append(ended - began", "smooth_calls.append(failure"),
     Mistake("wrong argument", "settle(slot, entry)", "settle(entry, slot, due)"),
@@ -66,13 +66,15 @@ MISTAKES = [
     ),
     Mistake("missing field", "state = breaker.state", "state = breaker.era"),
     Mistake("missing field", "place.ring.timer is None", "place.ring.alarm is None"),
-    Mistake("missing field", "ticket.passed = passed", "ticket.admits = passed"),
-    Mistake("missing field", "course.tally.fold()", "course.tally.fold_all()"),
+    Mistake("missing field", "record.passed = passed", "record.admits = passed"),
+    Mistake("missing field", "policies.tally.fold()", "policies.tally.fold_all()"),
     Mistake("wrong name", "deadline.when = due", "deadline.when = when"),
     Mistake("wrong name", "bulkhead.contend(permit, get_ident())", "bulkheads.contend(permit, get_ident())"),
     Mistake("await too many", "rate_limit.admit(began)", "await rate_limit.admit(began)"),
-    Mistake("await too many", "= course.next_delay(progress, failure)", "= await course.next_delay(progress, failure)"),
-    Mistake("await too many", "= course.end(ticket", "= await course.end(ticket"),
+    Mistake(
+        "await too many", "= policies.next_delay(progress, failure)", "= await policies.next_delay(progress, failure)"
+    ),
+    Mistake("await too many", "= policies.end(record", "= await policies.end(record"),
     Mistake("None not ruled out", "if deadline is not None:", "if True:"),
     Mistake("None not ruled out", "if BULKHEAD and ASYNC and turn is not None:", "if BULKHEAD and ASYNC:"),
     Mistake("None not ruled out", "assert era is not None", "pass"),
@@ -83,13 +85,13 @@ MISTAKES = [
 
 def main() -> int:
     """Plant every mistake, and say which of them are not found."""
-    text = (ROOT / HOME / "compose.py").read_text(encoding="utf-8")
+    text = (ROOT / HOME / "attempt.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as name:
         program = Path(name)
         shutil.copytree(
             ROOT / "faulttolerance", program / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__")
         )
-        copies = [str(HOME / "compose.py")]
+        copies = [str(HOME / "attempt.py")]
         for number, mistake in enumerate(MISTAKES):
             copies.append(str(HOME / f"planted_{number}.py"))
             (program / copies[-1]).write_text(mistake.planted_in(text), encoding="utf-8")

@@ -189,7 +189,7 @@ def world() -> World:
 PLACES: list[tuple[tuple[str, ...], int]] = [
     (("exchange.py",), 11),
     (("_swap.py", "registry.py"), 17),
-    (("_guard/state.py", "circuit_breaker.py", "bulkhead.py"), 17),
+    (("_call/state.py", "circuit_breaker.py", "bulkhead.py"), 17),
     (("settings.py", "resolve.py", "shared.py"), 97),
     ((), 1499),
 ]
@@ -337,7 +337,7 @@ def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World) -> None:
     number = 1
     while True:
         world.number = before % 3 + 1
-        strike = Strike(number, "exchange.py", "_swap.py", "_guard/state.py", handle=handle)
+        strike = Strike(number, "exchange.py", "_swap.py", "_call/state.py", handle=handle)
         with strike:
             reload()
         if not strike.where:

@@ -267,7 +267,7 @@ def test_fork_amidst_the_first_call_of_another_thread_locks_no_module_in_the_chi
 
         class Slow:
             def find_spec(self, name, path, target=None):
-                if name == "faulttolerance._guard.cutter":
+                if name == "faulttolerance._call.specializer":
                     entered.set()
                     time.sleep(0.3)
 

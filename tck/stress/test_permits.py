@@ -41,8 +41,8 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
+from faulttolerance._call.state import State
 from faulttolerance._guard import registry
-from faulttolerance._guard.state import State
 from faulttolerance._runtime.slot import HAS_GIL, slots
 from faulttolerance._runtime.task_deadlines import rings_of
 from faulttolerance._strategy import circuit_breaker as strategy

@@ -37,7 +37,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._guard import compose
+from faulttolerance._call import attempt
 from faulttolerance._runtime import body, interruption, safe_point, watchdog as watchdog_module
 from faulttolerance._runtime.interruption import set_interrupt_signal, slots, watchdog
 from kit.interpreter import needs_gil
@@ -88,7 +88,7 @@ def interruptible(request: pytest.FixtureRequest) -> Where:
 @pytest.fixture
 def without_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done where there is no GIL, on this interpreter."""
-    for module in (body, compose, interruption, watchdog_module):
+    for module in (body, attempt, interruption, watchdog_module):
         monkeypatch.setattr(module, "HAS_GIL", False)
 
 

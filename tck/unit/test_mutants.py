@@ -25,7 +25,7 @@ def test_change_can_be_made_in_one_place(mutant: mutation.Mutant) -> None:
 @pytest.mark.parametrize("mistake", planted.MISTAKES, ids=lambda mistake: mistake.wrong)
 def test_mistake_for_type_checkers_can_be_planted_in_one_place(mistake: planted.Mistake) -> None:
     """The text to be changed is there once, and what comes out is Python."""
-    text = (planted.ROOT / planted.HOME / "compose.py").read_text(encoding="utf-8")
+    text = (planted.ROOT / planted.HOME / "attempt.py").read_text(encoding="utf-8")
 
     assert ast.dump(ast.parse(mistake.planted_in(text))) != ast.dump(ast.parse(text))
 

@@ -33,7 +33,7 @@ PACKAGE = Path(faulttolerance.__file__).parent
 
 INTERRUPTED = """
 from faulttolerance import TimeoutException, asynchronous, bulkhead, retry, timeout
-from faulttolerance._guard import compose
+from faulttolerance._call import attempt
 from faulttolerance._runtime import safe_point
 
 @retry(max_retries=1, jitter=0)
@@ -44,7 +44,7 @@ def busy():
 
 try: busy()
 except TimeoutException as error: print(error)
-print(compose.path.__code__.co_filename.startswith(safe_point._PACKAGE))
+print(attempt.path.__code__.co_filename.startswith(safe_point._PACKAGE))
 """
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from faulttolerance._runtime.attempt_record import Ticket
 from faulttolerance._runtime.clock import clock
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.future import Future, completed_future
@@ -27,7 +28,6 @@ from faulttolerance._runtime.interruption import Interrupted, remaining, sleep
 from faulttolerance._runtime.offload import ThreadEnvironment, shutdown, start
 from faulttolerance._runtime.pool import pool
 from faulttolerance._runtime.task_deadline import TaskDeadline, work_under
-from faulttolerance._runtime.ticket import Ticket
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance.exceptions import BulkheadException, TimeoutException
 
@@ -1074,7 +1074,7 @@ def test_a_hung_call_does_not_hold_the_interpreter() -> None:
 import asyncio, threading
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.ticket import Ticket
+from faulttolerance._runtime.attempt_record import Ticket
 
 environment = ThreadEnvironment()
 begun = threading.Semaphore(0)
@@ -1113,7 +1113,7 @@ def test_a_forked_child_does_not_wait_for_calls_of_its_parent() -> None:
 import os, threading, warnings
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.ticket import Ticket
+from faulttolerance._runtime.attempt_record import Ticket
 
 warnings.simplefilter("ignore")
 environment = ThreadEnvironment()
@@ -1169,7 +1169,7 @@ import os, time
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
 from faulttolerance._runtime.pool import pool
-from faulttolerance._runtime.ticket import Ticket
+from faulttolerance._runtime.attempt_record import Ticket
 
 environment = ThreadEnvironment()
 
@@ -1208,7 +1208,7 @@ def test_a_call_at_exit_ends_one_way_or_the_other() -> None:
 import atexit
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.ticket import Ticket
+from faulttolerance._runtime.attempt_record import Ticket
 
 environment = ThreadEnvironment()
 

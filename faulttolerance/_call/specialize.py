@@ -1,10 +1,10 @@
 """Cutting one function, written for every policy, down to the policies that a guard has.
 
-``compose.path`` is ordinary Python: a coroutine function full of ``if BREAKER:`` and ``if ASYNC:``. ``woven`` evaluates
+``attempt.path`` is ordinary Python: a coroutine function full of ``if BREAKER:`` and ``if ASYNC:``. ``woven`` evaluates
 these capitals and drops what they rule out; of a synchronous call, whose ``await`` went that way, it drops ``async``
 too, and likewise what only type checkers ask for: annotations and assertions. What is left keeps its file and its line
 numbers: a traceback or a debugger shows the lines of ``compose.py`` that run. Nothing is added, so whoever reads
-``compose.path`` has read every guard there is.
+``attempt.path`` has read every guard there is.
 
 One function is compiled per combination of capitals, however many guards have it. Where the text of the program is not
 there, as in a deployment of compiled files only, where it is not the text of the code that runs, or where cutting fails
@@ -66,7 +66,7 @@ def source_of(function: Callable[..., Any], shape: Shape) -> str:
 
 @cache
 def _woven(function: Callable[..., Any], shape: _ShapeKey) -> Callable[..., Any]:
-    from .cutter import uncollected
+    from .specializer import uncollected
 
     cut = _cut(function, dict(shape))
     names: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def uncut(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
 
 
 def _cut(function: Callable[..., Any], shape: Shape) -> ast.Module:
-    from .cutter import cut
+    from .specializer import cut
 
     return cut(_source(function), function.__code__.co_firstlineno, shape)
 

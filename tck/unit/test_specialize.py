@@ -1,4 +1,4 @@
-"""Cutting ``compose.path`` down to what a guard has changes what a call costs, never what it does."""
+"""Cutting ``attempt.path`` down to what a guard has changes what a call costs, never what it does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import asynchronous, bulkhead, circuit_breaker, explain, fallback, rate_limit, retry, timeout
-from faulttolerance._guard import compose, cutter, weave
+from faulttolerance._call import attempt, specialize, specializer
 from faulttolerance.testing import reset, virtual_time
 
 Decorate = Callable[[Any], Any]
@@ -79,7 +79,7 @@ def test_a_cut_path_does_what_the_whole_one_does(asynchronous: bool, monkeypatch
     """For every combination of policies the same calls have the same results, cut or uncut."""
     cut = {names: outcomes(names, asynchronous) for names in combinations()}
     reset()
-    monkeypatch.setattr(compose, "woven", weave.uncut)
+    monkeypatch.setattr(attempt, "woven", specialize.uncut)
 
     assert {names: outcomes(names, asynchronous) for names in combinations()} == cut
 
@@ -90,12 +90,12 @@ def test_without_the_text_of_the_program_calls_take_the_whole_path(monkeypatch: 
     def no_source(function: object) -> object:
         raise OSError("source code not available")
 
-    monkeypatch.setattr(weave, "_source", no_source)
-    weave._woven.cache_clear()
+    monkeypatch.setattr(specialize, "_source", no_source)
+    specialize._woven.cache_clear()
     try:
         found = outcomes(("retry", "time-out", "bulkhead"), asynchronous=False)
     finally:
-        weave._woven.cache_clear()
+        specialize._woven.cache_clear()
 
     assert found[:2] == ["0/0", "1/1"]
 
@@ -110,16 +110,16 @@ def run_from(program: Path, lines: list[str]) -> str:
 
 
 def copied(program: Path) -> Path:
-    """A copy of the package in *program*; where its ``compose.py`` lies."""
+    """A copy of the package in *program*; where its ``attempt.py`` lies."""
     shutil.copytree(
-        Path(compose.__file__).parents[1], program / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__")
+        Path(attempt.__file__).parents[1], program / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__")
     )
-    return program / "faulttolerance" / "_guard" / "compose.py"
+    return program / "faulttolerance" / "_guard" / "attempt.py"
 
 
 CALLS = [
     "from faulttolerance import bulkhead, retry, timeout",
-    "from faulttolerance._guard import compose",
+    "from faulttolerance._call import attempt",
     "outcomes = iter([OSError(), 'called'])",
     "@retry(max_retries=1, jitter=0)",
     "@timeout(9000)",
@@ -128,7 +128,7 @@ CALLS = [
     "    outcome = next(outcomes)",
     "    if isinstance(outcome, OSError): raise outcome",
     "    return outcome",
-    "print(function(), compose.__file__)",
+    "print(function(), attempt.__file__)",
 ]
 
 
@@ -143,7 +143,7 @@ def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(tmp_p
     shutil.copytree(tmp_path / "build", compiled, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     source.write_text(other, encoding="latin-1")
 
-    assert run_from(compiled, CALLS) == f"called {compiled / 'faulttolerance' / '_guard' / 'compose.pyc'}"
+    assert run_from(compiled, CALLS) == f"called {compiled / 'faulttolerance' / '_guard' / 'attempt.pyc'}"
 
 
 def test_compiled_files_that_nobody_compares_with_their_text_run_as_they_are(tmp_path: Path) -> None:
@@ -189,10 +189,10 @@ def test_a_collector_that_is_off_stays_off_and_one_that_is_on_stays_on() -> None
             wanted()
             expected = gc.isenabled()
 
-            assert cutter.uncollected(lambda: gc.isenabled()) in (expected, False)
+            assert specializer.uncollected(lambda: gc.isenabled()) in (expected, False)
             assert gc.isenabled() is expected
             with pytest.raises(SyntaxError):
-                cutter.uncollected(partial(compile, "no program", "text", "exec"))
+                specializer.uncollected(partial(compile, "no program", "text", "exec"))
             assert gc.isenabled() is expected
     finally:
         (gc.enable if was_collecting else gc.disable)()
@@ -207,14 +207,14 @@ def test_a_guard_that_cannot_be_cut_now_works_and_the_next_one_is_cut(
     def fail(*_: object) -> ast.Module:
         raise error
 
-    weave._woven.cache_clear()
+    specialize._woven.cache_clear()
     with monkeypatch.context() as trouble:
-        trouble.setattr(cutter, "cut", fail)
+        trouble.setattr(specializer, "cut", fail)
         in_trouble = outcomes(("retry", "time-out", "bulkhead"), asynchronous=False)
-    kept = weave._woven.cache_info().currsize
+    kept = specialize._woven.cache_info().currsize
 
     assert in_trouble == outcomes(("retry", "time-out", "bulkhead"), asynchronous=False)
-    assert (kept, weave._woven.cache_info().currsize) == (0, 1)
+    assert (kept, specialize._woven.cache_info().currsize) == (0, 1)
 
 
 def test_what_a_guard_has_not_is_not_in_its_path() -> None:
@@ -256,21 +256,21 @@ def test_a_traceback_shows_the_lines_that_run() -> None:
         function()
     frames = traceback.extract_tb(caught.value.__traceback__)
 
-    shown = [frame.line for frame in frames if frame.filename == compose.__file__]
+    shown = [frame.line for frame in frames if frame.filename == attempt.__file__]
     assert "result = function(*args, **kwargs) if kwargs else function(*args)" in shown
 
 
 def test_a_program_that_is_exchanged_on_disk_goes_on_as_it_was_loaded(tmp_path: Path) -> None:
     """An upgrade under a running process must not mix two versions of one function."""
     program = tmp_path / "program"
-    shutil.copytree(Path(compose.__file__).parents[1], program / "faulttolerance")
+    shutil.copytree(Path(attempt.__file__).parents[1], program / "faulttolerance")
     lines = [
         "import pathlib, sys",
         f"sys.path.insert(0, {str(program)!r})",
         "from faulttolerance import retry",
-        "from faulttolerance._guard import compose",
-        "assert compose.__file__.startswith(sys.path[0])",
-        "pathlib.Path(compose.__file__).write_text('nothing')",
+        "from faulttolerance._call import attempt",
+        "assert attempt.__file__.startswith(sys.path[0])",
+        "pathlib.Path(attempt.__file__).write_text('nothing')",
         "print(retry(lambda: 'as loaded')())",
     ]
     run = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)

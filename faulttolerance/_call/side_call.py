@@ -6,29 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any
 
-from .declaration import FUNCTION, Declaration
-from .execution_context import ExecutionContext
-
-__all__ = ["Watched", "context_of"]
+__all__ = ["SideCall"]
 
 
-def context_of(
-    declaration: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempt: int
-) -> ExecutionContext:
-    """What the application is told of a call of the guard that *declaration* made."""
-    method = declaration.guard or declaration.template
-    if declaration.binding == FUNCTION or not args:
-        return ExecutionContext(method, None, args, kwargs, failure, attempt)
-    return ExecutionContext(method, args[0], args[1:], kwargs, failure, attempt)
-
-
-class Watched(ABC):
+class SideCall(ABC):
     """Code of the application beside a call: every error of it is seen, of what is to be awaited when it comes."""
 
-    __slots__ = ("_asynchronous", "_declaration")
+    __slots__ = ("_asynchronous",)
 
-    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
-        self._declaration = declaration
+    def __init__(self, asynchronous: bool) -> None:
         self._asynchronous = asynchronous
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from .slot import Entry, Slot
     from .task_deadline import TaskDeadline
 
-__all__ = ["Ticket"]
+__all__ = ["AttemptRecord"]
 
 
-class Ticket:
+class AttemptRecord:
     """One attempt: the identity under which permits and probe places are taken, and what is to be given back.
 
     It is made before anything is taken, so that nothing is lost where an interruption lands between taking and noting.
@@ -24,7 +24,7 @@ class Ticket:
     began: float = 0.0
     """When the attempt asked to be let in."""
     permit: object = None
-    """What its permit and its probe place are held under; ``None``: the ticket itself."""
+    """What its permit and its probe place are held under; ``None``: the record itself."""
     era: Era | None = None
     """The state of the breaker that admitted it."""
     passed = False

@@ -13,7 +13,7 @@ from ..exceptions import (
     TimeoutException,
 )
 
-__all__ = ["Progress"]
+__all__ = ["CallRecord"]
 
 _LONGEST_LIST = 8
 """So many changes of what an attempt failed with are told; of a call that is retried for ever, the latest."""
@@ -22,7 +22,7 @@ _LONGEST_LIST = 8
 _NO_RUNS: list[tuple[int, int, type[BaseException]]] = []
 
 
-class Progress:
+class CallRecord:
     """How far a call has come that was not over after its first attempt."""
 
     __slots__ = ("_runs", "answer", "attempts", "began", "delays", "kind", "last", "refusal", "stop")

@@ -8,10 +8,10 @@ from types import CoroutineType
 from typing import Any, Literal
 
 from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
+from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
 from .._runtime.interruption import remaining
-from .._runtime.ticket import Ticket
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.circuit_breaker import CircuitBreaker, Era
@@ -27,16 +27,16 @@ from ..exceptions import (
     RefusedException,
 )
 from . import series
-from .progress import Progress
+from .record import CallRecord
 
-__all__ = ["RETRIED", "Course", "Progress"]
+__all__ = ["RETRIED", "BoundPolicies", "CallRecord"]
 
 Exceptions = tuple[type[BaseException], ...]
 
 _NOTE = "faulttolerance: "
 
 
-class Course:
+class BoundPolicies:
     """What holds for one guarded function, and the decisions on a call that did not go smoothly."""
 
     __slots__ = (
@@ -77,7 +77,8 @@ class Course:
         rate_limit: RateLimit | None = None,
         seconds: float = 0.0,
         interrupt: bool = True,
-        conclude: Callable[[Ticket, BaseException | None, Callable[[], str]], BaseException | None] | None = None,
+        conclude: Callable[[AttemptRecord, BaseException | None, Callable[[], str]], BaseException | None]
+        | None = None,
         bulkhead: Bulkhead | None = None,
         queues: bool = False,
         tally: Tally | None = None,
@@ -120,30 +121,30 @@ class Course:
 
     # The end of an attempt
 
-    def end(self, ticket: Ticket, error: BaseException | None, attempt: int) -> BaseException | None:
+    def end(self, record: AttemptRecord, error: BaseException | None, attempt: int) -> BaseException | None:
         """Settle an attempt, count and report it; give what it failed with, a passed deadline considered."""
         bulkhead = self.bulkhead
         if bulkhead is not None and bulkhead.waiting:
             bulkhead.hand_over()
-        if self.conclude is not None and (ticket.slot is not None or ticket.deadline is not None):
-            error = self.conclude(ticket, error, self.late)
+        if self.conclude is not None and (record.slot is not None or record.deadline is not None):
+            error = self.conclude(record, error, self.late)
         if self.circuit_breaker is not None:
-            permit = ticket if ticket.permit is None else ticket.permit
-            if ticket.era is not None:
+            permit = record if record.permit is None else record.permit
+            if record.era is not None:
                 verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
                 failure = type(error).__name__ if verdict is FAILURE else ""
-                self.settle(ticket.era, permit, verdict, failure)
+                self.settle(record.era, permit, verdict, failure)
             elif error is not None and not isinstance(error, Exception):
                 self.abandon_probe(permit)
             elif self.on_transition is not None:
                 self.on_transition(self.circuit_breaker)
         if self.tally is not None and self.is_counted_by_attempt:
-            self._count_attempt(self.tally, ticket, error)
-        if ticket.timed_out:
+            self._count_attempt(self.tally, record, error)
+        if record.timed_out:
             if sinks.wanted[TimedOut]():
                 sinks.tell(TimedOut(self.name, attempt, self.seconds))
         elif isinstance(error, FaultToleranceException):
-            self._tell_of_rejection(ticket, error, attempt)
+            self._tell_of_rejection(record, error, attempt)
         return error
 
     def settle(self, era: Era, permit: object, verdict: Verdict, failure: str = "") -> None:
@@ -179,7 +180,7 @@ class Course:
 
     # What follows a failure
 
-    def next_delay(self, progress: Progress, failure: BaseException) -> float | None:
+    def next_delay(self, progress: CallRecord, failure: BaseException) -> float | None:
         """Seconds until the next attempt; ``None`` when there is none, and *failure* is final."""
         retry = self.retry
         if retry is None:
@@ -223,7 +224,7 @@ class Course:
         accepts = getattr(fallback, "accepts", None)
         return accepts is None or accepts(args, kwargs, failure)
 
-    def refusal(self, progress: Progress, result: object) -> BaseException | None:
+    def refusal(self, progress: CallRecord, result: object) -> BaseException | None:
         """The failure that stands for *result* where ``retry_when`` does not accept it."""
         if self.retry is not None and self.retry.refuses(result, progress.answer):
             progress.refusal = FaultToleranceException(f"{self.name}: the result was refused by retry_when")
@@ -254,7 +255,7 @@ class Course:
             self.watches_results = False
             warn_of_outcome(self.name, result)
 
-    def finish(self, progress: Progress | None, returned: bool, applied: bool = False) -> None:
+    def finish(self, progress: CallRecord | None, returned: bool, applied: bool = False) -> None:
         """Count a call that is over and was not smooth."""
         if progress is not None:
             progress.last = progress.refusal = None  # their tracebacks refer to the call that refers to this
@@ -263,7 +264,7 @@ class Course:
         if returned and not applied and progress is not None and progress.attempts > 1 and sinks.wanted[Recovered]():
             sinks.tell(Recovered(self.name, progress.attempts))
 
-    def _count_call(self, tally: Tally, progress: Progress | None, returned: bool, applied: bool) -> None:
+    def _count_call(self, tally: Tally, progress: CallRecord | None, returned: bool, applied: bool) -> None:
         fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
         if self.retry is None:
             tally.add(_call(returned, fallback))
@@ -272,26 +273,26 @@ class Course:
         stop = progress.stop if progress is not None else None
         tally.add(_call(returned, fallback, retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
 
-    def _tell_of_rejection(self, ticket: Ticket, error: FaultToleranceException, attempt: int) -> None:
+    def _tell_of_rejection(self, record: AttemptRecord, error: FaultToleranceException, attempt: int) -> None:
         """Say who did not let the attempt in; the same exception may also come out of the body, from another guard."""
         policy: Literal["CircuitBreaker", "RateLimit", "Bulkhead"]
         kind: type[FaultToleranceException]
-        if self.circuit_breaker is not None and ticket.era is None:
+        if self.circuit_breaker is not None and record.era is None:
             policy, kind = "CircuitBreaker", CircuitBreakerOpenException
-        elif self.rate_limit is not None and not ticket.passed:
+        elif self.rate_limit is not None and not record.passed:
             policy, kind = "RateLimit", RateLimitException
-        elif self.bulkhead is not None and not ticket.admitted and ticket.waiter is None:
+        elif self.bulkhead is not None and not record.admitted and record.waiter is None:
             policy, kind = "Bulkhead", BulkheadException
         else:
             return
         if isinstance(error, kind) and sinks.wanted[Rejected]():
             sinks.tell(Rejected(self.name, attempt, policy, error))
 
-    def _count_attempt(self, tally: Tally, ticket: Ticket, error: BaseException | None) -> None:
+    def _count_attempt(self, tally: Tally, record: AttemptRecord, error: BaseException | None) -> None:
         counted: list[Series] = []
         samples: dict[str, float] = {}
         if self.circuit_breaker is not None:
-            if ticket.era is None:
+            if record.era is None:
                 # Else control flow came first, and there is no result of the breaker (rule R0).
                 if isinstance(error, CircuitBreakerOpenException):
                     tally.add(_OPEN)
@@ -300,7 +301,7 @@ class Course:
             if verdict is not NEUTRAL:
                 counted.append(series.BREAKER_FAILURE if verdict is FAILURE else series.BREAKER_SUCCESS)
         if self.rate_limit is not None:
-            if ticket.passed:
+            if record.passed:
                 counted.append(series.PERMITTED)
             else:
                 if isinstance(error, RateLimitException):
@@ -309,19 +310,19 @@ class Course:
                 return
         now = clock.monotonic()
         if self.seconds:
-            counted.append(series.TIMED_OUT if ticket.timed_out else series.IN_TIME)
-            samples["ft.timeout.executionDuration"] = now - ticket.began
+            counted.append(series.TIMED_OUT if record.timed_out else series.IN_TIME)
+            samples["ft.timeout.executionDuration"] = now - record.began
         if self.bulkhead is not None:
-            waited_until = ticket.running_since or (ticket.began if ticket.admitted else now)
-            if ticket.admitted:
+            waited_until = record.running_since or (record.began if record.admitted else now)
+            if record.admitted:
                 counted.append(series.ACCEPTED)
                 samples["ft.bulkhead.runningDuration"] = now - waited_until
-            elif ticket.waiter is not None:
+            elif record.waiter is not None:
                 counted.append(series.ACCEPTED)
             elif isinstance(error, BulkheadException):
                 counted.append(series.REJECTED)
-            if self.queues and (ticket.admitted or ticket.waiter is not None):
-                samples["ft.bulkhead.waitingDuration"] = waited_until - ticket.began
+            if self.queues and (record.admitted or record.waiter is not None):
+                samples["ft.bulkhead.waitingDuration"] = waited_until - record.began
         tally.add(counted, samples)
 
 
@@ -356,7 +357,7 @@ _ALWAYS_NOTED = (Stop.DEADLINE, Stop.PREDICATE_FAILED)
 """Reasons that are told of a single attempt too."""
 
 
-def _note(failure: BaseException, progress: Progress, elapsed: float, stop: Stop) -> None:
+def _note(failure: BaseException, progress: CallRecord, elapsed: float, stop: Stop) -> None:
     """Say on *failure* itself how often and how long it was tried; one note of ours per object (rule R1)."""
     plural = "attempt" if progress.attempts == 1 else "attempts"
     tried = f"{progress.attempts} {plural} in {elapsed:.3f} s{progress.kinds}"

@@ -44,7 +44,7 @@ def uncollected(function: Callable[[], T]) -> T:
 
 
 def cut(text: str, line: int, shape: Mapping[str, bool]) -> ast.Module:
-    """The function with which *text* begins, at *line* of its file, cut down to *shape*; see ``weave``."""
+    """The function with which *text* begins, at *line* of its file, cut down to *shape*; see ``specialize``."""
     parsed = uncollected(partial(compile, text, "faulttolerance", "exec", ast.PyCF_ONLY_AST, dont_inherit=True))
     definition = parsed.body[0]  # type: ignore[attr-defined]
     assert isinstance(definition, ast.FunctionDef)
@@ -90,7 +90,7 @@ class _Cutter(ast.NodeTransformer):
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Drop what tells type checkers that the order of ``compose.path`` rules something out."""
+        """Drop what tells type checkers that the order of ``attempt.path`` rules something out."""
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
         node.body = self._block(node.body)

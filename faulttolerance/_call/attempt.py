@@ -6,9 +6,9 @@ are written in:
     asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
 
 ``path`` is that nesting as one function, from the outside to the method and back. It serves every combination of
-policies, synchronous and asynchronous calls alike: ``weave`` cuts away what the capitals rule out, once for each, and
-what is asserted for type checkers. What a policy decides is asked of its strategy; what follows a failure, of
-``Course``.
+policies, synchronous and asynchronous calls alike: ``specialize`` cuts away what the capitals rule out, once for each,
+and what is asserted for type checkers. What a policy decides is asked of its strategy; what follows a failure, of
+``BoundPolicies``.
 
 PYTEST_DONT_REWRITE: pytest rewrites the assertions of plug-ins, and what is cut is to be what runs.
 """
@@ -24,6 +24,7 @@ from sys import modules
 from typing import TYPE_CHECKING, Any
 
 from .._event import FOLD
+from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
@@ -32,18 +33,17 @@ from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, 
 from .._runtime.native import get_ident
 from .._runtime.slot import HAS_GIL, slot_here, slots
 from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_deadline
-from .._runtime.ticket import Ticket
 from .._strategy.verdict import SUCCESS
-from .course import RETRIED, Course
-from .progress import Progress
-from .weave import Shape, weavable, woven
+from .bound import RETRIED, BoundPolicies
+from .record import CallRecord
+from .specialize import Shape, weavable, woven
 
 __all__ = ["compose", "path", "shape_of"]
 
 
 def compose(
     function: Callable[..., Any],
-    course: Course,
+    policies: BoundPolicies,
     *,
     fallback: Aside | None = None,
     before_retry: Aside | None = None,
@@ -51,11 +51,11 @@ def compose(
     apart: bool = False,
     awaits: bool | None = True,
 ) -> GuardedCall:
-    """Guard *function* by *course*.
+    """Guard *function* by *policies*.
 
     Args:
         function: The method.
-        course: Its policies.
+        policies: Its policies.
         fallback: What replaces a final failure.
         before_retry: What is run before each retry.
         environment: How an asynchronous call waits; ``None`` for a synchronous one.
@@ -64,40 +64,44 @@ def compose(
         awaits: Whether what an attempt returns is awaited and its outcome the attempt's; ``None``: as it turns out.
     """
     shape = shape_of(
-        course,
+        policies,
         fallback=fallback is not None,
         before_retry=before_retry is not None,
         asynchronous=environment is not None,
         apart=apart,
     )
     cut = woven(path, shape)
-    return cut(function, course, fallback, before_retry, environment, awaits)  # type: ignore[no-any-return]
+    return cut(function, policies, fallback, before_retry, environment, awaits)  # type: ignore[no-any-return]
 
 
-def shape_of(course: Course, *, fallback: bool, before_retry: bool, asynchronous: bool, apart: bool) -> Shape:
+def shape_of(policies: BoundPolicies, *, fallback: bool, before_retry: bool, asynchronous: bool, apart: bool) -> Shape:
     """The capitals of ``path`` for these policies."""
-    deadline = course.conclude is not None and not apart
-    bulkhead = course.bulkhead is not None and not apart
+    deadline = policies.conclude is not None and not apart
+    bulkhead = policies.bulkhead is not None and not apart
     return {
         "ASYNC": asynchronous,
         "APART": apart,
-        "BREAKER": course.circuit_breaker is not None,
-        "RATE_LIMIT": course.rate_limit is not None,
+        "BREAKER": policies.circuit_breaker is not None,
+        "RATE_LIMIT": policies.rate_limit is not None,
         "DEADLINE": deadline,
-        "LATE_ONLY": deadline and not course.interrupt,
+        "LATE_ONLY": deadline and not policies.interrupt,
         "BULKHEAD": bulkhead,
-        "RETRY": course.retry is not None,
-        "PERMIT": bulkhead or course.circuit_breaker is not None,
-        "HOLDS": apart or deadline or bulkhead or course.circuit_breaker is not None or course.rate_limit is not None,
+        "RETRY": policies.retry is not None,
+        "PERMIT": bulkhead or policies.circuit_breaker is not None,
+        "HOLDS": apart
+        or deadline
+        or bulkhead
+        or policies.circuit_breaker is not None
+        or policies.rate_limit is not None,
         "TIMED": deadline or bulkhead,
-        "CLOCKED": apart or deadline or bulkhead or course.retry is not None or course.rate_limit is not None,
-        "CONSULTS": asynchronous and course.consults,
-        "JUDGED": course.refuses is not None,
-        "COUNTED": course.tally is not None,
+        "CLOCKED": apart or deadline or bulkhead or policies.retry is not None or policies.rate_limit is not None,
+        "CONSULTS": asynchronous and policies.consults,
+        "JUDGED": policies.refuses is not None,
+        "COUNTED": policies.tally is not None,
         "FALLBACK": fallback,
         "BEFORE_RETRY": before_retry,
         # A deadline looks for its loop itself.
-        "LOOP": asynchronous and not apart and not deadline and (bulkhead or course.retry is not None),
+        "LOOP": asynchronous and not apart and not deadline and (bulkhead or policies.retry is not None),
         "HAS_GIL": HAS_GIL,
     }
 
@@ -114,8 +118,8 @@ if TYPE_CHECKING:
     ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = CLOCKED = JUDGED = False
     CONSULTS = HOLDS = COUNTED = RETRY = FALLBACK = BEFORE_RETRY = LOOP = False
 
-    class _Bound(Course):
-        """A course as ``path`` sees it: what it asks of a policy stands under the capital of that policy."""
+    class _Bound(BoundPolicies):
+        """A policies as ``path`` sees it: what it asks of a policy stands under the capital of that policy."""
 
         circuit_breaker: CircuitBreaker  # pyright: ignore[reportIncompatibleVariableOverride]
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -131,7 +135,7 @@ new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
 @weavable
 def path(
     function: Callable[..., Any],
-    course: _Bound,
+    policies: _Bound,
     fallback: Aside,
     before_retry: Aside,
     environment: Environment,
@@ -139,36 +143,36 @@ def path(
 ) -> Any:
     """The way of a call through its policies, for every combination of them; ``woven`` cuts it down to one."""
     if BREAKER:
-        breaker = course.circuit_breaker
+        breaker = policies.circuit_breaker
     if RATE_LIMIT:
-        rate_limit = course.rate_limit
+        rate_limit = policies.rate_limit
     if DEADLINE:
-        seconds = course.seconds
+        seconds = policies.seconds
         if ASYNC:
             from .._runtime import task_deadlines
             from .._runtime.task_deadlines import current_task
     if BULKHEAD:
-        bulkhead = course.bulkhead
+        bulkhead = policies.bulkhead
         held = bulkhead.held
         if ASYNC:
             from .._runtime.tasks import queue
     if CONSULTS:
-        retry = course.retry
+        retry = policies.retry
     if COUNTED:
-        tally = course.tally
+        tally = policies.tally
         smooth_calls = tally.smooth_calls
 
     async def call(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-        progress: Progress | None = None
+        progress: CallRecord | None = None
         result: object
         failure: BaseException | None
         if LOOP and "trio" in modules:
-            refuse_trio(course.name)
+            refuse_trio(policies.name)
         while True:
             # What an attempt holds is noted under these names, which are there before anything is taken.
             began = clock.monotonic() if CLOCKED else 0.0
             if APART:
-                ticket = Ticket()
+                record = AttemptRecord()
             if BULKHEAD:
                 # It leads to nothing else: what holds it would keep the task alive, and the loop.
                 permit: object = new_permit()
@@ -195,13 +199,13 @@ def path(
                         began = clock.monotonic()
                     # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
                     if not (APART or RETRY or FALLBACK) and began < state.until:
-                        raise course.refused(breaker, state.until - began)
+                        raise policies.refused(breaker, state.until - began)
             if DEADLINE and ASYNC:
                 around: TaskDeadline | None = current_deadline.get()
                 assert around is not None
                 place = around.place
                 if place.ident != get_ident() or current_task(place.loop) is not place.task:
-                    place = task_deadlines.own_place(seconds, course.name)
+                    place = task_deadlines.own_place(seconds, policies.name)
                 elif place.seconds != seconds:
                     task_deadlines.turn_to(place, seconds)
             try:
@@ -261,20 +265,20 @@ def path(
                     admitted = True
 
                 if APART:
-                    ticket.began = began
-                    limit = began + course.seconds if course.seconds else None
+                    record.began = began
+                    limit = began + policies.seconds if policies.seconds else None
                     result = await environment.attempt(
                         Attempt(
-                            ticket,
+                            record,
                             function,
                             args,
                             kwargs,
-                            course.bulkhead,
+                            policies.bulkhead,
                             limit,
-                            course.interrupt,
+                            policies.interrupt,
                             awaits,
-                            course.late,
-                            course.seconds,
+                            policies.late,
+                            policies.seconds,
                         )
                     )
                 elif ASYNC:
@@ -309,21 +313,21 @@ def path(
                         and not (ASYNC and BULKHEAD and running_since)
                         and (
                             ASYNC
-                            or type(result) is course.usual
-                            or (course.usual is not None and id(type(result)) in HARMLESS)
-                            or course.is_over(result)
+                            or type(result) is policies.usual
+                            or (policies.usual is not None and id(type(result)) in HARMLESS)
+                            or policies.is_over(result)
                         )
                     ):
                         if BREAKER:
                             assert era is not None
                             if not era.is_clean:
                                 breaker.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
-                                if breaker.transitions and course.on_transition is not None:
-                                    course.on_transition(breaker)
+                                if breaker.transitions and policies.on_transition is not None:
+                                    policies.on_transition(breaker)
                         if COUNTED:
                             smooth_calls.append(ended - began if TIMED else 0.0)
                             if len(smooth_calls) >= FOLD:
-                                course.tally.fold()
+                                policies.tally.fold()
                         return result
                 failure = None
             except BaseException as error:  # noqa: BLE001  # what it means is decided below
@@ -363,54 +367,54 @@ def path(
                 if BULKHEAD and ASYNC and turn is not None:
                     bulkhead.withdraw(turn.waiter)
                 if HOLDS and not APART:
-                    ticket = Ticket()
-                    ticket.began = began
+                    record = AttemptRecord()
+                    record.began = began
                 if PERMIT:
-                    ticket.permit = permit
+                    record.permit = permit
                 if BREAKER:
-                    ticket.era = era
+                    record.era = era
                 if RATE_LIMIT:
-                    ticket.passed = passed
+                    record.passed = passed
                 if DEADLINE:
                     if ASYNC:
-                        ticket.deadline = deadline
+                        record.deadline = deadline
                     elif slot is not None:
-                        ticket.slot = slot
-                        ticket.entry = entry
+                        record.slot = slot
+                        record.entry = entry
                 if BULKHEAD:
-                    ticket.admitted = admitted
+                    record.admitted = admitted
                     if ASYNC:
-                        ticket.running_since = running_since
+                        record.running_since = running_since
                         if turn is not None:
-                            ticket.waiter = turn.waiter
+                            record.waiter = turn.waiter
 
                 if progress is None:
-                    progress = Progress(began)
+                    progress = CallRecord(began)
                 if HOLDS:
-                    failure = course.end(ticket, failure, progress.attempts)
+                    failure = policies.end(record, failure, progress.attempts)
                 if PERMIT:
                     settled = True
                 if CONSULTS:
                     subject = None if failure is not None else result
                     progress.answer = await environment.call(retry.consult, failure, subject)
                 if JUDGED and failure is None:
-                    failure = course.refusal(progress, result)
+                    failure = policies.refusal(progress, result)
                 if failure is None:
-                    if not ASYNC and type(result) is not course.usual and not course.is_over(result):
-                        course.warn_of(result)
-                    course.finish(progress, returned=True)
+                    if not ASYNC and type(result) is not policies.usual and not policies.is_over(result):
+                        policies.warn_of(result)
+                    policies.finish(progress, returned=True)
                     return result
-                delay = course.next_delay(progress, failure)
+                delay = policies.next_delay(progress, failure)
                 if delay is None:
-                    if FALLBACK and course.applies_fallback(failure):
+                    if FALLBACK and policies.applies_fallback(failure):
                         applied = True
                         if ASYNC:
                             result = await environment.call(fallback, args, kwargs, failure, progress.attempts)
                         else:
                             result = fallback(args, kwargs, failure, progress.attempts)
-                            if type(result) is not course.usual and not course.is_over(result):
-                                course.warn_of(result)
-                        course.finish(progress, returned=True, applied=True)
+                            if type(result) is not policies.usual and not policies.is_over(result):
+                                policies.warn_of(result)
+                        policies.finish(progress, returned=True, applied=True)
                         return result
                     raise StoppedIteration.of(failure) if APART else failure
                 if ASYNC:
@@ -418,7 +422,7 @@ def path(
                     if delay or progress.attempts > 1:
                         await environment.pause(delay)
                 elif delay:
-                    pause(course.name, delay)
+                    pause(policies.name, delay)
                 if BEFORE_RETRY:
                     if ASYNC:
                         await environment.call(before_retry, args, kwargs, failure, progress.attempts + 1)
@@ -427,17 +431,17 @@ def path(
                 # Counted now that it begins: a call that is cancelled during the delay was not retried.
                 progress.attempts += 1
                 if COUNTED:
-                    course.tally.add(RETRIED)
+                    policies.tally.add(RETRIED)
             except BaseException as error:
                 if PERMIT and not settled:
                     if BULKHEAD:
                         bulkhead.abandon(permit)
                     if BREAKER:
-                        course.abandon_probe(permit)
+                        policies.abandon_probe(permit)
                 if FALLBACK and applied and (StoppedIteration.meant(error) if APART else error) is failure:
                     assert failure is not None
-                    applied = course.asks(fallback, args, kwargs, failure)
-                course.finish(progress, returned=False, applied=applied)
+                    applied = policies.asks(fallback, args, kwargs, failure)
+                policies.finish(progress, returned=False, applied=applied)
                 raise
             finally:
                 del failure  # its traceback holds this frame
