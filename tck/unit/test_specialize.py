@@ -114,7 +114,7 @@ def copied(program: Path) -> Path:
     shutil.copytree(
         Path(attempt.__file__).parents[1], program / "faulttolerance", ignore=shutil.ignore_patterns("__pycache__")
     )
-    return program / "faulttolerance" / "_guard" / "attempt.py"
+    return program / "faulttolerance" / "_call" / "attempt.py"
 
 
 CALLS = [
