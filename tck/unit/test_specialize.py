@@ -143,7 +143,7 @@ def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(tmp_p
     shutil.copytree(tmp_path / "build", compiled, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     source.write_text(other, encoding="latin-1")
 
-    assert run_from(compiled, CALLS) == f"called {compiled / 'faulttolerance' / '_guard' / 'attempt.pyc'}"
+    assert run_from(compiled, CALLS) == f"called {compiled / 'faulttolerance' / '_call' / 'attempt.pyc'}"
 
 
 def test_compiled_files_that_nobody_compares_with_their_text_run_as_they_are(tmp_path: Path) -> None:
