@@ -9,7 +9,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import pytest
@@ -59,6 +59,17 @@ LARGE_FILES = {"_event.py": 630, "_runtime/watchdog.py": 784, "testing/virtual_c
 
 NAMING_FILES = {"_runtime/safe_point.py", "testing/participants.py"}
 """Files that may tell code by the name of the file in which it stands."""
+
+ABOUT_ALL = {
+    "test_architecture.py",
+    "test_cost.py",
+    "test_mutants.py",
+    "test_odd_programs.py",
+    "test_pickling_by_value.py",
+    "test_regressions.py",
+    "test_surface.py",
+}
+"""Files of tests that are about the whole package; each other one is named after its module."""
 
 BRANCHES = (
     ast.If,
@@ -217,6 +228,17 @@ def test_no_string_names_a_file_of_the_package() -> None:
     naming = {file: names for file in FILES if (names := files_named(parsed(file)))}
 
     assert naming.keys() == NAMING_FILES, naming
+
+
+def test_tests_stand_where_their_module_does() -> None:
+    """``tck/unit/<room>/test_<module>.py``, or ``test_<module>_<matter>.py``, for ``_<room>/<module>.py``."""
+    here = Path(__file__).parent
+    tests = {path.relative_to(here).as_posix() for path in here.rglob("test_*.py")} - ABOUT_ALL
+    modules = [PurePosixPath(file.replace("/_", "/").removeprefix("_")) for file in FILES]
+    homes = [f"{module.with_name(f'test_{module.stem}')}{end}" for module in modules for end in "._"]
+    astray = {test for test in tests if not test.startswith(tuple(homes))}
+
+    assert astray == set()
 
 
 def test_importing_the_package_stays_cheap() -> None:

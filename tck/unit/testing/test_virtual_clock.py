@@ -723,7 +723,7 @@ def test_a_loop_that_is_blocked_stalls_the_others(clock: VirtualClock) -> None:
 
     blocker = clock.start(lambda: clock.run(block()))
     assert blocked.wait(PATIENCE)
-    with pytest.raises(VirtualTimeStalled, match=r"<lambda>' at .*test_virtual_time\.py"):
+    with pytest.raises(VirtualTimeStalled, match=r"<lambda>' at .*test_virtual_clock\.py"):
         clock.run(wait())
 
     release.set()
