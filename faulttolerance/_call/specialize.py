@@ -66,7 +66,7 @@ def source_of(function: Callable[..., Any], shape: Shape) -> str:
 
 @cache
 def _woven(function: Callable[..., Any], shape: _ShapeKey) -> Callable[..., Any]:
-    from .specializer import uncollected
+    from .._runtime.one_step import uncollected
 
     cut = _cut(function, dict(shape))
     names: dict[str, Any] = {}

@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 import ast
-import gc
-import operator
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-__all__ = ["cut", "uncollected"]
+from .._runtime.one_step import uncollected
 
-T = TypeVar("T")
-
-
-def uncollected(function: Callable[[], T]) -> T:
-    """Call *function*, which is written in C, and let nothing be collected meanwhile.
-
-    Before Python 3.12 garbage is collected wherever memory is asked for. A finalizer that formats a traceback parses a
-    line then, and two that parse at once are in each other's way: ``SystemError``. All is one step of an iteration over
-    what is written in C, in which threads are never switched: nobody else sees the collector off.
-    """
-    if sys.version_info >= (3, 12):
-        return function()
-    undo: list[Callable[[], object]] = []
-    which = map((bool, gc.enable).__getitem__, iter(gc.isenabled, None))
-    results: list[T] = []
-    step = zip(
-        map(undo.append, which),
-        iter(gc.disable, 0),
-        map(results.append, map(operator.call, [function])),
-        map(operator.call, undo),
-        strict=False,
-    )
-    try:
-        next(step)
-    except BaseException:
-        for collect_again in undo:
-            collect_again()
-        raise
-    return results[0]
+__all__ = ["cut"]
 
 
 def cut(text: str, line: int, shape: Mapping[str, bool]) -> ast.Module:
     """The function with which *text* begins, at *line* of its file, cut down to *shape*; see ``specialize``."""
+    # A finalizer that formats a traceback parses a line; two that parse at once fail, with a SystemError.
     parsed = uncollected(partial(compile, text, "faulttolerance", "exec", ast.PyCF_ONLY_AST, dont_inherit=True))
     definition = parsed.body[0]  # type: ignore[attr-defined]
     assert isinstance(definition, ast.FunctionDef)

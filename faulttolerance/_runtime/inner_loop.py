@@ -11,7 +11,8 @@ from types import FrameType
 from typing import Any
 
 from .callback import to_its_end
-from .safe_point import frames_of_call
+from .one_step import variables_of
+from .safe_point import Stack, frames_of_call
 from .slot import Entry, Slot, is_open, prune
 
 __all__ = ["InnerLoop", "find_loop"]
@@ -28,22 +29,22 @@ class InnerLoop:
 
     def tell(self, slot: Slot, entry: Entry) -> None:
         """Have it end, on its own thread, for the sake of *entry*."""
-        variables = self._frame.f_locals
+        variables = variables_of(self._frame)
         try:
             variables["self"].call_soon_threadsafe(to_its_end(_cancel, variables["future"], slot, entry), None)
         except (KeyError, RuntimeError):  # it has not begun, or is closed already
             return
 
 
-def find_loop(frame: FrameType, depth: int) -> InnerLoop | None:
-    """The loop that runs in the call whose deadline is number *depth*; *frame* is the innermost one."""
+def find_loop(stack: Stack, depth: int) -> InnerLoop | None:
+    """The loop that runs in the call whose deadline is number *depth*."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or "asyncio.base_events" not in sys.modules:
         return None
     running = asyncio.base_events.BaseEventLoop.run_until_complete.__code__
     callback = asyncio.events.Handle._run.__code__
     is_idle = True
-    for step in frames_of_call(frame, depth):
+    for step in frames_of_call(stack, depth):
         if step.f_code is callback:
             is_idle = False
         elif step.f_code is running:

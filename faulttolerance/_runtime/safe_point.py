@@ -12,7 +12,9 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import takewhile
 from types import CodeType, FrameType
+from typing import TypeAlias
 
 from .._swap import Swap
 from .instructions import (
@@ -29,6 +31,7 @@ from .instructions import (
     may_call,
     rite_at,
 )
+from .one_step import stack_of, variables_of
 
 __all__ = [
     "IS_EXACT",
@@ -41,6 +44,9 @@ __all__ = [
     "place",
     "put_uninterruptible_modules",
 ]
+
+Stack: TypeAlias = tuple[FrameType, ...]
+"""The frames of a thread, the innermost one first; taken at once, as those of another thread must be."""
 
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
@@ -137,6 +143,7 @@ def objection(
     if frame is None:
         return "its thread ran no Python code"
     waits = blocked
+    stack = stack_of(frame)
     if frame.f_code.co_filename.startswith(_PACKAGE):
         # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
         if not (blocked and _calls_what_is_guarded(frame)):
@@ -144,25 +151,26 @@ def objection(
     elif frame.f_code is _CONDITION_WAIT:
         # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
         waits = asleep or blocked
-        if not (waits and frame.f_lasti in _sleeps_of_condition_wait()) or _starts_thread(frame):
+        if not (waits and frame.f_lasti in _sleeps_of_condition_wait()) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
     elif blocked:
         if frame.f_code.co_name in _PUTTING_BACK:
             return f"it was in {_name_of(frame)}"
     else:
         is_patient = late_by < (_PATIENCE if standing else _LONG_PATIENCE)
-        why = _objection_here(frame, is_patient, exact, blind)
+        why = _objection_here(stack, is_patient, exact, blind)
         if why is not None:
             return why
     if late_by < (_PATIENCE if standing or waits else _LONG_PATIENCE):
-        rite = _rite_on_the_way(frame, depth, waits)
+        rite = _rite_on_the_way(stack, depth, waits)
         if rite is not None:
             return f"it was acquiring or releasing something in {_name_of(rite)}"
-    return _objection_on_the_way(frame)
+    return _objection_on_the_way(stack)
 
 
-def _objection_here(frame: FrameType, is_patient: bool, exact: bool, blind: bool) -> str | None:
+def _objection_here(stack: Stack, is_patient: bool, exact: bool, blind: bool) -> str | None:
     """What the innermost frame has against an exception; some of it counts only while one *is_patient*."""
+    frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
     if _is_left_in_peace(frame):
         return f"it was in {_name_of(frame)}"
@@ -173,19 +181,19 @@ def _objection_here(frame: FrameType, is_patient: bool, exact: bool, blind: bool
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
     if not (exact and (is_checked(code, offset) or blind)):
-        coming = _coming(frame)
+        coming = _coming(stack)
         if coming in (TAKES, SKIPS) or (coming is GIVES and is_patient):
             return f"it was about to acquire or release something in {_name_of(frame)}"
     return None
 
 
-def _rite_on_the_way(frame: FrameType, depth: int, waits: bool) -> FrameType | None:
+def _rite_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameType | None:
     """The innermost frame, down to the guard, that takes something or gives it back, itself or by what it calls.
 
     Where the thread *waits*, code that is made for waiting has taken nothing yet.
     """
     callee: FrameType | None = None
-    for step in frames_of_call(frame, depth):
+    for step in frames_of_call(stack, depth):
         code = step.f_code
         if not (code.co_filename.startswith(_PACKAGE) or (waits and _is_made_for_waiting(step))):
             if code.co_name in RITES:
@@ -196,29 +204,23 @@ def _rite_on_the_way(frame: FrameType, depth: int, waits: bool) -> FrameType | N
     return None
 
 
-def frames_of_call(frame: FrameType, depth: int) -> Iterator[FrameType]:
-    """The frames from *frame* down to the guard whose deadline is number *depth*, counted from the innermost one."""
-    step: FrameType | None = frame
-    while step is not None:
+def frames_of_call(stack: Stack, depth: int) -> Iterator[FrameType]:
+    """The frames down to the guard whose deadline is number *depth*, counted from the innermost one."""
+    for step in stack:
         if step.f_code.co_filename.startswith(_PACKAGE):
             depth -= _has_deadline(step)
             if depth <= 0:
                 return
         yield step
-        step = step.f_back
 
 
-def _starts_thread(frame: FrameType) -> bool:
-    """Whether *frame* waits for a thread to begin, which would not be known to anybody then; it never waits long.
+def _starts_thread(stack: Stack) -> bool:
+    """Whether a thread is to begin, which would not be known to anybody then; that takes never long.
 
     On 3.11 an exception would even be raised in that thread, which goes by the identifier of this one until it runs.
     """
-    step = frame.f_back
-    while step is not None and step.f_globals.get("__name__") == "threading":
-        if step.f_code is _THREAD_START:
-            return True
-        step = step.f_back
-    return False
+    callers = takewhile(lambda step: step.f_globals.get("__name__") == "threading", stack[1:])
+    return any(step.f_code is _THREAD_START for step in callers)
 
 
 def _has_deadline(frame: FrameType) -> bool:
@@ -234,16 +236,16 @@ def _is_made_for_waiting(frame: FrameType) -> bool:
     return _root_of(frame) in _WAITING
 
 
-def _objection_on_the_way(frame: FrameType) -> str | None:
+def _objection_on_the_way(stack: Stack) -> str | None:
     guarded = False
-    step = frame.f_back
+    frame = stack[0]
     # The collector loses what its callbacks raise, and may have come amidst a call that holds a lock.
     collecting = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     if frame.f_code.co_name == "__del__":
         return "it was in a finalizer"
     if frame.f_code in collecting:
         return "it was in a callback of the garbage collector"
-    while step is not None:
+    for step in stack[1:]:
         if step.f_code in collecting:
             return "it was in a callback of the garbage collector"
         code = step.f_code
@@ -255,23 +257,17 @@ def _objection_on_the_way(frame: FrameType) -> str | None:
             guarded = True
         elif not guarded and not may_call(code, step.f_lasti):
             return f"it was in something that the interpreter called amidst {_name_of(step)}"
-        step = step.f_back
     return None
 
 
-def is_of_call(frame: FrameType, entry: object) -> bool:
-    """Whether the call that began the deadline *entry* stands on the stack of *frame*: greenlets have their own."""
-    step: FrameType | None = frame
-    while step is not None:
-        code = step.f_code
-        if (
-            code.co_filename.startswith(_PACKAGE)
-            and "entry" in code.co_varnames
-            and step.f_locals.get("entry") is entry
-        ):
-            return True
-        step = step.f_back
-    return False
+def is_of_call(stack: Stack, entry: object) -> bool:
+    """Whether the call that began the deadline *entry* stands on *stack*: greenlets have their own."""
+    return any(
+        step.f_code.co_filename.startswith(_PACKAGE)
+        and "entry" in step.f_code.co_varnames
+        and variables_of(step).get("entry") is entry
+        for step in stack
+    )
 
 
 def _is_left_in_peace(frame: FrameType) -> bool:
@@ -297,12 +293,9 @@ def _name_of(frame: FrameType) -> str:
     return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
 
 
-def _coming(frame: FrameType) -> str | None:
+def _coming(stack: Stack) -> str | None:
     """What may come before the next place where an exception can be raised; ``None``: nothing that matters."""
-    step: FrameType | None = frame
-    for _ in range(10):
-        if step is None:
-            return GIVES
+    for step, caller in zip(stack[:10], (*stack[1:11], None), strict=False):
         ways = ahead(step.f_code, step.f_lasti)
         for one in (TAKES, SKIPS, GIVES):
             if one in ways:
@@ -310,10 +303,9 @@ def _coming(frame: FrameType) -> str | None:
         if RETURNS not in ways:
             return None
         # The function may return to its caller before anything is checked.
-        step = step.f_back
-        if step is None or step.f_code.co_filename.startswith(_DRIVERS) or _calls_what_is_guarded(step):
+        if caller is None or caller.f_code.co_filename.startswith(_DRIVERS) or _calls_what_is_guarded(caller):
             return None
-        if step.f_code.co_filename.startswith(_PACKAGE) or _is_left_in_peace(step):
+        if caller.f_code.co_filename.startswith(_PACKAGE) or _is_left_in_peace(caller):
             return GIVES
     return GIVES
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import _thread
 import threading
 from collections.abc import Iterator
-from operator import methodcaller
 from types import FrameType
 from typing import Any
+
+from .one_step import once, variables_of
 
 __all__ = ["Sleeper"]
 
@@ -25,7 +26,7 @@ class Sleeper:
     __slots__ = ("_lock", "_queue", "_waiter", "is_timed", "is_usual")
 
     def __init__(self, frame: FrameType) -> None:
-        variables = frame.f_locals
+        variables = variables_of(frame)
         condition = variables.get("self")
         self._waiter: Any = variables.get("waiter")
         self._lock: Any = getattr(condition, "_lock", None)
@@ -37,19 +38,19 @@ class Sleeper:
 
     def takes_lock(self) -> Iterator[bool]:
         """Take the condition's lock if it is free; whether that was so."""
-        return map(methodcaller("acquire", False), (self._lock,))
+        return once(self._lock.acquire, False)
 
     def gives_lock(self) -> Iterator[object]:
         """Give it back."""
-        return map(methodcaller("release"), (self._lock,))
+        return once(self._lock.release)
 
     def leaves(self) -> Iterator[object]:
         """Take the sleeper off the queue; ``ValueError`` where it is not there."""
-        return map(methodcaller("remove", self._waiter), (self._queue,))
+        return once(self._queue.remove, self._waiter)
 
     def wakes(self) -> Iterator[object]:
         """Wake it."""
-        return map(methodcaller("release"), (self._waiter,))
+        return once(self._waiter.release)
 
     def leave(self) -> bool:
         """Take the sleeper off the queue, on its own thread; whether it was still there."""

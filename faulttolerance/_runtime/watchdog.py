@@ -13,7 +13,6 @@ between any two steps of a caller.
 
 from __future__ import annotations
 
-import gc
 import heapq
 import os
 import signal
@@ -33,6 +32,7 @@ from .fork import at_fork, stop_at_end_of_subinterpreter
 from .inner_loop import find_loop
 from .instructions import may_call
 from .native import allows_watching, get_ident, get_native_id, native
+from .one_step import frames_of_threads, once, stack_of, uncollected_once
 from .sleeper import Sleeper
 from .slot import (
     HAS_GIL,
@@ -55,7 +55,6 @@ __all__ = [
     "Interrupted",
     "Pursuit",
     "Watchdog",
-    "frames_of_threads",
     "interruption_for",
     "on_signal",
     "watchdog",
@@ -212,29 +211,6 @@ class Pursuit:
     def again(self, late_by: float) -> float:
         """When to look again."""
         return native.monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
-
-
-def _looking() -> tuple[Iterator[tuple[bool, object, dict[int, FrameType]]], Iterator[object]]:
-    """In one step: whether garbage is collected, an end to that, the frames of all threads; then what undoes the end.
-
-    While the interpreter gathers the frames it may begin to collect, and what that calls lets other threads go on: it
-    follows frames then that are gone, and crashes (CPython issue 106883). Each part is an iteration over something
-    written in C, between which threads are never switched: nobody else sees the collector off, or switches it on again.
-    """
-    steps = zip(iter(gc.isenabled, None), iter(gc.disable, 0), iter(sys._current_frames, None), strict=True)
-    return steps, iter(gc.enable, 0)
-
-
-def frames_of_threads() -> dict[int, FrameType]:
-    """Where each other thread stands, by its identifier."""
-    look, collect_again = _looking()
-    for was_collecting, _, frames in look:
-        for _ in collect_again if was_collecting else ():
-            break
-        # The frame of this function would keep the mapping, and with it what all threads had on their stacks.
-        frames.pop(get_ident(), None)
-        return frames
-    return {}
 
 
 class Watchdog:
@@ -474,11 +450,12 @@ class Watchdog:
         frame = frames_of_threads().get(slot.ident)
         if frame is None:
             return pursuit.again(late_by)
-        if "greenlet" in sys.modules and not safe_point.is_of_call(frame, entry):
+        stack = stack_of(frame)
+        if "greenlet" in sys.modules and not safe_point.is_of_call(stack, entry):
             pursuit.why = OTHER_GREENLETS
             return pursuit.again(late_by)
         layers = depth(slot, entry)
-        loop = find_loop(frame, layers)
+        loop = find_loop(stack, layers)
         if loop is not None and not pursuit.has_told_loop:
             pursuit.has_told_loop = True
             loop.tell(slot, entry)
@@ -537,8 +514,8 @@ class Watchdog:
         prune(slot)
         # Made beforehand: below, every step up to the shot is one of those between which the interpreter never switches
         # threads, which excludes calls as such. An iteration over something written in C is none.
-        look, collect_again = _looking()
-        shot = iter(_shot_at(ident))
+        look = uncollected_once(sys._current_frames)
+        shot = _shot_at(ident)
         sleeper = Sleeper(frame) if safe_point.is_in_condition_wait(frame) else None
         takes, leaves, wakes, gives = _NO_SLEEPER
         if sleeper is not None:
@@ -553,9 +530,7 @@ class Watchdog:
         slot.fired = entry
         if is_open(slot, entry):
             slot.sent[id(entry)] = entry
-            for was_collecting, _, frames in look:
-                for _ in collect_again if was_collecting else ():
-                    break
+            for frames in look:
                 if ident in frames and frames[ident] is frame and frame.f_lasti == instruction:
                     for is_free in takes:
                         if is_free:
@@ -618,7 +593,7 @@ class Watchdog:
 
     def _signal(self, slot: Slot, entry: Entry, pursuit: Pursuit, activity: Activity | None) -> None:
         """Send the signal; with *activity* only if that shows the main thread blocked at this very moment."""
-        kill = map(signal.pthread_kill, (slot.ident,), (cast("int", self.signum),))
+        kill = once(signal.pthread_kill, slot.ident, cast("int", self.signum))
         self.busy = slot
         slot.fired = entry
         sent = False
@@ -777,7 +752,7 @@ _NO_SLEEPER: tuple[Iterable[Any], ...] = ((True,), (), (), ())
 
 def _shot_at(ident: int) -> Iterator[int]:
     assert _sender is not None
-    return map(_sender, (ident,), (_interrupted,))
+    return once(_sender, ident, _interrupted)
 
 
 watchdog = Watchdog()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import Future
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 from .._runtime.frames import module_of
-from .._runtime.watchdog import frames_of_threads
+from .._runtime.one_step import frames_of_threads, stack_of, variables_of
 
 __all__ = ["STARTING", "Look", "Onlooker", "place_of"]
 
@@ -118,14 +118,14 @@ class _Trace:
         self.waits_for_us = False
         """If it waits at all: for a call of this library, whose own threads hold time as long as they have to."""
         caller = outermost = ""
-        for frame in _outwards(innermost):
+        for frame in stack_of(innermost):
             file = frame.f_code.co_filename
             is_ours = file.startswith(_OURS) or module_of(frame).startswith(_OUR_MODULES)
             if is_ours and file not in _OUTSIDE:
                 self.is_guarded = True
             if not caller:
                 if frame.f_code in _FUTURE_WAITS:
-                    self.waits_for_us = type(frame.f_locals.get("self")).__module__.startswith("faulttolerance.")
+                    self.waits_for_us = type(variables_of(frame).get("self")).__module__.startswith("faulttolerance.")
                 if not file.startswith(_WAITS):
                     caller = file
                     self.waits_for_us = self.waits_for_us or is_ours
@@ -136,12 +136,6 @@ class _Trace:
         """Whether it is the pool's, and not parked: it was given something to do, however long it takes to wake up."""
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
     """Whether the thread waits for another one; ``None`` where only time can tell.
 
@@ -150,10 +144,10 @@ def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
     """
     code = innermost.f_code
     if code is _CONDITION_WAIT:
-        local = innermost.f_locals
+        local = variables_of(innermost)
         return "waiter" in local and local["waiter"] in local["self"]._waiters
     if code in _JOINS:
-        return innermost.f_locals["self"].ident in living
+        return variables_of(innermost)["self"].ident in living
     return None
 
 
@@ -183,7 +177,7 @@ def place_of(ident: int, innermost: FrameType) -> str:
     """The name of a thread, and the line of the application at which it is."""
     name = next((thread.name for thread in threading.enumerate() if thread.ident == ident), str(ident))
     shown = innermost
-    for frame in _outwards(innermost):
+    for frame in stack_of(innermost):
         file = frame.f_code.co_filename
         if not file.startswith((_STANDARD_LIBRARY, "<frozen")) or "site-packages" in file:
             shown = frame

@@ -22,6 +22,7 @@ import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
 from faulttolerance._runtime import watchdog
+from faulttolerance._runtime.one_step import frames_of_threads
 from faulttolerance._runtime.slot import Entry, Slot, is_open, slots
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
@@ -308,7 +309,7 @@ def work_at_once(interval: float) -> Counter[str]:
             time.sleep(0.01)
     finally:
         sys.setswitchinterval(before)
-    frames = watchdog.frames_of_threads()
+    frames = frames_of_threads()
     hanging = ["".join(traceback.format_stack(frames[one.ident])) for one in threads if one.ident in frames]
     seen = sum((load.seen for load in loads), Counter[str]())
     print(dict(seen), *hanging, sep="\n")

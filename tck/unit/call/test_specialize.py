@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import asyncio
 import compileall
-import gc
 import py_compile
 import shutil
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,23 +177,6 @@ def test_garbage_is_collected_in_no_first_call_at_the_wrong_moment(tmp_path: Pat
     ]
 
     assert run_from(tmp_path, lines).split() == ["True"] * 10
-
-
-def test_a_collector_that_is_off_stays_off_and_one_that_is_on_stays_on() -> None:
-    """How the application collects its garbage is its own business, also where cutting fails."""
-    was_collecting = gc.isenabled()
-    try:
-        for wanted in (gc.enable, gc.disable):
-            wanted()
-            expected = gc.isenabled()
-
-            assert specializer.uncollected(lambda: gc.isenabled()) in (expected, False)
-            assert gc.isenabled() is expected
-            with pytest.raises(SyntaxError):
-                specializer.uncollected(partial(compile, "no program", "text", "exec"))
-            assert gc.isenabled() is expected
-    finally:
-        (gc.enable if was_collecting else gc.disable)()
 
 
 @pytest.mark.parametrize("error", [SystemError, MemoryError, RecursionError])
