@@ -31,7 +31,6 @@ from ._config import Declared, Effective, Key, Switches, enabled_keys, parameter
 from ._config.key import INTERCEPTOR_PRIORITY, SWITCHES, switch_key
 from ._config.outside import is_from_outside
 from ._config.report import Unused
-from ._config.sort import allowed
 from ._config.text import text
 from ._guard import control
 from ._guard.doubt import doubts
@@ -191,7 +190,7 @@ def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
         for name, parameter in parameters(type(declared.policy)).items():
             for key in parameter_keys(declared, name):
                 value, default = getattr(effective.policy, name), getattr(declared.policy, name)
-                add(key, allowed(type(declared.policy), parameter), value, default)
+                add(key, parameter.configurable, value, default)
         for key in enabled_keys(declared):
             add(key, "true or false", effective.enabled, True)
     try:

@@ -8,23 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
-from .._policy import (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    BeforeRetry,
-    Bulkhead,
-    CircuitBreaker,
-    CustomBackoff,
-    ExponentialBackoff,
-    Fallback,
-    FibonacciBackoff,
-    Policy,
-    RateLimit,
-    Retry,
-    RetryWhen,
-    Timeout,
-    parameters,
-)
+from .._policy import Policy, parameters
 from .._record import Record
 
 __all__ = [
@@ -45,24 +29,9 @@ __all__ = [
 ]
 
 ANNOTATIONS: Mapping[str, type[Policy]] = {
-    one.annotation: one
-    for one in (
-        Retry,
-        Timeout,
-        CircuitBreaker,
-        Bulkhead,
-        Fallback,
-        Asynchronous,
-        RateLimit,
-        ExponentialBackoff,
-        FibonacciBackoff,
-        CustomBackoff,
-        RetryWhen,
-        BeforeRetry,
-        AsynchronousNonBlocking,
-    )
+    policy.annotation: policy for policy in Policy.__subclasses__() if policy.is_configurable
 }
-"""What can be configured. The name of a circuit breaker cannot: the application looks the breaker up by it."""
+"""What can be configured."""
 
 ENABLED = "enabled"
 NON_FALLBACK_ENABLED = "MP_Fault_Tolerance_NonFallback_Enabled"
@@ -145,9 +114,9 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
 
     Specification: a method key reaches annotations on methods only, a class key annotations on classes only.
     """
-    annotation = declared.policy.annotation
-    if annotation not in ANNOTATIONS:
+    if not declared.policy.is_configurable:
         return []
+    annotation = declared.policy.annotation
     parameter = parameters(type(declared.policy))[name]
     leaves = tuple(f"{annotation}/{leaf}" for leaf in dict.fromkeys((parameter.key, name)))
     path = f"{declared.owner}/{declared.method}" if declared.level == "method" else declared.owner
@@ -156,7 +125,7 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
 
 def enabled_keys(declared: Declared) -> list[Key]:
     """Where the policy may be switched on and off, the strongest first; the level of the declaration does not count."""
-    if declared.policy.annotation not in ANNOTATIONS:
+    if not declared.policy.is_configurable:
         return []
     leaf = (f"{declared.policy.annotation}/{ENABLED}",)
     owners = declared.enabled_owners or (declared.owner,)

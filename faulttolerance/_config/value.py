@@ -19,7 +19,6 @@ from .._shown import brief, escaped, shown, told
 from ..exceptions import Fault
 from .outside import is_from_outside
 from .snapshot import Entry
-from .sort import allowed, sort_of
 from .switch import flag
 from .text import SPANS
 
@@ -42,7 +41,7 @@ def validated(policy: type[Policy], found: Mapping[str, tuple[str, Entry]]) -> t
             name = str(one["loc"][0])
             key, entry = found[name]
             problem = one["msg"] if one["type"] == _PROBLEM else f"is {shown(entry.value)}"
-            faults[name] = Fault(key, problem, entry.value, allowed(policy, parameters(policy)[name]), entry.place)
+            faults[name] = Fault(key, problem, entry.value, parameters(policy)[name].configurable, entry.place)
         return {}, list(faults.values())
     return {name: getattr(model, name) for name in found}, []
 
@@ -54,7 +53,7 @@ def _model(policy: type[Policy]) -> type[BaseModel]:
     found = _MODELS.get(policy)
     if found is None:
         fields: dict[str, Any] = {
-            name: (Annotated[_parsed(policy, one), AfterValidator(_within(one))], None)
+            name: (Annotated[_parsed(one), AfterValidator(_within(one))], None)
             for name, one in parameters(policy).items()
         }
         found = _MODELS[policy] = create_model(policy.__name__, **fields)
@@ -70,8 +69,8 @@ def _within(parameter: Parameter) -> Callable[[Any], Any]:
     return within
 
 
-def _parsed(policy: type[Policy], parameter: Parameter) -> Any:
-    match sort_of(policy, parameter):
+def _parsed(parameter: Parameter) -> Any:
+    match parameter.kind.name:
         case "integer":
             return Annotated[int, BeforeValidator(_no_bool)]
         case "ratio":
@@ -86,8 +85,8 @@ def _parsed(policy: type[Policy], parameter: Parameter) -> Any:
             return Annotated[Any, BeforeValidator(_callable)]
         case "text":
             return Annotated[str, BeforeValidator(_stripped)]
-        case kind:
-            return Annotated[Any, BeforeValidator(_member_of(kind))]
+        case _:
+            return Annotated[Any, BeforeValidator(_member_of(parameter.kind.members))]
 
 
 def _no_bool(value: Any) -> Any:

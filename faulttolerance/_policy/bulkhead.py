@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import final
 
 from .parameter import Policy, integer, parameter
-
-__all__ = ["Bulkhead"]
 
 
 @final
@@ -18,8 +16,6 @@ class Bulkhead(Policy):
         waiting_task_queue: Calls that may wait for their turn, first in first out; at least 1. Synchronous calls never
             wait: they are refused where all permits are taken.
     """
-
-    annotation: ClassVar[str] = "Bulkhead"
 
     value: int = parameter(integer(1), 10)
     waiting_task_queue: int = parameter(integer(1), 10)

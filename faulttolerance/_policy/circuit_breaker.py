@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import final
 
 from ..typing import Duration, ExceptionSet
-from .parameter import Policy, duration, exceptions, integer, parameter, ratio, reference, unit
+from .parameter import Policy, duration, exceptions, integer, parameter, ratio, text, unit
 from .unit import ChronoUnit
-
-__all__ = ["CircuitBreaker", "CircuitBreakerName"]
 
 
 @final
@@ -25,8 +23,6 @@ class CircuitBreaker(Policy, kw_only=True):
         success_threshold: Probes that must succeed to close the circuit; never more are in flight at once.
     """
 
-    annotation: ClassVar[str] = "CircuitBreaker"
-
     fail_on: ExceptionSet = parameter(exceptions(), Exception)
     skip_on: ExceptionSet = parameter(exceptions(), ())
     delay: Duration = parameter(duration(), 5000)
@@ -37,13 +33,11 @@ class CircuitBreaker(Policy, kw_only=True):
 
 
 @final
-class CircuitBreakerName(Policy):
-    """A name by which ``circuit_breakers`` finds the breaker of a method.
+class CircuitBreakerName(Policy, is_configurable=False):
+    """A name by which ``circuit_breakers`` finds the breaker of a method: no configuration changes it.
 
     Args:
         value: Not empty; one living breaker per name.
     """
 
-    annotation: ClassVar[str] = "CircuitBreakerName"
-
-    value: str = parameter(reference("a name", lambda value: isinstance(value, str) and bool(value)))
+    value: str = parameter(text("a name", bool))

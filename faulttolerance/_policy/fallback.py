@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 from .._shown import shown
 from ..typing import ExceptionSet, FallbackHandler
-from .parameter import Contradiction, Policy, exceptions, parameter, reference
-
-__all__ = ["Fallback"]
+from .parameter import Contradiction, Policy, exceptions, function, parameter, text
 
 
 @final
@@ -24,19 +22,10 @@ class Fallback(Policy):
         skip_on: Failures that it never replaces, also where *apply_on* names them.
     """
 
-    annotation: ClassVar[str] = "Fallback"
-
     value: type[FallbackHandler[Any]] | Callable[[Any], Any] | None = parameter(
-        reference(
-            "a FallbackHandler class or a callable that takes an ExecutionContext",
-            lambda value: value is None or callable(value),
-        ),
-        None,
+        function("a FallbackHandler class or a callable that takes an ExecutionContext"), None
     )
-    fallback_method: str = parameter(
-        reference("the name of a method", lambda value: isinstance(value, str) and (not value or value.isidentifier())),
-        "",
-    )
+    fallback_method: str = parameter(text("the name of a method", lambda name: not name or name.isidentifier()), "")
     apply_on: ExceptionSet = parameter(exceptions(), Exception)
     skip_on: ExceptionSet = parameter(exceptions(), ())
 

@@ -14,39 +14,30 @@ from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .unit import ChronoUnit
 
-__all__ = [
-    "DEFAULT_PLACE",
-    "Contradiction",
-    "Kind",
-    "Parameter",
-    "Policy",
-    "choice",
-    "duration",
-    "exceptions",
-    "flag",
-    "integer",
-    "ratio",
-    "reference",
-    "shared",
-    "unit",
-]
 
-
-class _Missing(Enum):
-    MISSING = "missing"
-
-
-MISSING: Final = _Missing.MISSING
-"""The default of a parameter that must be given."""
+class MISSING:
+    """The default of a parameter that must be given."""
 
 
 class Kind(Record):
-    """A sort of value: the check, the words for what passes it, and the form in which it is kept."""
+    """What a parameter accepts.
+
+    Args:
+        name: What a text in the configuration is taken for: ``integer``, ``ratio``, ``duration``, ``flag``,
+            ``exceptions``, ``text``, ``callable`` or ``member``.
+        allowed: What is accepted, in words.
+        accepts: The check.
+        normalised: The form in which a value that was accepted is kept.
+        configurable: What is accepted in the configuration, in words; *allowed* where it is empty.
+        members: What a ``member`` is one of.
+    """
 
     name: str
     allowed: str
     accepts: Callable[[object], bool]
     normalised: Callable[[Any], Any] = lambda value: value
+    configurable: str = ""
+    members: type[Enum] | None = None
 
 
 Contradiction: TypeAlias = tuple[str, str, str, tuple[str, ...]]
@@ -74,6 +65,11 @@ class Parameter:
         head, *rest = self.name.split("_")
         return head + "".join(word.title() for word in rest)
 
+    @property
+    def configurable(self) -> str:
+        """What the configuration may say, in words."""
+        return self.kind.configurable or self.kind.allowed
+
 
 def integer(minimum: int, allowed: str = "") -> Kind:
     """An ``int`` that is at least *minimum*; a ``bool`` is not one."""
@@ -89,25 +85,30 @@ def ratio() -> Kind:
     return Kind("ratio", "a number from 0.0 to 1.0", lambda value: _is_number(value) and 0 <= value <= 1)  # type: ignore[operator]
 
 
-def duration(allowed: str = "a number >= 0 or a timedelta >= 0") -> Kind:
-    """A number that counts some unit, or a ``timedelta``; finite, not negative."""
+def duration(limits: str = ">= 0", note: str = "") -> Kind:
+    """A number that counts some unit, or a ``timedelta``; finite, not negative. *limits* and *note* are its words."""
 
     def accepts(value: object) -> bool:
         if isinstance(value, timedelta):
             return value >= timedelta()
         return _is_number(value) and 0 <= value < math.inf  # type: ignore[operator]
 
-    return Kind("duration", allowed, accepts)
+    return Kind(
+        "duration",
+        f"a number {limits} or a timedelta {limits}{note}",
+        accepts,
+        configurable=f"a number {limits}{note}, as in 400, 400ms, 2s or PT0.4S",
+    )
 
 
 def unit() -> Kind:
     """A member of ``ChronoUnit``."""
-    return Kind("unit", "a ChronoUnit", lambda value: isinstance(value, ChronoUnit))
+    return _member(ChronoUnit, "a ChronoUnit", lambda value: value if isinstance(value, ChronoUnit) else None)
 
 
 def flag() -> Kind:
     """A ``bool``."""
-    return Kind("flag", "True or False", lambda value: isinstance(value, bool))
+    return Kind("flag", "True or False", lambda value: isinstance(value, bool), configurable="true or false")
 
 
 def exceptions() -> Kind:
@@ -123,7 +124,13 @@ def exceptions() -> Kind:
     def normalised(value: type[BaseException] | Iterable[type[BaseException]]) -> tuple[type[BaseException], ...]:
         return (value,) if isinstance(value, type) else tuple(dict.fromkeys(value))
 
-    return Kind("exceptions", "an exception class or a list, tuple or set of exception classes", accepts, normalised)
+    return Kind(
+        "exceptions",
+        "an exception class or a list, tuple or set of exception classes",
+        accepts,
+        normalised,
+        "qualified names of exception classes, separated by commas",
+    )
 
 
 def choice(among: type[Enum]) -> Kind:
@@ -135,12 +142,27 @@ def choice(among: type[Enum]) -> Kind:
         return among.__members__.get(value.upper()) if isinstance(value, str) else None
 
     names = ", ".join(repr(name.lower()) for name in among.__members__)
-    return Kind("choice", f"a {among.__name__}, or one of {names}", lambda value: member(value) is not None, member)
+    return _member(among, f"a {among.__name__}, or one of {names}", member)
 
 
-def reference(allowed: str, accepts: Callable[[object], bool]) -> Kind:
-    """A name or a callable; *accepts* decides."""
-    return Kind("reference", allowed, accepts)
+def _member(among: type[Enum], allowed: str, member: Callable[[object], Enum | None]) -> Kind:
+    configurable = f"one of {', '.join(among.__members__)}"
+    return Kind("member", allowed, lambda value: member(value) is not None, member, configurable, among)
+
+
+def text(allowed: str, accepts: Callable[[str], bool]) -> Kind:
+    """A name in the application; *accepts* decides."""
+    return Kind("text", allowed, lambda value: isinstance(value, str) and accepts(value))
+
+
+def function(allowed: str, *, is_optional: bool = True) -> Kind:
+    """A callable of the application, or ``None`` where it *is_optional*."""
+    return Kind(
+        "callable",
+        allowed,
+        lambda value: callable(value) or (value is None and is_optional),
+        configurable=f"the qualified name of {allowed}",
+    )
 
 
 def _is_number(value: object) -> bool:
@@ -163,11 +185,16 @@ class Policy(Record):
     """
 
     annotation: ClassVar[str]
-    """The name in messages and configuration keys, as in ``Retry/maxRetries``."""
+    """The name in messages and configuration keys, as in ``Retry/maxRetries``: the name of the class."""
+
+    is_configurable: ClassVar[bool]
+    """Whether configuration keys reach it."""
 
     _parameters: ClassVar[Mapping[str, Parameter]]
 
-    def __init_subclass__(cls, *, kw_only: bool = False) -> None:
+    def __init_subclass__(cls, *, kw_only: bool = False, is_configurable: bool = True) -> None:
+        cls.annotation = cls.__name__
+        cls.is_configurable = is_configurable
         cls._parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
         for name, one in cls._parameters.items():
             if one.default is MISSING:
@@ -208,7 +235,7 @@ def shared(policy: Policy) -> Policy:
 
     Those that name something of the application are left alone: each method mostly has its own, and it would be kept.
     """
-    if any(one.kind.name == "reference" for one in policy._parameters.values()):
+    if any(parameter.kind.name in ("text", "callable") for parameter in policy._parameters.values()):
         return policy
     values = policy._values()
     sets = (value for value in values if isinstance(value, tuple))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, ClassVar, Literal, final
+from typing import Any, Literal, final
 
 from ..typing import Duration
 from .parameter import Contradiction, Policy, choice, duration, integer, parameter, unit
 from .unit import ChronoUnit, seconds
-
-__all__ = ["RateLimit", "RateLimitType"]
 
 
 class RateLimitType(Enum):
@@ -37,10 +35,8 @@ class RateLimit(Policy):
         type: How the window moves; a ``RateLimitType`` or its name.
     """
 
-    annotation: ClassVar[str] = "RateLimit"
-
     value: int = parameter(integer(1), 100)
-    window: Duration = parameter(duration("a number > 0 or a timedelta > 0"), 1)
+    window: Duration = parameter(duration("> 0"), 1)
     window_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
     min_spacing: Duration = parameter(duration(), 0)
     min_spacing_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)

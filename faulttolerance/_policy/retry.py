@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias, TypeVar, final
+from typing import Any, TypeAlias, TypeVar, final
 
 from ..typing import Duration, ExceptionSet
-from .parameter import Contradiction, Policy, duration, exceptions, integer, parameter, reference, unit
+from .parameter import Contradiction, Policy, duration, exceptions, function, integer, parameter, text, unit
 from .unit import ChronoUnit, seconds
-
-__all__ = ["BeforeRetry", "CustomBackoff", "ExponentialBackoff", "FibonacciBackoff", "Retry", "RetryWhen"]
 
 T = TypeVar("T")
 Predicate: TypeAlias = Callable[[T], bool | Awaitable[bool]]
@@ -31,8 +29,6 @@ class Retry(Policy, kw_only=True):
         retry_on: Failures to retry.
         abort_on: Failures never to retry, also where *retry_on* names them.
     """
-
-    annotation: ClassVar[str] = "Retry"
 
     max_retries: int = parameter(integer(-1, "-1 (no limit) or an integer >= 0"), 3)
     delay: Duration = parameter(duration(), 0)
@@ -69,8 +65,6 @@ class ExponentialBackoff(Policy, kw_only=True):
         max_delay_unit: What *max_delay* counts.
     """
 
-    annotation: ClassVar[str] = "ExponentialBackoff"
-
     factor: int = parameter(integer(1), 2)
     max_delay: Duration = parameter(duration(), 60_000)
     max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
@@ -84,8 +78,6 @@ class FibonacciBackoff(Policy, kw_only=True):
         max_delay: No delay is longer, jitter included; in *max_delay_unit*; 0 for no limit.
         max_delay_unit: What *max_delay* counts.
     """
-
-    annotation: ClassVar[str] = "FibonacciBackoff"
 
     max_delay: Duration = parameter(duration(), 60_000)
     max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
@@ -101,15 +93,9 @@ class CustomBackoff(Policy):
             logged once, and ``delay`` of ``@retry`` counts.
     """
 
-    annotation: ClassVar[str] = "CustomBackoff"
-
     value: Callable[[], Callable[[BaseException | None], Duration]] = parameter(
-        reference("a class or function that makes the back-off function", callable)
+        function("a class or function that makes the back-off function", is_optional=False)
     )
-
-
-def _is_predicate(value: object) -> bool:
-    return value is None or callable(value)
 
 
 @final
@@ -123,10 +109,8 @@ class RetryWhen(Policy, kw_only=True):
             limit is met, ``FaultToleranceException`` is raised, whose ``result`` is the last one.
     """
 
-    annotation: ClassVar[str] = "RetryWhen"
-
-    exception: Predicate[BaseException] | None = parameter(reference("a predicate or None", _is_predicate), None)
-    result: Predicate[Any] | None = parameter(reference("a predicate or None", _is_predicate), None)
+    exception: Predicate[BaseException] | None = parameter(function("a predicate or None"), None)
+    result: Predicate[Any] | None = parameter(function("a predicate or None"), None)
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
@@ -145,10 +129,8 @@ class BeforeRetry(Policy):
         method_name: Instead of *value*: a method without parameters of the same object.
     """
 
-    annotation: ClassVar[str] = "BeforeRetry"
-
-    value: Callable[[Any], Any] | None = parameter(reference("a callable or None", _is_predicate), None)
-    method_name: str = parameter(reference("a method's name", lambda value: isinstance(value, str)), "")
+    value: Callable[[Any], Any] | None = parameter(function("a callable or None"), None)
+    method_name: str = parameter(text("a method's name", lambda name: True), "")
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import final
 
 from ..typing import Duration
 from .parameter import Policy, duration, flag, parameter, unit
 from .unit import ChronoUnit
-
-__all__ = ["Timeout"]
 
 
 @final
@@ -22,8 +20,6 @@ class Timeout(Policy):
             ends late.
     """
 
-    annotation: ClassVar[str] = "Timeout"
-
-    value: Duration = parameter(duration("a number >= 0 or a timedelta >= 0 (0: no limit)"), 1000)
+    value: Duration = parameter(duration(note=" (0: no limit)"), 1000)
     unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
     interrupt: bool = parameter(flag(), True)

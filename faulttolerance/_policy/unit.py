@@ -6,8 +6,6 @@ from datetime import timedelta
 from enum import Enum
 from functools import lru_cache
 
-__all__ = ["ChronoUnit", "seconds"]
-
 
 class ChronoUnit(Enum):
     """What a number that stands for a duration counts; the value is the unit's length in seconds."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from faulttolerance._config import Declared
 from faulttolerance._config.key import ANNOTATIONS, ENABLED, SWITCHES, Key, parameter_keys, switch_key
-from faulttolerance._config.sort import allowed
 from faulttolerance._config.switch import Switches
 from faulttolerance._config.text import text
 from faulttolerance._policy import Policy, parameters
@@ -24,7 +23,7 @@ def table() -> str:
         for parameter in parameters(policy).values():
             key = Key(f"{name}/{parameter.key}", has_class=False)
             default = text(parameter.default) if is_given(parameter.default) else "required"
-            lines.append(row(key, default or "none", allowed(policy, parameter)))
+            lines.append(row(key, default or "none", parameter.configurable))
         lines.append(row(Key(f"{name}/{ENABLED}", has_class=False), "true", "true or false"))
     return "\n".join(lines) + "\n"
 
