@@ -46,12 +46,17 @@ class Record:
         cls.__match_args__ = () if kw_only else tuple(cls._fields)  # type: ignore[misc]
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        given = {**dict(zip(self.__match_args__, args, strict=False)), **named}
-        values = {**self._defaults, **given}
-        if len(given) != len(args) + len(named) or values.keys() != self._fields.keys():
-            self._refuse(args, named)
-        for name, value in self._kept(values).items():
+        for name, value in self._kept(self._bound(args, named)).items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def _bound(cls, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """Give each field its argument, or its default."""
+        given = {**dict(zip(cls.__match_args__, args, strict=False)), **named}
+        values = {**cls._defaults, **given}
+        if len(given) != len(args) + len(named) or values.keys() != cls._fields.keys():
+            cls._refuse(args, named)
+        return values
 
     @classmethod
     def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:

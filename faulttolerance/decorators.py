@@ -1,21 +1,29 @@
 """What a user writes above a function, a method or a class.
 
 Every decorator works on functions, methods, ``async def``, static and class methods (either side of them), callables
-and classes, in any order: all policies of one function make one guard, nested as the specification says.
+and classes, in any order: all policies of one function make one guard, nested as the specification says. A decorator
+has the parameters, ranges and defaults of the policy that it declares: ``@retry`` takes what ``Retry`` takes. One that
+needs none of them may stand without parentheses.
+
+>>> @retry(max_retries=2, retry_on=OSError)
+... @timeout(400)
+... def read() -> str:
+...     return "ready"
+>>> read()
+'ready'
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, overload
 
 from ._policy import (
     Asynchronous,
     AsynchronousNonBlocking,
     BeforeRetry,
     Bulkhead,
-    ChronoUnit,
     CircuitBreaker,
     CircuitBreakerName,
     CustomBackoff,
@@ -24,31 +32,16 @@ from ._policy import (
     FibonacciBackoff,
     Policy,
     RateLimit,
-    RateLimitType,
     Retry,
     RetryWhen,
     Timeout,
+    parameters,
 )
-from .typing import Duration, ExceptionSet, FallbackHandler
-
-__all__ = [
-    "asynchronous",
-    "asynchronous_non_blocking",
-    "before_retry",
-    "bulkhead",
-    "circuit_breaker",
-    "circuit_breaker_name",
-    "custom_backoff",
-    "exponential_backoff",
-    "fallback",
-    "fibonacci_backoff",
-    "rate_limit",
-    "retry",
-    "retry_when",
-    "timeout",
-]
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine
+    from typing import ParamSpec, Protocol, TypeVar
+
     from ._runtime.future import ExecutorFuture, Future
     from .typing import AsyncCall
 
@@ -57,177 +50,19 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     T = TypeVar("T")
     Owner = TypeVar("Owner")
-else:
-    F = TypeVar("F")  # at run time a static method takes no parameters
-Decorator = Callable[[F], F]
 
+    class _Decorator(Protocol[P]):
+        """``@retry``, ``@retry(...)`` and ``retry(function, ...)``."""
 
-def _decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) -> Any:
-    """See ``attach.decorate``. What guards are made of is loaded with the first of them, not by ``import``."""
-    from ._guard.attach import decorate
+        @overload
+        def __call__(self, target: F, /, *args: P.args, **kwargs: P.kwargs) -> F: ...
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[F], F]: ...
 
-    return decorate(kind, values, target)
+    class _DecoratorWithParentheses(Protocol[P]):
+        """``@fallback(...)``."""
 
-
-@overload
-def retry(target: F, /) -> F: ...
-@overload
-def retry(
-    target: F,
-    /,
-    *,
-    max_retries: int = ...,
-    delay: Duration = ...,
-    delay_unit: ChronoUnit = ...,
-    max_duration: Duration = ...,
-    duration_unit: ChronoUnit = ...,
-    jitter: Duration = ...,
-    jitter_delay_unit: ChronoUnit = ...,
-    retry_on: ExceptionSet = ...,
-    abort_on: ExceptionSet = ...,
-) -> F: ...
-@overload
-def retry(
-    *,
-    max_retries: int = ...,
-    delay: Duration = ...,
-    delay_unit: ChronoUnit = ...,
-    max_duration: Duration = ...,
-    duration_unit: ChronoUnit = ...,
-    jitter: Duration = ...,
-    jitter_delay_unit: ChronoUnit = ...,
-    retry_on: ExceptionSet = ...,
-    abort_on: ExceptionSet = ...,
-) -> Callable[[F], F]: ...
-def retry(target: Any = None, /, **parameters: Any) -> Any:
-    """Call again when a call fails, until it succeeds or a limit is met (specification, chapter Retry Policy).
-
-    At the limit the last failure comes out as it is, with a note that says how often and how long it was tried.
-
-    Args:
-        target: What to guard, where the decorator stands without parentheses.
-        **parameters: ``max_retries=3`` (-1: no limit), ``delay=0``, ``delay_unit=MILLIS``, ``max_duration=180_000``
-            (0: no limit), ``duration_unit=MILLIS``, ``jitter=200``, ``jitter_delay_unit=MILLIS``,
-            ``retry_on=Exception``, ``abort_on=()``; see ``Retry``.
-
-    Raises:
-        FaultToleranceDefinitionException: When decorating, if a value is out of range, or *target* cannot be guarded.
-
-    >>> @retry(max_retries=2, retry_on=OSError)
-    ... def read() -> str:
-    ...     return "ready"
-    >>> read()
-    'ready'
-    """
-    return _decorate(Retry, _checked(Retry, parameters), target)
-
-
-@overload
-def timeout(value: F, /) -> F: ...
-@overload
-def timeout(value: float | timedelta = ..., unit: ChronoUnit = ..., *, interrupt: bool = ...) -> Callable[[F], F]: ...
-def timeout(value: Any = 1000, unit: ChronoUnit = ChronoUnit.MILLIS, *, interrupt: bool = True) -> Any:
-    """End an attempt that takes too long with ``TimeoutException`` (specification, chapter Timeout).
-
-    A synchronous body is interrupted at the deadline by ``Interrupted``; one that cannot be interrupted ends late, and
-    its result is discarded. A coroutine is cancelled.
-
-    Args:
-        value: How long an attempt may take, in *unit* or as a ``timedelta``; 0: no limit.
-        unit: What *value* counts.
-        interrupt: Whether a synchronous body is interrupted, or only judged when it ends.
-
-    Raises:
-        FaultToleranceDefinitionException: When decorating, if a value is out of range.
-
-    >>> @timeout(400)
-    ... def read() -> str:
-    ...     return "ready"
-    >>> read()
-    'ready'
-    """
-    value, target = _told_apart(value, 1000)
-    return _decorate(Timeout, {"value": value, "unit": unit, "interrupt": interrupt}, target)
-
-
-@overload
-def circuit_breaker(target: F, /) -> F: ...
-@overload
-def circuit_breaker(
-    *,
-    fail_on: ExceptionSet = ...,
-    skip_on: ExceptionSet = ...,
-    delay: Duration = ...,
-    delay_unit: ChronoUnit = ...,
-    request_volume_threshold: int = ...,
-    failure_ratio: float = ...,
-    success_threshold: int = ...,
-) -> Callable[[F], F]: ...
-def circuit_breaker(target: Any = None, /, **parameters: Any) -> Any:
-    """Fail at once while the callee fails often (specification, chapter Circuit Breaker).
-
-    Args:
-        target: What to guard, where the decorator stands without parentheses.
-        **parameters: ``fail_on=Exception``, ``skip_on=()``, ``delay=5000``, ``delay_unit=MILLIS``,
-            ``request_volume_threshold=20``, ``failure_ratio=0.5``, ``success_threshold=1``; see ``CircuitBreaker``.
-
-    Raises:
-        FaultToleranceDefinitionException: When decorating, if a value is out of range.
-    """
-    return _decorate(CircuitBreaker, _checked(CircuitBreaker, parameters), target)
-
-
-@overload
-def bulkhead(value: F, /) -> F: ...
-@overload
-def bulkhead(value: int = ..., waiting_task_queue: int = ...) -> Callable[[F], F]: ...
-def bulkhead(value: Any = 10, waiting_task_queue: int = 10) -> Any:
-    """Limit how many calls run at once (specification, chapter Bulkhead).
-
-    Args:
-        value: Calls that may run at once; at least 1.
-        waiting_task_queue: Asynchronous calls that may wait for their turn; at least 1. Synchronous ones never wait.
-
-    Raises:
-        FaultToleranceDefinitionException: When decorating, if a value is out of range.
-    """
-    value, target = _told_apart(value, 10)
-    return _decorate(Bulkhead, {"value": value, "waiting_task_queue": waiting_task_queue}, target)
-
-
-def fallback(
-    value: type[FallbackHandler[Any]] | Callable[[Any], Any] | None = None,
-    *,
-    fallback_method: str = "",
-    apply_on: ExceptionSet = Exception,
-    skip_on: ExceptionSet = (),
-) -> Callable[[F], F]:
-    """Return a substitute when a call fails after all else was tried (specification, chapter Fallback).
-
-    Args:
-        value: A ``FallbackHandler`` class, or any callable that takes an ``ExecutionContext``.
-        fallback_method: Instead of *value*: the name of a method of the same class, or of a function of the same
-            module, with the same parameters and at will the exception as one more.
-        apply_on: Failures that the fallback replaces.
-        skip_on: Failures that it never replaces, also where *apply_on* names them.
-
-    Raises:
-        FaultToleranceDefinitionException: When decorating, if both or neither are given, or the method does not fit.
-
-    >>> @fallback(lambda context: "cached")
-    ... def read() -> str:
-    ...     raise OSError
-    >>> read()
-    'cached'
-    """
-    from ._guard.attach import refuse_bare
-
-    refuse_bare(Fallback, value)
-    given = {"value": value, "fallback_method": fallback_method, "apply_on": apply_on, "skip_on": skip_on}
-    return _decorate(Fallback, given)  # type: ignore[no-any-return]
-
-
-if TYPE_CHECKING:
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[F], F]: ...
 
     class _Asynchronous(Protocol):
         """``@asynchronous()``: gives handles where it stands above a coroutine function, else futures."""
@@ -264,6 +99,127 @@ if TYPE_CHECKING:
         def __call__(self, target: F, /) -> F: ...
 
 
+def _declare(kind: Any, values: dict[str, Any], target: Any = None) -> Any:
+    """Load what guards are made of with the first decorator, not by ``import``."""
+    from ._guard.attach import decorate
+
+    return decorate(kind, values, target)
+
+
+def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:
+    """Turn a documented name into the decorator that declares a *kind* of policy."""
+
+    def decorator(*args: Any, **named: Any) -> Any:
+        target, args = (args[0], args[1:]) if args and _is_target(kind, args[0]) else (None, args)
+        return _declare(kind, _values(kind, args, named), target)
+
+    return _with_parameters_of(kind, decorator)
+
+
+def _decorator_with_parentheses(
+    kind: Callable[P, Policy],
+) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]:
+    """Turn a documented name into a decorator that nobody can write without arguments: the first may be a function."""
+
+    def decorator(*args: Any, **named: Any) -> Any:
+        from ._guard.attach import refuse_bare
+
+        policy: Any = kind
+        values = _values(policy, args, named)
+        refuse_bare(policy, next(iter(args), None))
+        return _declare(policy, values)
+
+    return _with_parameters_of(kind, decorator)
+
+
+def _with_parameters_of(kind: Any, decorator: Callable[..., Any]) -> Callable[[Callable[[], None]], Any]:
+    def documented(name: Callable[[], None]) -> Any:
+        update_wrapper(decorator, name)
+        decorator.__wrapped__ = kind  # type: ignore[attr-defined]  # whose signature is made when somebody asks for it
+        return decorator
+
+    return documented
+
+
+def _values(kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    known = parameters(kind)
+    for name in named:
+        if name not in known:
+            raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known)}")
+    return kind._bound(args, named)  # type: ignore[no-any-return]
+
+
+def _is_target(kind: Any, first: Any) -> bool:
+    """Whether the *first* argument is what to guard, and no parameter; what cannot be guarded is refused later."""
+    return not kind.__match_args__ or callable(first) or hasattr(type(first), "__get__")
+
+
+@_decorator(Retry)
+def retry() -> None:
+    """Call again when a call fails, until it succeeds or a limit is met (specification, chapter Retry Policy).
+
+    At the limit the last failure comes out as it is, with a note that says how often and how long it was tried. The
+    parameters are those of ``Retry``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if a value is out of range, or the target cannot be guarded.
+    """
+
+
+@_decorator(Timeout)
+def timeout() -> None:
+    """End an attempt that takes too long with ``TimeoutException`` (specification, chapter Timeout).
+
+    A synchronous body is interrupted at the deadline by ``Interrupted``; one that cannot be interrupted ends late, and
+    its result is discarded. A coroutine is cancelled. The parameters are those of ``Timeout``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator(CircuitBreaker)
+def circuit_breaker() -> None:
+    """Fail at once while the callee fails often (specification, chapter Circuit Breaker).
+
+    The parameters are those of ``CircuitBreaker``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator(Bulkhead)
+def bulkhead() -> None:
+    """Limit how many calls run at once (specification, chapter Bulkhead).
+
+    Asynchronous calls may wait for their turn; synchronous ones never do. The parameters are those of ``Bulkhead``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator(RateLimit)
+def rate_limit() -> None:
+    """Refuse calls beyond a number per window with ``RateLimitException``; the parameters are those of ``RateLimit``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator_with_parentheses(Fallback)
+def fallback() -> None:
+    """Return a substitute when a call fails after all else was tried (specification, chapter Fallback).
+
+    As in ``@fallback(lambda context: "cached")``; the parameters are those of ``Fallback``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if both or neither are given, or the method does not fit.
+    """
+
+
 @overload
 def asynchronous(  # type: ignore[overload-overlap]
     target: staticmethod[P, Coroutine[Any, Any, T]], /
@@ -294,7 +250,7 @@ def asynchronous(target: Any = None, /) -> Any:
     Raises:
         FaultToleranceDefinitionException: When decorating, if the return annotation is another type.
     """
-    return _decorate(Asynchronous, {}, target)
+    return _declare(Asynchronous, {}, target)
 
 
 @overload
@@ -307,102 +263,34 @@ def asynchronous_non_blocking(target: F, /) -> F: ...
 def asynchronous_non_blocking() -> _NonBlocking: ...
 def asynchronous_non_blocking(target: Any = None, /) -> Any:
     """Run a ``def`` that returns an awaitable on the caller's thread; its call is over when the awaitable is."""
-    return _decorate(AsynchronousNonBlocking, {}, target)
+    return _declare(AsynchronousNonBlocking, {}, target)
 
 
-@overload
-def rate_limit(value: F, /) -> F: ...
-@overload
-def rate_limit(
-    value: int = ...,
-    window: Duration = ...,
-    window_unit: ChronoUnit = ...,
-    *,
-    min_spacing: Duration = ...,
-    min_spacing_unit: ChronoUnit = ...,
-    type: RateLimitType | Literal["fixed", "rolling", "smooth"] = ...,
-) -> Callable[[F], F]: ...
-def rate_limit(
-    value: Any = 100,
-    window: Duration = 1,
-    window_unit: ChronoUnit = ChronoUnit.SECONDS,
-    *,
-    min_spacing: Duration = 0,
-    min_spacing_unit: ChronoUnit = ChronoUnit.SECONDS,
-    type: RateLimitType | Literal["fixed", "rolling", "smooth"] = RateLimitType.FIXED,  # noqa: A002  # the annotation's own name
-) -> Any:
-    """Refuse calls beyond a number per window with ``RateLimitException``; see ``RateLimit``.
-
-    Raises:
-        FaultToleranceDefinitionException: When decorating, if a value is out of range.
-    """
-    value, target = _told_apart(value, 100)
-    given = {
-        "value": value,
-        "window": window,
-        "window_unit": window_unit,
-        "min_spacing": min_spacing,
-        "min_spacing_unit": min_spacing_unit,
-        "type": type,
-    }
-    return _decorate(RateLimit, given, target)
+@_decorator(ExponentialBackoff)
+def exponential_backoff() -> None:
+    """Multiply the delay of ``@retry`` after each attempt; the parameters are those of ``ExponentialBackoff``."""
 
 
-@overload
-def exponential_backoff(target: F, /) -> F: ...
-@overload
-def exponential_backoff(
-    *, factor: int = ..., max_delay: Duration = ..., max_delay_unit: ChronoUnit = ...
-) -> Callable[[F], F]: ...
-def exponential_backoff(target: Any = None, /, **parameters: Any) -> Any:
-    """Multiply the delay of ``@retry`` after each attempt: ``factor=2``, at most ``max_delay=60_000`` milliseconds."""
-    return _decorate(ExponentialBackoff, _checked(ExponentialBackoff, parameters), target)
+@_decorator(FibonacciBackoff)
+def fibonacci_backoff() -> None:
+    """Let the delay of ``@retry`` grow as 1, 2, 3, 5, 8 do; the parameters are those of ``FibonacciBackoff``."""
 
 
-@overload
-def fibonacci_backoff(target: F, /) -> F: ...
-@overload
-def fibonacci_backoff(*, max_delay: Duration = ..., max_delay_unit: ChronoUnit = ...) -> Callable[[F], F]: ...
-def fibonacci_backoff(target: Any = None, /, **parameters: Any) -> Any:
-    """Let the delay of ``@retry`` grow as 1, 2, 3, 5, 8 do, at most ``max_delay=60_000`` milliseconds."""
-    return _decorate(FibonacciBackoff, _checked(FibonacciBackoff, parameters), target)
+@_decorator_with_parentheses(CustomBackoff)
+def custom_backoff() -> None:
+    """Let a function decide each delay of ``@retry``, in seconds; the parameter is that of ``CustomBackoff``."""
 
 
-def custom_backoff(value: Callable[[], Callable[[BaseException | None], Duration]]) -> Callable[[F], F]:
-    """Let a function decide each delay of ``@retry``, in seconds; see ``CustomBackoff``."""
-    return _decorate(CustomBackoff, {"value": value})  # type: ignore[no-any-return]
+@_decorator_with_parentheses(RetryWhen)
+def retry_when() -> None:
+    """Let predicates decide what ``@retry`` retries; the parameters are those of ``RetryWhen``."""
 
 
-def retry_when(
-    *,
-    exception: Callable[[BaseException], bool | Awaitable[bool]] | None = None,
-    result: Callable[[Any], bool | Awaitable[bool]] | None = None,
-) -> Callable[[F], F]:
-    """Let predicates decide what ``@retry`` retries; see ``RetryWhen``."""
-    return _decorate(RetryWhen, {"exception": exception, "result": result})  # type: ignore[no-any-return]
+@_decorator_with_parentheses(BeforeRetry)
+def before_retry() -> None:
+    """Run something before each retry; the parameters are those of ``BeforeRetry``."""
 
 
-def before_retry(value: Callable[[Any], Any] | None = None, *, method_name: str = "") -> Callable[[F], F]:
-    """Run something before each retry; see ``BeforeRetry``."""
-    return _decorate(BeforeRetry, {"value": value, "method_name": method_name})  # type: ignore[no-any-return]
-
-
-def circuit_breaker_name(value: str) -> Callable[[F], F]:
+@_decorator_with_parentheses(CircuitBreakerName)
+def circuit_breaker_name() -> None:
     """Give the breaker of a method a name for ``circuit_breakers``; one living breaker per name."""
-    return _decorate(CircuitBreakerName, {"value": value})  # type: ignore[no-any-return]
-
-
-def _told_apart(first: Any, default: Any) -> tuple[Any, Any]:
-    """A value, or what stands below a decorator without parentheses."""
-    is_target = callable(first) or hasattr(type(first), "__get__")  # static methods, and what is refused: properties
-    return (default, first) if is_target else (first, None)
-
-
-def _checked(kind: Any, given: dict[str, Any]) -> dict[str, Any]:
-    from ._policy import parameters
-
-    known = parameters(kind)
-    for name in given:
-        if name not in known:
-            raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known)}")
-    return given
