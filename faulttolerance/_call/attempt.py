@@ -23,7 +23,7 @@ from itertools import count
 from sys import modules
 from typing import TYPE_CHECKING, Any
 
-from .._event import FOLD
+from .._metrics.counters import FOLD
 from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
@@ -107,7 +107,7 @@ def shape_of(policies: BoundPolicies, *, fallback: bool, before_retry: bool, asy
 
 
 if TYPE_CHECKING:
-    from .._event import Tally
+    from .._metrics.counters import Tally
     from .._runtime.slot import Slot
     from .._runtime.tasks import Turn
     from .._strategy.bulkhead import Bulkhead

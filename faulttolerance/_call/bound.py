@@ -7,7 +7,10 @@ from functools import cache
 from types import CoroutineType
 from typing import Any, Literal
 
-from .._event import FOLD, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, Series, Tally, TimedOut, sinks
+from .._event import FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, TimedOut, sinks
+from .._metrics import series
+from .._metrics.catalogue import Series
+from .._metrics.counters import FOLD, Tally
 from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
@@ -26,7 +29,6 @@ from ..exceptions import (
     RateLimitException,
     RefusedException,
 )
-from . import series
 from .record import CallRecord
 
 __all__ = ["RETRIED", "BoundPolicies", "CallRecord"]

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from operator import is_
 from typing import Literal
 
-from .._event import Ledger, Series, Tally, ledger
+from .._metrics.catalogue import Series
+from .._metrics.counters import Tally
+from .._metrics.ledger import Ledger, ledger
+from .._metrics.series import Meter, shape_of
 from .._policy import Bulkhead, CircuitBreaker, CircuitBreakerName, Fallback, Policy, RateLimit, Retry, Timeout, seconds
 from .._runtime.clock import clock
 from .._strategy import bulkhead, circuit_breaker, rate_limit
 from .._swap import Swap
-from .series import Meter, shape_of
 
 __all__ = ["Prospect", "State", "alias_in"]
 

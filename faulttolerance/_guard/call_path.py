@@ -12,7 +12,7 @@ from .._call.attempt import compose, path, shape_of
 from .._call.bound import BoundPolicies
 from .._call.specialize import source_of
 from .._call.state import Prospect, State
-from .._event import Ledger
+from .._metrics.ledger import Ledger
 from .._policy import (
     Asynchronous,
     AsynchronousNonBlocking,

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from .._config import Declared, settings
 from .._config.given import kept
 from .._config.report import Change, Unused, collisions, unused
-from .._event import Series
 from .._log import ERROR, INFO, log
+from .._metrics.catalogue import Series
 from .._policy import Policy, parameters
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException

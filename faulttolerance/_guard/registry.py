@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
 
 from .._call.state import State, alias_in
-from .._event import StateChanged, ledger, sinks
+from .._event import StateChanged, sinks
 from .._log import ERROR, log
+from .._metrics.ledger import ledger
 from .._runtime.clock import clock
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident

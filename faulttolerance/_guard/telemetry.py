@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 from .._config.tracing import is_tracing_enabled
-from .._event import Sink, ledger, sinks
+from .._event import Sink, sinks
 from .._log import ERROR, log as log_words
+from .._metrics.ledger import ledger
 from .._runtime.fork import at_fork
 from .._telemetry.log import log
 from .._telemetry.trace import trace

@@ -12,8 +12,10 @@ from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
-from .._event import BOUNDARIES, METRICS, NO_DURATIONS, Durations, Metric, Reading, Series
 from .._log import WARNING, log
+from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, Series
+from .._metrics.counters import NO_DURATIONS, Durations
+from .._metrics.ledger import Reading
 from .bulk import add_again
 
 __all__ = ["Exporter"]

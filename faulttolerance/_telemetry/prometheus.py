@@ -11,7 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
-from .._event import BOUNDARIES, METRICS, Metric, Reading
+from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
+from .._metrics.ledger import Reading
 
 __all__ = ["LIMITS", "Collector", "exposed_name"]
 

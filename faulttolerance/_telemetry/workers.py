@@ -12,8 +12,9 @@ from typing import Any
 
 from prometheus_client import values
 
-from .._event import METRICS, Reading
 from .._log import ERROR, log
+from .._metrics.catalogue import METRICS
+from .._metrics.ledger import Reading
 from .prometheus import LIMITS, exposed_name
 
 __all__ = ["Folder", "is_multiprocess"]

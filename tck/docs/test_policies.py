@@ -12,8 +12,8 @@ import pytest
 from faulttolerance import _policy, exceptions
 from faulttolerance._config.key import ENABLED, Key
 from faulttolerance._config.text import text
-from faulttolerance._event import METRICS, Metric
-from faulttolerance._guard import series
+from faulttolerance._metrics import series
+from faulttolerance._metrics.catalogue import METRICS, Metric
 from faulttolerance._policy import Parameter, Policy, parameters
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"

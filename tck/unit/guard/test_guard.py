@@ -34,7 +34,7 @@ from faulttolerance import (
     retry,
     sleep,
 )
-from faulttolerance._event import ledger
+from faulttolerance._metrics.ledger import ledger
 from faulttolerance.testing import virtual_time
 
 

@@ -32,7 +32,8 @@ from faulttolerance import (
     retry,
     timeout,
 )
-from faulttolerance._event import FOLD, ledger
+from faulttolerance._metrics.counters import FOLD
+from faulttolerance._metrics.ledger import ledger
 from faulttolerance.testing import reset
 from kit.meter import OpenTelemetryMeter, PrometheusMeter
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._event import METRICS
+from faulttolerance._metrics.catalogue import METRICS
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "how-to"

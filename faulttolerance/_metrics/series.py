@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from itertools import product
 
-from .._event import Series, Shape
 from .._runtime.clock import clock
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
+from .catalogue import Series
+from .counters import Shape
 
 __all__ = [
     "ACCEPTED",

@@ -1,0 +1,1 @@
+"""From what calls append to the series of the specification."""

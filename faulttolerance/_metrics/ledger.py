@@ -1,0 +1,100 @@
+"""Every account there is, read together."""
+
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+
+from collections import deque
+from threading import RLock
+from typing import NamedTuple
+
+from .._swap import Swap
+from .catalogue import Series
+from .counters import FOLD, Account, Durations, Shape, Tally
+
+__all__ = ["Ledger", "Reading", "ledger"]
+
+
+class Reading(NamedTuple):
+    """All that was counted, at one moment, by the name of the method."""
+
+    counts: dict[str, dict[Series, int]]
+    """What only grows."""
+    levels: dict[str, dict[Series, int]]
+    """What goes up and down."""
+    durations: dict[str, dict[str, Durations]]
+
+
+class Ledger:
+    """Every account there is, and what is left of those that are closed: each is read exactly once per reading."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()  # over the merging of what departed; never held where user code runs
+        self._accounts: dict[Account, None] = {}
+        self._departed: deque[Account] = deque()
+        self._final_counts: dict[str, dict[Series, int]] = {}  # guarded by _lock
+        self._final_durations: dict[str, dict[str, Durations]] = {}  # guarded by _lock
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever guarded."""
+        return not self._accounts and not self._final_counts
+
+    def new(self, name: str, shape: Shape) -> Tally:
+        """A new account, read once it is entered; it is final when nothing holds the tally any more."""
+        if len(self._departed) >= FOLD // 8 and self._lock.acquire(blocking=False):
+            try:
+                self._merge_locked()
+            finally:
+                self._lock.release()
+        return Tally(Account(name, shape), self._departed)
+
+    def enter(self, tally: Tally, swap: Swap) -> None:
+        """Let the account of *tally* be read from now on, together with the other stores of *swap*."""
+        swap.item(self._accounts, tally.account, None)
+
+    def read(self) -> Reading:
+        """What was counted until now; equal names add up."""
+        with self._lock:
+            self._merge_locked()
+            accounts = list(self._accounts)
+            reading = Reading(
+                {name: dict(counts) for name, counts in list(self._final_counts.items())},
+                {},
+                {name: dict(durations) for name, durations in list(self._final_durations.items())},
+            )
+            for account in accounts:
+                account.read(
+                    reading.counts.setdefault(account.name, {}), reading.durations.setdefault(account.name, {})
+                )
+                if account.meter is not None and (measured := account.meter.levels()):
+                    levels = reading.levels.setdefault(account.name, {})
+                    for series, level in measured.items():
+                        levels[series] = levels.get(series, 0) + level
+            return reading
+
+    def clear(self) -> None:
+        """Forget every account."""
+        with self._lock:
+            self._accounts.clear()
+            self._final_counts.clear()
+            self._final_durations.clear()
+
+    def begin_anew(self) -> None:
+        """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
+        self._lock = RLock()
+        Account.lock = RLock()
+        self._final_counts.clear()
+        self._final_durations.clear()
+        for account in self._accounts:
+            account.begin_anew()
+
+    def _merge_locked(self) -> None:
+        for _ in range(len(self._departed)):
+            account = self._departed.popleft()
+            if account in self._accounts:
+                del self._accounts[account]
+                account.read(
+                    self._final_counts.setdefault(account.name, {}), self._final_durations.setdefault(account.name, {})
+                )
+
+
+ledger = Ledger()
