@@ -13,7 +13,7 @@ from typing import Any
 
 import faulttolerance as ft
 from faulttolerance._guard.declaration import declaration_of
-from faulttolerance._runtime.slot import slots
+from faulttolerance._runtime.interrupting.slot import slots
 
 from .timing import BARE, Contender, overheads, overheads_async
 

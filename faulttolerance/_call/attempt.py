@@ -29,9 +29,9 @@ from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.foreign import refuse_trio
+from .._runtime.interrupting.slot import HAS_GIL, slot_here, slots
 from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, watchdog
 from .._runtime.native import get_ident
-from .._runtime.slot import HAS_GIL, slot_here, slots
 from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_deadline
 from .._strategy.verdict import SUCCESS
 from .bound import RETRIED, BoundPolicies
@@ -108,7 +108,7 @@ def shape_of(policies: BoundPolicies, *, fallback: bool, before_retry: bool, asy
 
 if TYPE_CHECKING:
     from .._metrics.counters import Tally
-    from .._runtime.slot import Slot
+    from .._runtime.interrupting.slot import Slot
     from .._runtime.tasks import Turn
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.circuit_breaker import CircuitBreaker, Era

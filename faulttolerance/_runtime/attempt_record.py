@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .._strategy.bulkhead import Waiter
     from .._strategy.circuit_breaker import Era
-    from .slot import Entry, Slot
+    from .interrupting.slot import Entry, Slot
     from .task_deadline import TaskDeadline
 
 __all__ = ["AttemptRecord"]

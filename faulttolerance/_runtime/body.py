@@ -18,12 +18,12 @@ from .callback import to_its_end
 from .clock import clock
 from .environment import Attempt, StoppedIteration
 from .inherited import pass_on
+from .interrupting.slot import HAS_GIL, Entry, Slot, slot_here
 from .interruption import NOT_WANTED, Interrupted, end, settle, watchdog
 from .loop_thread import loop_thread
 from .native import get_ident
 from .offloaded import NO_THREAD, Suspension, log_dropped
 from .pool import pool
-from .slot import HAS_GIL, Entry, Slot, slot_here
 from .task_deadline import TaskDeadline, current, standing, work_under
 
 if TYPE_CHECKING:

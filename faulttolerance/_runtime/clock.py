@@ -8,9 +8,9 @@ from math import inf
 
 from ..typing import Clock, Timer
 from .greenlets import lock_here, timer_here
+from .interrupting.slot import due, slot_here, unmasked
+from .interrupting.watchdog import interruption_for, watchdog, withdraw
 from .native import native
-from .slot import due, slot_here, unmasked
-from .watchdog import interruption_for, watchdog, withdraw
 
 __all__ = ["SharedClock", "clock", "next_deadline", "raise_if_expired"]
 

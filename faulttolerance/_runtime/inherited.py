@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from .slot import Entry, Slot, stands
+from .interrupting.slot import Entry, Slot, stands
 from .task_deadline import NO_TASK, RUNS, Place, TaskDeadline
 
 __all__ = ["Inherited", "inherit", "pass_on"]

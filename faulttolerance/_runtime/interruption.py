@@ -23,11 +23,11 @@ from .._swap import Swap
 from .callback import to_its_end
 from .clock import clock, next_deadline, raise_if_expired
 from .inherited import pass_on
+from .interrupting.safe_point import forget_added_modules, put_uninterruptible_modules
+from .interrupting.slot import HAS_GIL, Entry, Slot, all_slots, slot_here, slots
+from .interrupting.watchdog import OTHER_GREENLETS, Interrupted, watchdog, withdraw
 from .native import allows_watching
-from .safe_point import forget_added_modules, put_uninterruptible_modules
-from .slot import HAS_GIL, Entry, Slot, all_slots, slot_here, slots
 from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standing
-from .watchdog import OTHER_GREENLETS, Interrupted, watchdog, withdraw
 
 if TYPE_CHECKING:
     from .attempt_record import AttemptRecord

@@ -19,8 +19,8 @@ from .clock import clock
 from .environment import StoppedIteration
 from .future import Future
 from .inherited import Inherited, inherit
+from .interrupting.slot import Slot, slot_here
 from .pool import pool
-from .slot import Slot, slot_here
 from .task_deadline import current, standing, work_under
 
 if TYPE_CHECKING:

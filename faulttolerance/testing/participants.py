@@ -27,7 +27,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename))
 _OURS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("_runtime", "_call", "_guard"))
 _OUR_MODULES = ("faulttolerance._runtime.", "faulttolerance._call.", "faulttolerance._guard.")
 _POOL = os.path.join(_PACKAGE, "_runtime", "pool.py")
-_WATCHDOG = os.path.join(_PACKAGE, "_runtime", "watchdog.py")
+_WATCHDOG = os.path.join(_PACKAGE, "_runtime", "interrupting", "watchdog.py")
 _OUTSIDE = (_WATCHDOG, *(os.path.join(_PACKAGE, "_runtime", name) for name in ("future.py", "loop_thread.py")))
 """Ours, and yet no guard: what other threads have on their stacks that only wait for guarded calls, or serve them."""
 

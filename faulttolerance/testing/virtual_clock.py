@@ -18,8 +18,8 @@ from weakref import WeakSet
 from .._log import ERROR, WARNING, log
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.fork import at_fork
+from .._runtime.interrupting.slot import slots
 from .._runtime.loop_thread import loop_thread
-from .._runtime.slot import slots
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
 from .waiter import Sleeper, VirtualTimeStalled, Waiter

@@ -11,7 +11,7 @@ import pytest
 
 from faulttolerance import Guard, Timeout
 from faulttolerance._guard import registry
-from faulttolerance._runtime.slot import slots
+from faulttolerance._runtime.interrupting.slot import slots
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import virtual_time
 from kit import CONVENTIONS, Clock, Invoke, VirtualClock

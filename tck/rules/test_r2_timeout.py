@@ -24,7 +24,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._runtime.slot import slots
+from faulttolerance._runtime.interrupting.slot import slots
 from kit.interpreter import needs_gil
 
 Held: TypeAlias = Callable[[], list[str]]

@@ -21,9 +21,9 @@ from contextlib import contextmanager
 import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
-from faulttolerance._runtime import watchdog
+from faulttolerance._runtime.interrupting import watchdog
+from faulttolerance._runtime.interrupting.slot import Entry, Slot, is_open, slots
 from faulttolerance._runtime.one_step import frames_of_threads
-from faulttolerance._runtime.slot import Entry, Slot, is_open, slots
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
 THREADS = 4

@@ -43,7 +43,7 @@ from faulttolerance import (
 )
 from faulttolerance._call.state import State
 from faulttolerance._guard import registry
-from faulttolerance._runtime.slot import HAS_GIL, slots
+from faulttolerance._runtime.interrupting.slot import HAS_GIL, slots
 from faulttolerance._runtime.task_deadlines import rings_of
 from faulttolerance._strategy import circuit_breaker as strategy
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict

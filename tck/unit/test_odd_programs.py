@@ -34,7 +34,7 @@ PACKAGE = Path(faulttolerance.__file__).parent
 INTERRUPTED = """
 from faulttolerance import TimeoutException, asynchronous, bulkhead, retry, timeout
 from faulttolerance._call import attempt
-from faulttolerance._runtime import safe_point
+from faulttolerance._runtime.interrupting import safe_point
 
 @retry(max_retries=1, jitter=0)
 @timeout(50)

@@ -22,9 +22,9 @@ from faulttolerance import (
     reload,
     retry,
 )
-from faulttolerance._runtime import safe_point
+from faulttolerance._runtime.interrupting import safe_point
+from faulttolerance._runtime.interrupting.watchdog import watchdog
 from faulttolerance._runtime.pool import pool
-from faulttolerance._runtime.watchdog import watchdog
 
 
 class Unspeakable:

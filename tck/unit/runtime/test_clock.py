@@ -12,8 +12,8 @@ import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
 from faulttolerance._runtime.clock import clock, next_deadline, raise_if_expired
+from faulttolerance._runtime.interrupting.watchdog import Watchdog, watchdog
 from faulttolerance._runtime.interruption import slots
-from faulttolerance._runtime.watchdog import Watchdog, watchdog
 from faulttolerance.typing import Timer
 
 PATIENCE = 20.0

@@ -38,7 +38,8 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance._call import attempt
-from faulttolerance._runtime import body, interruption, safe_point, watchdog as watchdog_module
+from faulttolerance._runtime import body, interruption
+from faulttolerance._runtime.interrupting import safe_point, watchdog as watchdog_module
 from faulttolerance._runtime.interruption import set_interrupt_signal, slots, watchdog
 from kit.interpreter import needs_gil
 
@@ -1387,7 +1388,7 @@ def test_thread_that_forks_is_the_main_thread_of_the_child() -> None:
         import faulttolerance as ft
 
         warnings.simplefilter("ignore")
-        from faulttolerance._runtime.slot import all_slots
+        from faulttolerance._runtime.interrupting.slot import all_slots
 
         begun = threading.Event()
 
@@ -1423,7 +1424,7 @@ def test_thread_that_forks_is_the_main_thread_of_the_child() -> None:
 
 def test_deadlines_of_threads_that_are_over_are_forgotten() -> None:
     """Memory is threads times depth."""
-    from faulttolerance._runtime.slot import all_slots
+    from faulttolerance._runtime.interrupting.slot import all_slots
 
     on_other_thread(timeout(60_000)(lambda: None))
     before = len(all_slots())

@@ -29,7 +29,8 @@ LOOKS = {
 
 LOOKED_AT = """
 import asyncio, gc, random, sys, threading, time
-from faulttolerance._runtime import inner_loop, one_step, safe_point
+from faulttolerance._runtime import one_step
+from faulttolerance._runtime.interrupting import inner_loop, safe_point
 from faulttolerance.testing import participants
 
 class Garbage:

@@ -16,7 +16,8 @@ from itertools import takewhile
 from types import CodeType, FrameType
 from typing import TypeAlias
 
-from .._swap import Swap
+from ..._swap import Swap
+from ..one_step import stack_of, variables_of
 from .instructions import (
     ENDS,
     GIVES,
@@ -31,7 +32,6 @@ from .instructions import (
     may_call,
     rite_at,
 )
-from .one_step import stack_of, variables_of
 
 __all__ = [
     "IS_EXACT",
@@ -55,12 +55,11 @@ OURS = "it was in code of this library"
 """An objection that says nothing of the body: the call was about to begin, or to end."""
 
 # As code spells it: a module may have no ``__file__``, and compiled files may have been moved since.
-_PACKAGE = (os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename)) or "nowhere") + os.sep
+_ROOM = os.path.dirname(sys._getframe().f_code.co_filename) + os.sep
+_PACKAGE = (os.path.dirname(os.path.dirname(os.path.dirname(_ROOM))) or "nowhere") + os.sep
 _DRIVERS = (os.path.join(_PACKAGE, "_call", "attempt.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
 """Code of ours that expects interruptions wherever one may land in it."""
-_LOOKING = tuple(
-    os.path.join(_PACKAGE, "_runtime", f"{name}.py") for name in ("instructions", "safe_point", "watchdog")
-)
+_LOOKING = tuple(os.path.join(_ROOM, f"{name}.py") for name in ("instructions", "safe_point", "watchdog"))
 """Code of ours that calls the standard library to find out where a thread stands."""
 _CALLING = (
     os.path.join(_PACKAGE, "_call", "attempt.py"),

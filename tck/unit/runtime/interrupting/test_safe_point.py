@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import Guard, Timeout, TimeoutException, timeout
-from faulttolerance._runtime import safe_point
-from faulttolerance._runtime.safe_point import objection
+from faulttolerance._runtime.interrupting import safe_point
+from faulttolerance._runtime.interrupting.safe_point import objection
 from kit.interpreter import needs_gil
 
 WHERE = pytest.mark.parametrize("on_main", [True, pytest.param(False, marks=needs_gil)], ids=["main", "other"])

@@ -24,15 +24,15 @@ from math import inf
 from types import FrameType
 from typing import Any, cast
 
-from .._log import ERROR, log
-from .._strategy.exception_set import never_match
+from ..._log import ERROR, log
+from ..._strategy.exception_set import never_match
+from ..fork import at_fork, stop_at_end_of_subinterpreter
+from ..native import allows_watching, get_ident, get_native_id, native
+from ..one_step import frames_of_threads, once, stack_of, uncollected_once
 from . import safe_point
 from .activity import Activity, cpu_of, sleeps
-from .fork import at_fork, stop_at_end_of_subinterpreter
 from .inner_loop import find_loop
 from .instructions import may_call
-from .native import allows_watching, get_ident, get_native_id, native
-from .one_step import frames_of_threads, once, stack_of, uncollected_once
 from .sleeper import Sleeper
 from .slot import (
     HAS_GIL,

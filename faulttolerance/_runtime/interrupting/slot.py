@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
-from .native import get_ident, get_native_id, local, native
+from ..native import get_ident, get_native_id, local, native
 
 if TYPE_CHECKING:
-    from .inherited import Inherited
+    from ..inherited import Inherited
     from .watchdog import Pursuit
 
 __all__ = [

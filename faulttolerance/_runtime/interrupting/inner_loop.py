@@ -10,8 +10,8 @@ import sys
 from types import FrameType
 from typing import Any
 
-from .callback import to_its_end
-from .one_step import variables_of
+from ..callback import to_its_end
+from ..one_step import variables_of
 from .safe_point import Stack, frames_of_call
 from .slot import Entry, Slot, is_open, prune
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from .one_step import once, variables_of
+from ..one_step import once, variables_of
 
 __all__ = ["Sleeper"]
 
