@@ -97,7 +97,7 @@ def shape_of(policies: BoundPolicies, *, fallback: bool, before_retry: bool, asy
         "CLOCKED": apart or deadline or bulkhead or policies.retry is not None or policies.rate_limit is not None,
         "CONSULTS": asynchronous and policies.consults,
         "JUDGED": policies.refuses is not None,
-        "COUNTED": policies.tally is not None,
+        "COUNTED": policies.counters is not None,
         "FALLBACK": fallback,
         "BEFORE_RETRY": before_retry,
         # A deadline looks for its loop itself.
@@ -107,7 +107,7 @@ def shape_of(policies: BoundPolicies, *, fallback: bool, before_retry: bool, asy
 
 
 if TYPE_CHECKING:
-    from .._metrics.counters import Tally
+    from .._metrics.counters import Counters
     from .._runtime.interrupting.slot import Slot
     from .._runtime.tasks import Turn
     from .._strategy.bulkhead import Bulkhead
@@ -125,7 +125,7 @@ if TYPE_CHECKING:
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
-        tally: Tally  # pyright: ignore[reportIncompatibleVariableOverride]
+        counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
@@ -159,8 +159,8 @@ def path(
     if CONSULTS:
         retry = policies.retry
     if COUNTED:
-        tally = policies.tally
-        smooth_calls = tally.smooth_calls
+        counters = policies.counters
+        first_try_durations = counters.first_try_durations
 
     async def call(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         progress: CallRecord | None = None
@@ -325,9 +325,9 @@ def path(
                                 if breaker.transitions and policies.on_transition is not None:
                                     policies.on_transition(breaker)
                         if COUNTED:
-                            smooth_calls.append(ended - began if TIMED else 0.0)
-                            if len(smooth_calls) >= FOLD:
-                                policies.tally.fold()
+                            first_try_durations.append(ended - began if TIMED else 0.0)
+                            if len(first_try_durations) >= FOLD:
+                                policies.counters.fold()
                         return result
                 failure = None
             except BaseException as error:  # noqa: BLE001  # what it means is decided below
@@ -431,7 +431,7 @@ def path(
                 # Counted now that it begins: a call that is cancelled during the delay was not retried.
                 progress.attempts += 1
                 if COUNTED:
-                    policies.tally.add(RETRIED)
+                    policies.counters.add(RETRIED)
             except BaseException as error:
                 if PERMIT and not settled:
                     if BULKHEAD:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from .._event import FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, TimedOut, sinks
 from .._metrics import series
 from .._metrics.catalogue import Series
-from .._metrics.counters import FOLD, Tally
+from .._metrics.counters import FOLD, Counters
 from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
@@ -48,6 +48,7 @@ class BoundPolicies:
         "circuit_breaker",
         "conclude",
         "consults",
+        "counters",
         "fail_on",
         "fallback_on",
         "interrupt",
@@ -61,7 +62,6 @@ class BoundPolicies:
         "retry",
         "seconds",
         "skip_on",
-        "tally",
         "usual",
         "watches_results",
     )
@@ -83,7 +83,7 @@ class BoundPolicies:
         | None = None,
         bulkhead: Bulkhead | None = None,
         queues: bool = False,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
         on_transition: Callable[[CircuitBreaker], None] | None = None,
     ) -> None:
         self.name = name
@@ -101,7 +101,7 @@ class BoundPolicies:
         self.bulkhead = bulkhead
         self.queues = queues
         """Whether calls may wait for a permit."""
-        self.tally = tally
+        self.counters = counters
         self.usual: type | None = None
         """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
         self.watches_results = True
@@ -140,8 +140,8 @@ class BoundPolicies:
                 self.abandon_probe(permit)
             elif self.on_transition is not None:
                 self.on_transition(self.circuit_breaker)
-        if self.tally is not None and self.is_counted_by_attempt:
-            self._count_attempt(self.tally, record, error)
+        if self.counters is not None and self.is_counted_by_attempt:
+            self._count_attempt(self.counters, record, error)
         if record.timed_out:
             if sinks.wanted[TimedOut]():
                 sinks.tell(TimedOut(self.name, attempt, self.seconds))
@@ -168,13 +168,13 @@ class BoundPolicies:
         """Count and report a call that *breaker* refuses for *wait* seconds, where nothing follows a failure."""
         if breaker.transitions and self.on_transition is not None:
             self.on_transition(breaker)
-        if self.tally is not None:
-            strokes = self._refusals
-            if strokes is None:
-                strokes = self._refusals = self.tally.strokes(_REFUSED)
-            strokes.append(None)
-            if len(strokes) >= FOLD:
-                self.tally.fold()
+        if self.counters is not None:
+            batch = self._refusals
+            if batch is None:
+                batch = self._refusals = self.counters.batch(_REFUSED)
+            batch.append(None)
+            if len(batch) >= FOLD:
+                self.counters.fold()
         error = CircuitBreakerOpenException(breaker.message, wait)
         if sinks.wanted[Rejected]():
             sinks.tell(Rejected(self.name, 1, "CircuitBreaker", error))
@@ -261,19 +261,19 @@ class BoundPolicies:
         """Count a call that is over and was not smooth."""
         if progress is not None:
             progress.last = progress.refusal = None  # their tracebacks refer to the call that refers to this
-        if self.tally is not None:
-            self._count_call(self.tally, progress, returned, applied)
+        if self.counters is not None:
+            self._count_call(self.counters, progress, returned, applied)
         if returned and not applied and progress is not None and progress.attempts > 1 and sinks.wanted[Recovered]():
             sinks.tell(Recovered(self.name, progress.attempts))
 
-    def _count_call(self, tally: Tally, progress: CallRecord | None, returned: bool, applied: bool) -> None:
+    def _count_call(self, counters: Counters, progress: CallRecord | None, returned: bool, applied: bool) -> None:
         fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
         if self.retry is None:
-            tally.add(_call(returned, fallback))
+            counters.add(_call(returned, fallback))
             return
         retried = progress is not None and progress.attempts > 1
         stop = progress.stop if progress is not None else None
-        tally.add(_call(returned, fallback, retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
+        counters.add(_call(returned, fallback, retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
 
     def _tell_of_rejection(self, record: AttemptRecord, error: FaultToleranceException, attempt: int) -> None:
         """Say who did not let the attempt in; the same exception may also come out of the body, from another guard."""
@@ -290,14 +290,14 @@ class BoundPolicies:
         if isinstance(error, kind) and sinks.wanted[Rejected]():
             sinks.tell(Rejected(self.name, attempt, policy, error))
 
-    def _count_attempt(self, tally: Tally, record: AttemptRecord, error: BaseException | None) -> None:
+    def _count_attempt(self, counters: Counters, record: AttemptRecord, error: BaseException | None) -> None:
         counted: list[Series] = []
         samples: dict[str, float] = {}
         if self.circuit_breaker is not None:
             if record.era is None:
                 # Else control flow came first, and there is no result of the breaker (rule R0).
                 if isinstance(error, CircuitBreakerOpenException):
-                    tally.add(_OPEN)
+                    counters.add(_OPEN)
                 return
             verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
             if verdict is not NEUTRAL:
@@ -308,7 +308,7 @@ class BoundPolicies:
             else:
                 if isinstance(error, RateLimitException):
                     counted.append(series.TOO_MANY)
-                tally.add(counted)
+                counters.add(counted)
                 return
         now = clock.monotonic()
         if self.seconds:
@@ -325,7 +325,7 @@ class BoundPolicies:
                 counted.append(series.REJECTED)
             if self.queues and (record.admitted or record.waiter is not None):
                 samples["ft.bulkhead.waitingDuration"] = waited_until - record.began
-        tally.add(counted, samples)
+        counters.add(counted, samples)
 
 
 @cache

@@ -7,9 +7,9 @@ from operator import is_
 from typing import Literal
 
 from .._metrics.catalogue import Series
-from .._metrics.counters import Tally
+from .._metrics.counters import Counters
 from .._metrics.ledger import Ledger, ledger
-from .._metrics.series import Meter, shape_of
+from .._metrics.series import Meter, schema_of
 from .._policy import Bulkhead, CircuitBreaker, CircuitBreakerName, Fallback, Policy, RateLimit, Retry, Timeout, seconds
 from .._runtime.clock import clock
 from .._strategy import bulkhead, circuit_breaker, rate_limit
@@ -30,9 +30,9 @@ class State:
     """
 
     __slots__ = (
+        "_counters",
         "_followed",
         "_meter",
-        "_tallies",
         "alias",
         "bulkhead",
         "circuit_breaker",
@@ -53,7 +53,7 @@ class State:
         self._followed: tuple[Policy, ...] | None = ()
         # One per set of policies: calls in flight while the configuration changes end under what they began with.
         # What they counted stays in the ledger when the state goes.
-        self._tallies: tuple[Tally, ...] = ()
+        self._counters: tuple[Counters, ...] = ()
         self._meter: Meter | None = None
 
     @property
@@ -86,8 +86,8 @@ class State:
     def counts(self) -> dict[Series, int]:
         """The value of every series of the method, histograms aside."""
         total: dict[Series, int] = {}
-        for tally in self._tallies:
-            tally.account.read(total, {})
+        for counters in self._counters:
+            counters.account.read(total, {})
         if self._meter is not None:
             total.update(self._meter.levels())
         return total
@@ -113,7 +113,7 @@ class Prospect:
         entered: Where the counts are to be read.
     """
 
-    __slots__ = ("_before", "_ledger", "_meter", "_tallies", "bulkhead", "circuit_breaker", "rate_limit", "state")
+    __slots__ = ("_before", "_counters", "_ledger", "_meter", "bulkhead", "circuit_breaker", "rate_limit", "state")
 
     def __init__(self, state: State, policies: Policies, entered: Ledger = ledger) -> None:
         self.state = state
@@ -122,7 +122,7 @@ class Prospect:
         self.circuit_breaker = state.circuit_breaker
         self.bulkhead = state.bulkhead
         self.rate_limit = state.rate_limit
-        self._tallies = state._tallies
+        self._counters = state._counters
         self._meter = state._meter
         breaker, limit, permits = map(policies.get, _REMEMBERING)
         if self.circuit_breaker is None and isinstance(breaker, CircuitBreaker):
@@ -135,11 +135,11 @@ class Prospect:
             lock = self.circuit_breaker.lock if self.circuit_breaker is not None else None
             self.bulkhead = bulkhead.Bulkhead(permits.value, permits.waiting_task_queue, state.name, lock=lock)
 
-    def tally_for(self, name: str, policies: Policies, queue: bool) -> Tally | None:
+    def counters_for(self, name: str, policies: Policies, queue: bool) -> Counters | None:
         """The counts, as *name*, of a method with *policies*; ``None`` where nothing of them is counted."""
         if not any(kind in policies for kind in _COUNTED):
             return None
-        shape = shape_of(
+        schema = schema_of(
             fallback=Fallback in policies,
             retry=Retry in policies,
             circuit_breaker=CircuitBreaker in policies,
@@ -148,13 +148,13 @@ class Prospect:
             bulkhead=Bulkhead in policies,
             queue=queue,
         )
-        tally = next((one for one in self._tallies if one.account.shape is shape), None)
-        if tally is None:
-            tally = self._ledger.new(name, shape)
-            self._tallies = (*self._tallies, tally)
+        counters = next((one for one in self._counters if one.account.schema is schema), None)
+        if counters is None:
+            counters = self._ledger.new(name, schema)
+            self._counters = (*self._counters, counters)
         if CircuitBreaker in policies or Bulkhead in policies:
             self._measure(queues=Bulkhead in policies and queue)
-        return tally
+        return counters
 
     def _measure(self, queues: bool) -> None:
         # It may not refer to the state, or that would be there for as long as its counts.
@@ -176,13 +176,13 @@ class Prospect:
         swap.attribute(state, "policies", remembering)
         if not any(_parts(state)[:3]):  # what is new has its values already
             swap.attribute(state, "_followed", remembering)
-        for name in ("circuit_breaker", "rate_limit", "bulkhead", "_tallies", "_meter"):
+        for name in ("circuit_breaker", "rate_limit", "bulkhead", "_counters", "_meter"):
             swap.attribute(state, name, getattr(self, name))
-        for tally in self._tallies:
-            if tally not in state._tallies:
-                self._ledger.enter(tally, swap)
+        for counters in self._counters:
+            if counters not in state._counters:
+                self._ledger.enter(counters, swap)
         if self._meter is not None:
-            swap.attribute(self._tallies[0].account, "meter", self._meter)
+            swap.attribute(self._counters[0].account, "meter", self._meter)
 
 
 def alias_in(policies: Policies) -> str:
@@ -192,7 +192,7 @@ def alias_in(policies: Policies) -> str:
 
 
 def _parts(state: State) -> tuple[object, ...]:
-    return state.circuit_breaker, state.rate_limit, state.bulkhead, state._tallies, state._meter
+    return state.circuit_breaker, state.rate_limit, state.bulkhead, state._counters, state._meter
 
 
 def _breaker_values(policy: CircuitBreaker) -> tuple[float, int, float, int]:

@@ -237,8 +237,10 @@ def course_for(plan: Plan, prospect: Prospect, *, asynchronous: bool, apart: boo
         values["bulkhead"] = prospect.bulkhead
     if not apart and values.get("seconds"):
         values["conclude"] = _conclude(asynchronous)
-    tally = prospect.tally_for(plan.counted_as, policies, queue=asynchronous) if plan.switches.metrics_enabled else None
-    return BoundPolicies(name, **values, queues=asynchronous, tally=tally)
+    counters = (
+        prospect.counters_for(plan.counted_as, policies, queue=asynchronous) if plan.switches.metrics_enabled else None
+    )
+    return BoundPolicies(name, **values, queues=asynchronous, counters=counters)
 
 
 def _conclude(asynchronous: bool) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from .catalogue import BOUNDARIES, WAITING_DURATION, Series
 
-__all__ = ["FOLD", "NO_DURATIONS", "Account", "Durations", "Shape", "Tally"]
+__all__ = ["FOLD", "NO_DURATIONS", "Account", "Counters", "Durations", "Schema"]
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Durations(NamedTuple):
 NO_DURATIONS = Durations((0,) * (len(BOUNDARIES) + 1), (0.0,) * (len(BOUNDARIES) + 1))
 
 
-class Shape(NamedTuple):
+class Schema(NamedTuple):
     """Which series a guarded method has under one set of policies; methods with the same policies share it."""
 
     series: tuple[Series, ...]
@@ -70,33 +70,33 @@ _NO_SAMPLES: Mapping[str, Durations] = {}
 
 
 class Account:
-    """All that is counted under one name by one guarded method of one class, or one ``Guard``, under one ``Shape``."""
+    """All that is counted under one name by one guarded method of one class, or one ``Guard``, under one ``Schema``."""
 
     __slots__ = (
+        "_batches",
         "_counts",
         "_durations",
         "_folding",
-        "_strokes",
         "counted",
+        "first_try_durations",
         "meter",
         "name",
         "sampled",
-        "shape",
-        "smooth_calls",
+        "schema",
     )
 
     # Folding is short and seldom: one lock for all, renewed in the child of a fork. Reentrant, and each account that is
     # being folded is marked: a signal handler or a finalizer may count, or read, while its thread is in here.
     lock: ClassVar = RLock()
 
-    def __init__(self, name: str, shape: Shape) -> None:
+    def __init__(self, name: str, schema: Schema) -> None:
         self.name = name
-        self.shape = shape
+        self.schema = schema
         self.meter: Measures | None = None
-        self.smooth_calls: list[float] = []
+        self.first_try_durations: list[float] = []
         self.counted: list[Sequence[Series]] | None = None
         self.sampled: list[tuple[Sequence[Series], Mapping[str, float]]] | None = None
-        self._strokes: tuple[tuple[Sequence[Series], list[None]], ...] = ()
+        self._batches: tuple[tuple[Sequence[Series], list[None]], ...] = ()
         # All guarded by the lock. What was folded until now; what is not there is 0.
         self._counts = _NO_COUNTS
         self._durations = _NO_SAMPLES
@@ -115,9 +115,9 @@ class Account:
         with self.lock:
             self._fold_locked()
             counted, sampled = self._counts, self._durations
-        for series in self.shape.series:
+        for series in self.schema.series:
             counts[series] = counts.get(series, 0) + counted.get(series, 0)
-        for name in self.shape.durations:
+        for name in self.schema.durations:
             durations[name] = durations.get(name, NO_DURATIONS) + sampled.get(name, NO_DURATIONS)
         if self.meter is not None:
             for series, count in self.meter.totals().items():
@@ -130,13 +130,13 @@ class Account:
                 self.counted = []
                 self.sampled = []
 
-    def strokes(self, series: Sequence[Series]) -> list[None]:
+    def batch(self, series: Sequence[Series]) -> list[None]:
         """The list whose entries each advance all of *series* by one."""
         with self.lock:
-            found = next((strokes for advanced, strokes in self._strokes if advanced == series), None)
+            found = next((batch for advanced, batch in self._batches if advanced == series), None)
             if found is None:
                 found = []
-                self._strokes = (*self._strokes, (series, found))
+                self._batches = (*self._batches, (series, found))
             return found
 
     def begin_anew(self) -> None:
@@ -144,10 +144,10 @@ class Account:
         self._folding = False
         self._counts = _NO_COUNTS
         self._durations = _NO_SAMPLES
-        self.smooth_calls.clear()
+        self.first_try_durations.clear()
         self.counted = self.sampled = None
-        for _, strokes in self._strokes:
-            strokes.clear()
+        for _, batch in self._batches:
+            batch.clear()
 
     def _fold_locked(self) -> None:
         if self._folding:
@@ -156,15 +156,15 @@ class Account:
         try:
             counts, durations = Counter(self._counts), dict(self._durations)
             samples: dict[str, list[float]] = {}
-            smooth = _taken(self.smooth_calls)
+            smooth = _taken(self.first_try_durations)
             if smooth:
-                counts.update(dict.fromkeys(self.shape.smooth, len(smooth)))
+                counts.update(dict.fromkeys(self.schema.smooth, len(smooth)))
                 found = _by_bucket(smooth)
-                for name in self.shape.durations:
+                for name in self.schema.durations:
                     new = found if name != WAITING_DURATION else _by_bucket([0.0] * len(smooth))
                     durations[name] = durations.get(name, NO_DURATIONS) + new
-            for advanced, strokes in self._strokes:
-                counts.update(dict.fromkeys(advanced, len(_taken(strokes))))
+            for advanced, batch in self._batches:
+                counts.update(dict.fromkeys(advanced, len(_taken(batch))))
             counted = _taken(self.counted or [])
             for advanced, sampled in _taken(self.sampled or []):
                 counted.append(advanced)
@@ -207,7 +207,7 @@ def _by_bucket(samples: list[float]) -> Durations:
     )
 
 
-class Tally:
+class Counters:
     """Where a guarded method counts. Everything that may still do so holds it: when it goes, the account is final."""
 
     __slots__ = ("_departed", "account")
@@ -221,13 +221,13 @@ class Tally:
         self._departed.append(self.account)
 
     @property
-    def smooth_calls(self) -> list[float]:
+    def first_try_durations(self) -> list[float]:
         """Durations of calls on which everything went well: append one, then ``fold`` when there are ``FOLD``."""
-        return self.account.smooth_calls
+        return self.account.first_try_durations
 
-    def strokes(self, series: Sequence[Series]) -> list[None]:
+    def batch(self, series: Sequence[Series]) -> list[None]:
         """The cheapest way to count one thing often: append to what this returns, then ``fold`` as above."""
-        return self.account.strokes(series)
+        return self.account.batch(series)
 
     def fold(self) -> None:
         """Take what was appended into the counts."""

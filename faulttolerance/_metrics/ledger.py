@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .._swap import Swap
 from .catalogue import Series
-from .counters import FOLD, Account, Durations, Shape, Tally
+from .counters import FOLD, Account, Counters, Durations, Schema
 
 __all__ = ["Ledger", "Reading", "ledger"]
 
@@ -38,18 +38,18 @@ class Ledger:
         """Whether nothing was ever guarded."""
         return not self._accounts and not self._final_counts
 
-    def new(self, name: str, shape: Shape) -> Tally:
-        """A new account, read once it is entered; it is final when nothing holds the tally any more."""
+    def new(self, name: str, schema: Schema) -> Counters:
+        """A new account, read once it is entered; it is final when nothing holds the counters any more."""
         if len(self._departed) >= FOLD // 8 and self._lock.acquire(blocking=False):
             try:
                 self._merge_locked()
             finally:
                 self._lock.release()
-        return Tally(Account(name, shape), self._departed)
+        return Counters(Account(name, schema), self._departed)
 
-    def enter(self, tally: Tally, swap: Swap) -> None:
-        """Let the account of *tally* be read from now on, together with the other stores of *swap*."""
-        swap.item(self._accounts, tally.account, None)
+    def enter(self, counters: Counters, swap: Swap) -> None:
+        """Let the account of *counters* be read from now on, together with the other stores of *swap*."""
+        swap.item(self._accounts, counters.account, None)
 
     def read(self) -> Reading:
         """What was counted until now; equal names add up."""

@@ -9,7 +9,7 @@ from .._runtime.clock import clock
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from .catalogue import Series
-from .counters import Shape
+from .counters import Schema
 
 __all__ = [
     "ACCEPTED",
@@ -25,7 +25,7 @@ __all__ = [
     "Meter",
     "invocation",
     "retry_call",
-    "shape_of",
+    "schema_of",
 ]
 
 
@@ -73,9 +73,9 @@ def retry_call(retried: bool, result: str) -> Series:
 
 
 @cache
-def shape_of(
+def schema_of(
     *, fallback: bool, retry: bool, circuit_breaker: bool, rate_limit: bool, timeout: bool, bulkhead: bool, queue: bool
-) -> Shape:
+) -> Schema:
     """The series of a method with these policies, the same object each time.
 
     *queue* tells a bulkhead that lets calls wait: only that one has waiting times.
@@ -103,7 +103,7 @@ def shape_of(
         durations.append("ft.bulkhead.runningDuration")
     if bulkhead and queue:
         durations.append("ft.bulkhead.waitingDuration")
-    return Shape(tuple(series), tuple(smooth), tuple(durations))
+    return Schema(tuple(series), tuple(smooth), tuple(durations))
 
 
 class Meter:

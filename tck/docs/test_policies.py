@@ -101,7 +101,7 @@ def meanings_of(policy: type[Policy]) -> dict[str, str]:
 
 def tags_of(metric: Metric) -> Iterator[str]:
     every = dict.fromkeys(("fallback", "retry", "circuit_breaker", "rate_limit", "timeout", "bulkhead", "queue"), True)
-    known = [*series.shape_of(**every).series, series.IN_CLOSED, series.IN_OPEN, series.IN_HALF_OPEN]
+    known = [*series.schema_of(**every).series, series.IN_CLOSED, series.IN_OPEN, series.IN_HALF_OPEN]
     for tag in metric.tags:
         values = dict.fromkeys(dict(tags)[tag] for name, tags in known if name == metric.name)
         yield f"`{tag}`: {', '.join(f'`{value}`' for value in values)}"

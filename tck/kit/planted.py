@@ -52,7 +52,7 @@ MISTAKES = [
     Mistake("wrong argument", "breaker.admit(permit, get_ident(), began)", "breaker.admit(permit, began)"),
     Mistake("wrong argument", "rate_limit.admit(began)", "rate_limit.admit(policies.name)"),
     Mistake("wrong argument", "bulkhead.withdraw(turn.waiter)", "bulkhead.withdraw(turn)"),
-    Mistake("wrong argument", "smooth_calls.append(ended - began", "smooth_calls.append(failure"),
+    Mistake("wrong argument", "first_try_durations.append(ended - began", "first_try_durations.append(failure"),
     Mistake("wrong argument", "settle(slot, entry)", "settle(entry, slot, due)"),
     Mistake(
         "wrong argument",
@@ -67,7 +67,7 @@ MISTAKES = [
     Mistake("missing field", "state = breaker.state", "state = breaker.era"),
     Mistake("missing field", "place.ring.timer is None", "place.ring.alarm is None"),
     Mistake("missing field", "record.passed = passed", "record.admits = passed"),
-    Mistake("missing field", "policies.tally.fold()", "policies.tally.fold_all()"),
+    Mistake("missing field", "policies.counters.fold()", "policies.counters.fold_all()"),
     Mistake("wrong name", "deadline.when = due", "deadline.when = when"),
     Mistake("wrong name", "bulkhead.contend(permit, get_ident())", "bulkheads.contend(permit, get_ident())"),
     Mistake("await too many", "rate_limit.admit(began)", "await rate_limit.admit(began)"),
