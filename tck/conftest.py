@@ -14,6 +14,7 @@ import pytest
 import faulttolerance
 from faulttolerance import testing
 from kit import report
+from kit.interpreter import switching_every
 
 # How long an example takes says nothing about it on a machine that does other things meanwhile.
 hypothesis.settings.register_profile(
@@ -59,6 +60,13 @@ def collect_what_would_be_validated(request: pytest.FixtureRequest) -> None:
     code = getattr(request.function, "__code__", None)
     if code is None or "validate" in code.co_names or "page" in request.fixturenames:
         gc.collect()
+
+
+@pytest.fixture
+def eager_switching() -> Iterator[None]:
+    """Let threads take turns every few steps."""
+    with switching_every(1e-6):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import sysconfig
+from collections.abc import Iterator
 
 import pytest
 
-__all__ = ["HAS_GIL", "drops_classes", "needs_gil"]
+__all__ = ["HAS_GIL", "drops_classes", "needs_gil", "switching_every"]
 
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -21,3 +23,14 @@ drops_classes = pytest.mark.skipif(
     reason="CPython 3.13, built without the GIL, keeps for ever what classes and functions are made beside threads",
 )
 """For what asks whether a class or a function is gone."""
+
+
+@contextlib.contextmanager
+def switching_every(seconds: float) -> Iterator[None]:
+    """Let threads take turns that often, instead of every 5 ms."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

@@ -14,15 +14,14 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-__all__ = ["Service", "gunicorn", "needs", "run", "until"]
+__all__ = ["Service", "gunicorn", "needs", "run"]
 
 SECONDS = 40.0
 """How long a program may take; it takes one or two where the machine has nothing else to do."""
@@ -113,11 +112,3 @@ def gunicorn(application: str, folder: Path, *options: str, **environment: str) 
                 except subprocess.TimeoutExpired:
                     process.kill()
                     raise
-
-
-def until(fulfilled: Callable[[], object]) -> None:
-    """Wait until something holds; fail where that takes too long."""
-    deadline = time.monotonic() + SECONDS
-    while not fulfilled():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.02)

@@ -7,7 +7,6 @@ A model says what holds: the number that was configured last. Every guard tells 
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import textwrap
 import threading
@@ -41,6 +40,7 @@ from faulttolerance import (
     retry,
     testing,
 )
+from kit.program import ALONE, python
 from kit.struck import Strike, Struck
 
 # A reload is struck at each of many places in turn; that takes a while where the machine does other things too.
@@ -569,14 +569,7 @@ def test_code_of_the_application_is_waited_for_with_no_lock_held(program: str, t
     """R10: importing what values name and reading sources included."""
     (tmp_path / "acme_errors.py").write_text(MODULE)
 
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.path.insert(0, '.')\n" + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(testing.__file__).parents[2])},
-    )
+    program = "import sys; sys.path.insert(0, '.')\n" + textwrap.dedent(program)
+    done = python(program, folder=tmp_path, environment=ALONE, seconds=30)
 
     assert (done.stdout, done.stderr, done.returncode) == ("served\n", "", 0)

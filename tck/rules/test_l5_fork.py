@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
+
+from kit.program import python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
@@ -44,13 +44,7 @@ def child(work):
 
 def run(program: str) -> None:
     """Run *program* with warnings as errors; it succeeds silently."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PREAMBLE + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = python(PREAMBLE + textwrap.dedent(program), "-W", "error", seconds=50)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

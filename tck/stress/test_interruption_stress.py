@@ -10,7 +10,6 @@ import logging
 import os
 import queue
 import random
-import sys
 import threading
 import time
 import traceback
@@ -24,6 +23,7 @@ from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninte
 from faulttolerance._runtime.interrupting import watchdog
 from faulttolerance._runtime.interrupting.slot import Entry, Slot, is_open, slots
 from faulttolerance._runtime.one_step import frames_of_threads
+from kit.interpreter import switching_every
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
 THREADS = 4
@@ -299,16 +299,12 @@ def work_at_once(interval: float) -> Counter[str]:
     loads = [Load(seed, shared) for seed in range(THREADS + 1)]
     until = time.monotonic() + SECONDS / 4
     threads = [threading.Thread(target=hammer, args=(load, until), daemon=True) for load in loads[1:]]
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(interval)
-    try:
+    with switching_every(interval):
         for thread in threads:
             thread.start()
         hammer(loads[0], until)
         while time.monotonic() < until + 20.0 and any(thread.is_alive() for thread in threads):
             time.sleep(0.01)
-    finally:
-        sys.setswitchinterval(before)
     frames = frames_of_threads()
     hanging = ["".join(traceback.format_stack(frames[one.ident])) for one in threads if one.ident in frames]
     seen = sum((load.seen for load in loads), Counter[str]())

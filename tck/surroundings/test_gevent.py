@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kit.surroundings import gunicorn, needs, run, until
+from kit.surroundings import gunicorn, needs, run
+from kit.waiting import wait_until
 
 PATCH = """
 import gevent.monkey
@@ -535,7 +536,7 @@ def test_gunicorn_serves_guarded_calls_by_greenlets(preloaded: tuple[str, ...], 
 
         workers = {service.get("/worker") for _ in range(50)}
         service.process.send_signal(signal.SIGHUP)
-        until(lambda: service.get("/worker") not in workers)
+        wait_until(lambda: service.get("/worker") not in workers)
         assert all(map(ask, EXPECTED))
     assert "Traceback" not in service.log
     assert 1 <= service.log.count("deadlines interrupt no call that runs in a greenlet") <= 4

@@ -6,8 +6,6 @@ The direction of imports between them is import-linter's to check.
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -15,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import faulttolerance
+from kit.program import python
 
 PACKAGE = Path(faulttolerance.__file__).parent
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -271,7 +270,7 @@ def test_importing_the_package_stays_cheap() -> None:
     )
 
     # -I: neither the environment nor the user's site may preload any of them.
-    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+    done = python(program, "-I")
 
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
@@ -289,7 +288,7 @@ def function():
 print(function(), *(name for name in ("dataclasses", "inspect") if name in sys.modules))
 """
 
-    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+    done = python(program, "-I")
 
     assert (done.stdout.strip(), done.stderr) == ("done", "")
 
@@ -305,6 +304,6 @@ texts = [code for code, name in compiled if name == "<string>"]
 print(*(text for text in texts if not text.startswith(b"lambda _cls, ")))  # what collections makes a named tuple of
 """
 
-    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+    done = python(program, "-I")
 
     assert (done.stdout.strip(), done.stderr) == ("", "")

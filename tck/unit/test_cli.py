@@ -15,9 +15,9 @@ import pytest
 pytest.importorskip("typer")
 from typer.testing import CliRunner
 
-import faulttolerance
 from faulttolerance import reload
 from faulttolerance.cli import app
+from kit.program import ALONE, python
 
 MODULE = """
 from concurrent.futures import Future
@@ -43,8 +43,6 @@ def settle() -> None: ...
 """
 
 Run = Callable[..., Any]
-HERE = str(Path(faulttolerance.__file__).parents[1])
-"""Where the package is that is tested: the checkout, or an installed wheel."""
 
 
 @pytest.fixture
@@ -440,7 +438,7 @@ def program(*arguments: str, folder: Path, **variables: str) -> subprocess.Compl
     """Run it in a process of its own, in *folder*."""
     return subprocess.run(
         [sys.executable, "-m", "faulttolerance", *arguments],
-        capture_output=True, text=True, check=False, cwd=folder, env={"PYTHONPATH": HERE, **variables}, timeout=50,
+        capture_output=True, text=True, check=False, cwd=folder, env={**ALONE, **variables}, timeout=50,
     )  # fmt: skip
 
 
@@ -459,10 +457,7 @@ def test_nothing_that_is_shown_reaches_the_terminal_as_a_command(tmp_path: Path)
 
 def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
     """And finds modules in the folder in which it is run."""
-    done = subprocess.run(
-        [sys.executable, "-m", "faulttolerance", "check", "shop.billing"],
-        capture_output=True, text=True, check=False, cwd=tmp_path, env={"PYTHONPATH": HERE},
-    )  # fmt: skip
+    done = program("check", "shop.billing", folder=tmp_path)
 
     assert (done.stdout, done.stderr) == ("nothing wrong; guards: 4, unused keys: 0, doubts: 0\n", "")
 
@@ -470,10 +465,7 @@ def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
 def test_it_says_what_to_install(tmp_path: Path) -> None:
     """The command line is an extra."""
     program = "import sys, runpy; sys.modules['typer'] = None; runpy.run_module('faulttolerance', run_name='__main__')"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True, text=True, check=False, env={"PYTHONPATH": HERE},
-    )  # fmt: skip
+    done = python(program, environment=ALONE)
 
     assert done.returncode == 1
     assert done.stderr.strip() == "the command line needs typer: pip install 'faulttolerance[cli]'"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -47,6 +45,7 @@ from faulttolerance.instrumentation import (
     set_event_sinks,
 )
 from faulttolerance.testing import virtual_time
+from kit.program import python
 
 
 @pytest.fixture
@@ -371,13 +370,6 @@ def test_tracing_can_be_switched_off_by_the_environment() -> None:
         "from faulttolerance import validate\n"
         "print(len(get_event_sinks()), validate())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "FAULTTOLERANCE_TRACING": "false"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    done = python(program, environment={**os.environ, "FAULTTOLERANCE_TRACING": "false"})
 
     assert (done.stdout.strip(), done.stderr) == ("1 []", "")

@@ -6,8 +6,6 @@ import asyncio
 import compileall
 import functools
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from faulttolerance import (
     timeout,
 )
 from kit.definition import refused
+from kit.program import output_of
 
 PACKAGE = Path(faulttolerance.__file__).parent
 
@@ -46,15 +45,6 @@ try: busy()
 except TimeoutException as error: print(error)
 print(attempt.path.__code__.co_filename.startswith(safe_point._PACKAGE))
 """
-
-
-def run(program: str, *arguments: str, folder: Path) -> str:
-    """What *program* prints in a process of its own that finds packages in *folder*."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=folder
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.strip()
 
 
 def test_modules_may_have_no_file(tmp_path: Path) -> None:
@@ -80,7 +70,10 @@ import faulttolerance, faulttolerance.testing
 assert not hasattr(faulttolerance, "__file__")
 """
 
-    assert run(program + INTERRUPTED, str(PACKAGE), folder=tmp_path) == "__main__.busy: timed out after 0.05 s\nTrue"
+    assert (
+        output_of(program + INTERRUPTED, arguments=(str(PACKAGE),), folder=tmp_path)
+        == "__main__.busy: timed out after 0.05 s\nTrue"
+    )
 
 
 def test_compiled_files_may_have_been_moved(tmp_path: Path) -> None:
@@ -92,7 +85,7 @@ def test_compiled_files_may_have_been_moved(tmp_path: Path) -> None:
     shutil.rmtree(build)
     program = f"import sys; sys.path.insert(0, {str(deployed)!r})\n"
 
-    assert run(program + INTERRUPTED, folder=tmp_path) == "__main__.busy: timed out after 0.05 s\nTrue"
+    assert output_of(program + INTERRUPTED, folder=tmp_path) == "__main__.busy: timed out after 0.05 s\nTrue"
 
 
 @pytest.mark.parametrize("names", [{"__name__": None}, {"__name__": 5}, {}], ids=["None", "a number", "nothing"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from faulttolerance import (
 )
 from faulttolerance.testing import configured
 from kit.definition import refused
+from kit.program import python
 
 wrapt = pytest.importorskip("wrapt")
 
@@ -769,7 +769,7 @@ def test_without_wrapt_the_message_says_what_to_install() -> None:
             print(error)
     """)
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = python(program)
 
     assert "pip install 'faulttolerance[intercept]'" in done.stdout
 

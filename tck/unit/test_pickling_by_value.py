@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kit.program import output_of
 
 cloudpickle: Any = pytest.importorskip("cloudpickle")
 
@@ -100,18 +100,9 @@ print("received")
 """
 
 
-def run(program: str, *arguments: str) -> str:
-    """What *program* prints in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.strip()
-
-
 @pytest.mark.parametrize("state", ["fresh", "used"])
 def test_guarded_functions_and_classes_are_pickled_by_value(state: str, tmp_path: Path) -> None:
     """They are guarded on the other side as they were here, with counts and circuits of their own."""
-    run(SENDER, str(tmp_path / "sent"), state)
+    output_of(SENDER, arguments=(str(tmp_path / "sent"), state))
 
-    assert run(RECEIVER, str(tmp_path / "sent")) == "received"
+    assert output_of(RECEIVER, arguments=(str(tmp_path / "sent"),)) == "received"

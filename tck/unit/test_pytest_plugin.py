@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
-import sys
 import textwrap
 from typing import Protocol
 
 import pytest
 
 import faulttolerance.testing  # noqa: F401  # imported here, and so kept where pytester puts sys.modules back
+from kit.program import python
 
 pytest_plugins = ["pytester"]
 
@@ -334,6 +333,6 @@ def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     """It is loaded in every run of pytest, so what the fixtures need waits for the first one."""
     program = "import sys, faulttolerance.pytest_plugin; print('faulttolerance.testing' in sys.modules)"
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = python(program)
 
     assert done.stdout.strip() == "False"

@@ -19,6 +19,7 @@ import pytest
 from faulttolerance import asynchronous, bulkhead, circuit_breaker, explain, fallback, rate_limit, retry, timeout
 from faulttolerance._call import attempt, specialize, specializer
 from faulttolerance.testing import reset, virtual_time
+from kit.program import python
 
 Decorate = Callable[[Any], Any]
 
@@ -254,9 +255,9 @@ def test_a_program_that_is_exchanged_on_disk_goes_on_as_it_was_loaded(tmp_path: 
         "pathlib.Path(attempt.__file__).write_text('nothing')",
         "print(retry(lambda: 'as loaded')())",
     ]
-    run = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    done = python("\n".join(lines))
 
-    assert (run.stdout, run.stderr) == ("as loaded\n", "")
+    assert (done.stdout, done.stderr) == ("as loaded\n", "")
 
 
 def test_a_call_that_is_cancelled_before_it_began_is_cancelled() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import faulttolerance
 from faulttolerance._config import Declared, Effective, Settings, State, Switches
 from faulttolerance._policy import Asynchronous, Bulkhead, Fallback, Policy, Retry, Timeout
 from faulttolerance.exceptions import FaultToleranceDefinitionException
 from kit.configuration import put, renew
+from kit.program import ALONE, python
 
 
 def resolve(settings: Settings, *policies: Policy, snapshot: Any = None) -> list[Effective]:
@@ -207,7 +206,6 @@ def test_a_switch_that_is_configured_before_the_first_call_counts() -> None:
 # Costs
 
 
-HERE = str(Path(faulttolerance.__file__).parents[1])
 PROGRAM = """
 import sys
 import faulttolerance
@@ -223,13 +221,7 @@ print([name for name in heavy if name in sys.modules])
 @pytest.mark.parametrize("variables", [{}, {"APP_RETRY_DELAY": "3", "TIMEOUT_VALUE": "x", "Retry": "1"}])
 def test_without_configuration_nothing_heavy_is_imported(variables: dict[str, str]) -> None:
     """Variables of others that look alike do not change that."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": HERE, **variables},
-    )
+    done = python(PROGRAM, environment={**ALONE, **variables})
 
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
@@ -256,10 +248,7 @@ print(json.dumps([imported, left]))
 
 def called(folder: Path, variables: dict[str, str]) -> tuple[list[bool], float]:
     """When pydantic was imported (by the package, by the first decorator, by the first call), and the time left."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM_THAT_CALLS],
-        capture_output=True, text=True, check=False, cwd=folder, env={"PYTHONPATH": HERE, **variables},
-    )  # fmt: skip
+    done = python(PROGRAM_THAT_CALLS, folder=folder, environment={**ALONE, **variables})
     assert done.stderr == ""
     imported, left = json.loads(done.stdout)
     return imported, left
@@ -303,10 +292,7 @@ def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path
     """The rest of the message is what to type."""
     (tmp_path / name).write_text("")
     program = f"import sys; sys.modules[{needs!r}] = None; import faulttolerance as ft; ft.configure(files=[{name!r}])"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True, text=True, check=False, cwd=tmp_path, env={"PYTHONPATH": HERE},
-    )  # fmt: skip
+    done = python(program, folder=tmp_path, environment=ALONE)
 
     assert f"{name} cannot be read without {needs}; allowed: pip install 'faulttolerance[config]'" in done.stderr
 

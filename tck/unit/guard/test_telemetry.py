@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -36,21 +34,7 @@ from faulttolerance._metrics.counters import FOLD
 from faulttolerance._metrics.ledger import ledger
 from faulttolerance.testing import reset
 from kit.meter import OpenTelemetryMeter, PrometheusMeter
-
-
-def run(program: str, **environment: str) -> str:
-    """What *program* prints in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
+from kit.program import output_of
 
 GUARDED = """
 from faulttolerance import retry
@@ -89,7 +73,7 @@ COUNTED = "[('valueReturned', 3), ('exceptionThrown', 0)]"
 )
 def test_prometheus_is_found_when_the_application_imports_it(program: str) -> None:
     """It is a matter of taste where a program's imports stand, and what was counted before is shown."""
-    shown = run(program)
+    shown = output_of(program, "-W", "error")
 
     assert 'result="valueReturned"} 3.0' in shown
 
@@ -105,7 +89,7 @@ def test_prometheus_is_found_when_the_application_imports_it(program: str) -> No
 )
 def test_opentelemetry_provider_may_be_set_after_the_first_call(program: str) -> None:
     """What was counted before the provider was set is not lost."""
-    assert run(program) == COUNTED
+    assert output_of(program, "-W", "error") == COUNTED
 
 
 def test_neither_exporter_is_imported_for_an_application_that_does_not() -> None:
@@ -115,7 +99,7 @@ def test_neither_exporter_is_imported_for_an_application_that_does_not() -> None
         "print([name for name in sys.modules if name.split('.')[0] in ('prometheus_client', 'opentelemetry')])"
     )
 
-    assert run(program) == "[]"
+    assert output_of(program, "-W", "error") == "[]"
 
 
 @pytest.mark.parametrize("missing", [["prometheus_client"], ["opentelemetry"], ["prometheus_client", "opentelemetry"]])
@@ -123,7 +107,7 @@ def test_missing_packages_are_no_error(missing: list[str]) -> None:
     """Either may be installed without the other, and none has to be."""
     program = f"import sys\nfor name in {missing!r}: sys.modules[name] = None\n" + GUARDED + "charge()\nprint('served')"
 
-    assert run(program) == "served"
+    assert output_of(program, "-W", "error") == "served"
 
 
 def test_nothing_is_exported_before_the_first_guarded_call() -> None:
@@ -156,7 +140,7 @@ set_meter_provider(MeterProvider())
         + SCRAPE
     )
 
-    assert run(program) == "[]"
+    assert output_of(program, "-W", "error") == "[]"
 
 
 # Choosing exporters
@@ -462,7 +446,7 @@ os._exit(0) if pid == 0 else os.waitpid(pid, 0)
 """
     )
 
-    shown = run(program)
+    shown = output_of(program, "-W", "error")
 
     assert 'result="valueReturned"} 1.0' in shown
     assert 'result="valueReturned"} 3.0' in shown

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from faulttolerance import configure, retry, timeout
 from faulttolerance.testing import reset
 from kit.meter import OpenTelemetryMeter
+from kit.program import python
 
 
 @retry
@@ -211,13 +210,6 @@ while time.monotonic() < deadline:
     time.sleep(0.05)
 print(all(line in text for line in expected), len(records))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=90,
-    )
+    done = python(program, environment={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)}, seconds=90)
 
     assert (done.stdout.strip(), done.returncode) == ("True 1", 0), done.stderr

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from kit.program import output_of
 
 pytest.importorskip("opentelemetry.sdk")
 pytest.importorskip("prometheus_client")
@@ -85,27 +84,13 @@ sys.meta_path.append(Asking())
 }
 
 
-def run(program: str, **environment: str) -> str:
-    """What *program* prints in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.strip()
-
-
 @pytest.mark.parametrize("module", SHOW)
 @pytest.mark.parametrize("asking", ASKING)
 def test_an_exporter_is_found_whatever_was_asked_of_it_before(module: str, asking: str) -> None:
     """Libraries ask ``find_spec`` to know what is installed: that is no import, and changes nothing."""
     program = f"NAME = {module!r}\n" + GUARDED + ASKING[asking] + SHOW[module]
 
-    assert run(program) == SHOWN[module]
+    assert output_of(program, "-W", "error") == SHOWN[module]
 
 
 @pytest.mark.parametrize("module", SHOW)
@@ -116,7 +101,7 @@ def test_an_exporter_is_found_that_waited_to_be_used_before_the_first_call(modul
         "assert type(sys.modules[NAME]).__name__ == '_LazyModule'\n"
     )
 
-    assert run(program + SHOW[module]) == SHOWN[module]
+    assert output_of(program + SHOW[module], "-W", "error") == SHOWN[module]
 
 
 @pytest.mark.parametrize("module", SHOW)
@@ -137,7 +122,7 @@ importlib.import_module(NAME)
 assert "billing" in sys.modules
 """
 
-    assert run(program + SHOW[module]) == SHOWN[module].replace("__main__", "billing")
+    assert output_of(program + SHOW[module], "-W", "error") == SHOWN[module].replace("__main__", "billing")
 
 
 def test_an_exporter_that_came_unseen_is_found_at_the_next_first_call() -> None:
@@ -155,7 +140,7 @@ retry(lambda: 1)()
 """
     )
 
-    assert run(program + SHOW["prometheus_client"]) == SHOWN["prometheus_client"]
+    assert output_of(program + SHOW["prometheus_client"], "-W", "error") == SHOWN["prometheus_client"]
 
 
 def test_a_module_keeps_the_loader_that_it_would_have(tmp_path: Path) -> None:
@@ -174,7 +159,7 @@ print("as ever")
 """
     )
 
-    assert run(program) == "as ever"
+    assert output_of(program, "-W", "error") == "as ever"
 
 
 def test_an_exporter_in_an_archive_is_found_once(tmp_path: Path) -> None:
@@ -199,4 +184,4 @@ print(type(prometheus_client.__loader__).__name__)
 """
     )
 
-    assert run(program) == "zipimporter"
+    assert output_of(program, "-W", "error") == "zipimporter"

@@ -9,9 +9,7 @@ import gc
 import os
 import queue
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import weakref
@@ -42,6 +40,8 @@ from faulttolerance._runtime import body, interruption
 from faulttolerance._runtime.interrupting import safe_point, watchdog as watchdog_module
 from faulttolerance._runtime.interruption import set_interrupt_signal, slots, watchdog
 from kit.interpreter import needs_gil
+from kit.program import python
+from kit.waiting import wait_until
 
 Where = Callable[[Callable[[], Any]], Any]
 
@@ -106,13 +106,7 @@ def note_of(error: BaseException) -> str:
 
 def run_program(program: str, *options: str, seconds: float = 30.0) -> tuple[str, str]:
     """Run a program in an interpreter of its own."""
-    done = subprocess.run(
-        [sys.executable, *options, "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    done = python(program, *options, seconds=seconds)
     return done.stdout.strip(), done.stderr.strip()
 
 
@@ -1502,10 +1496,3 @@ def test_local_of_a_thread_that_has_no_guard_is_gone_when_it_returns() -> None:
         wait_until(lambda: references[0]() is None)
     finally:
         gc.enable()
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE / 4
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.001)

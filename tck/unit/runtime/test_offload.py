@@ -7,8 +7,6 @@ import contextvars
 import gc
 import logging
 import os
-import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -30,6 +28,8 @@ from faulttolerance._runtime.pool import pool
 from faulttolerance._runtime.task_deadline import TaskDeadline, work_under
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance.exceptions import BulkheadException, TimeoutException
+from kit.program import python
+from kit.waiting import wait_until
 
 PATIENCE = 20.0
 """Seconds after which something that must happen did not."""
@@ -197,23 +197,6 @@ class Body:
         finally:
             self.over.set()
         return self.result
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """Let other threads run until *condition* holds."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE * 1000)):
-        if condition():
-            return
-        pause.wait(0.001)
-    raise AssertionError("it never came to that")
-
-
-def python(program: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of its own; a hang fails the test."""
-    return subprocess.run(
-        [sys.executable, *options, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
 
 
 def add(one: int, two: int) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -14,8 +12,8 @@ import pytest
 
 pytest.importorskip("pydantic_settings")
 
-import faulttolerance
 from faulttolerance import FaultToleranceDefinitionException, reload_on
+from kit.program import ALONE, output_of
 
 SIGNALS = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal here")
 
@@ -63,18 +61,7 @@ assert attempts() == 3
 
 def run(program: str, directory: Path) -> list[str]:
     """The lines that *program* prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", PREAMBLE + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=directory,
-        env={"PYTHONPATH": str(Path(faulttolerance.__file__).parents[1])},
-    )
-
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    return output_of(PREAMBLE + textwrap.dedent(program), folder=directory, environment=ALONE).splitlines()
 
 
 @SIGNALS

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,6 +11,8 @@ import pytest
 
 from faulttolerance._runtime import pool as pool_module
 from faulttolerance._runtime.pool import Pool
+from kit.program import python
+from kit.waiting import wait_until
 
 PATIENCE = 20.0
 """Seconds after which something that must happen did not."""
@@ -60,23 +60,6 @@ def rests(pool: Pool, gate: Gate) -> bool:
     """Whether the thread of *gate* has nothing to do any more: it is parked, or has left the pool."""
     workers = {worker.thread: worker for worker in pool._workers.copy()}
     return gate.thread not in workers or workers[gate.thread] in pool._parked
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Let other threads run until *condition* holds."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE * 1000)):
-        if condition():
-            return
-        pause.wait(0.001)
-    raise AssertionError("it never came to that")
-
-
-def python(program: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of its own; a hang fails the test."""
-    return subprocess.run(
-        [sys.executable, *options, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
 
 
 def test_threads_are_named_daemons(make: Callable[..., Pool]) -> None:

@@ -25,6 +25,7 @@ from faulttolerance import (
 )
 from faulttolerance._runtime.task_deadlines import rings_of
 from faulttolerance.testing import virtual_time
+from kit.interpreter import switching_every
 
 
 def test_calls_of_one_length_are_watched_by_one_timer() -> None:
@@ -305,13 +306,8 @@ def test_blocks_of_several_threads_under_one_deadline_are_counted_exactly() -> N
         return "not interrupted"
 
     found: list[str] = []
-    switching = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with pytest.raises(TimeoutException):
-            asyncio.run(call())
-    finally:
-        sys.setswitchinterval(switching)
+    with switching_every(1e-6), pytest.raises(TimeoutException):
+        asyncio.run(call())
 
     assert found == ["held back", "left"]
 

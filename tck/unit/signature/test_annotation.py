@@ -48,6 +48,7 @@ from faulttolerance._signature.annotation import (
     takes,
 )
 from faulttolerance._signature.compatibility import fits, same
+from kit.program import python
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -279,7 +280,7 @@ def test_looking_at_annotations_imports_nothing() -> None:
         "print(outcome(f).name, outcome(g).name, 'asyncio' in sys.modules, 'concurrent.futures' in sys.modules)"
     )
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = python(program)
 
     assert done.stdout.split() == ["FUTURE", "FOREIGN", "False", "False"]
 

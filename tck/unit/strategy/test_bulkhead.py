@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -703,16 +702,7 @@ def test_every_interleaving_keeps_the_promises(
 # threads
 
 
-@pytest.fixture
-def _eager_switching() -> Iterator[None]:
-    """Threads take turns every few steps instead of every 5 ms."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.usefixtures("_eager_switching")
+@pytest.mark.usefixtures("eager_switching")
 @pytest.mark.parametrize("limit", [1, 3])
 def test_threads_never_exceed_the_limit_and_lose_nothing(make: Callable[..., Bulkhead], limit: int) -> None:
     """Eight threads that come, wait, give up and change the limit; at the end everything is as at the beginning."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
@@ -794,16 +793,7 @@ def test_it_agrees_with_the_naive_circuit(first: tuple[int, int, float, int], st
 # threads
 
 
-@pytest.fixture
-def _eager_switching() -> Any:
-    """Threads take turns every few steps instead of every 5 ms."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.usefixtures("_eager_switching")
+@pytest.mark.usefixtures("eager_switching")
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_a_half_open_circuit_admits_no_more_probes_under_threads(wanted: int) -> None:
     """Eight threads that arrive at the moment the delay is over: exactly as many pass as may probe (B1)."""
@@ -833,7 +823,7 @@ def test_a_half_open_circuit_admits_no_more_probes_under_threads(wanted: int) ->
         assert circuit.state_name(1.0) == CLOSED
 
 
-@pytest.mark.usefixtures("_eager_switching")
+@pytest.mark.usefixtures("eager_switching")
 def test_nothing_is_lost_under_threads() -> None:
     """Transitions form one chain, and are delivered in order though every thread delivers."""
     circuit = make(delay=0.0, volume=3, ratio=0.5, successes=2)

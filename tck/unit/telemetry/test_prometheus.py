@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 from faulttolerance._metrics.catalogue import METRICS
+from kit.surroundings import needs
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "how-to"
@@ -88,14 +88,6 @@ def tool(name: str) -> str:
         pytest.skip(f"{name} is not installed: apt-get install prometheus")
     assert found is not None, f"{name} is not installed: apt-get install prometheus"
     return found
-
-
-def needs(*modules: str) -> None:
-    """Skip the test where a package is not installed, but never in CI."""
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    if missing and not IN_CI:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    assert not missing
 
 
 def free_port() -> int:

@@ -6,8 +6,6 @@ import asyncio
 import concurrent.futures
 import logging
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -32,6 +30,7 @@ from faulttolerance import (
 from faulttolerance._runtime.clock import clock as shared_clock
 from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, loop_factory, virtual_time
 from faulttolerance.testing.patience import Patience
+from kit.program import python
 
 PATIENCE = 20.0
 """Real seconds after which something that must happen did not."""
@@ -892,9 +891,7 @@ with virtual_time() as clock:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_time_goes_on_in_both_processes_after_a_fork() -> None:
     """The clock's thread ends before the fork, so that nobody warns of it, and is there again when it is needed."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKING], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    done = python(FORKING, "-W", "error", seconds=PATIENCE)
 
     assert (done.returncode, done.stderr) == (0, "")
 
