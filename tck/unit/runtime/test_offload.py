@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._runtime.attempt_record import Ticket
+from faulttolerance._runtime.attempt_record import AttemptRecord
 from faulttolerance._runtime.clock import clock
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.future import Future, completed_future
@@ -114,7 +114,7 @@ class Call:
         self.fallback = fallback
         self.interrupt = interrupt
         self.awaits = awaits
-        self.tickets: list[Ticket] = []
+        self.tickets: list[AttemptRecord] = []
         self.ended: list[type[BaseException] | None] = []
         """How each call ended, as its driver saw it."""
 
@@ -137,7 +137,7 @@ class Call:
         environment = ThreadEnvironment()
         failure: Exception | None = None
         for attempt in range(1, self.attempts + 1):
-            ticket = Ticket()
+            ticket = AttemptRecord()
             ticket.began = clock.monotonic()
             self.tickets.append(ticket)
             try:
@@ -1057,7 +1057,7 @@ def test_a_hung_call_does_not_hold_the_interpreter() -> None:
 import asyncio, threading
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.attempt_record import Ticket
+from faulttolerance._runtime.attempt_record import AttemptRecord
 
 environment = ThreadEnvironment()
 begun = threading.Semaphore(0)
@@ -1072,7 +1072,7 @@ async def hang_too():
 
 def call(function):
     async def driver(args, kwargs):
-        return await environment.attempt(Attempt(Ticket(), function, (), {}, None, None, True, True))
+        return await environment.attempt(Attempt(AttemptRecord(), function, (), {}, None, None, True, True))
     return start(driver, (), {})
 
 async def pause(args, kwargs):
@@ -1096,7 +1096,7 @@ def test_a_forked_child_does_not_wait_for_calls_of_its_parent() -> None:
 import os, threading, warnings
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.attempt_record import Ticket
+from faulttolerance._runtime.attempt_record import AttemptRecord
 
 warnings.simplefilter("ignore")
 environment = ThreadEnvironment()
@@ -1109,7 +1109,7 @@ def body():
 
 def call(function):
     async def driver(args, kwargs):
-        return await environment.attempt(Attempt(Ticket(), function, (), {}, None, None, True, True))
+        return await environment.attempt(Attempt(AttemptRecord(), function, (), {}, None, None, True, True))
     return start(driver, (), {})
 
 future = call(body)
@@ -1152,7 +1152,7 @@ import os, time
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
 from faulttolerance._runtime.pool import pool
-from faulttolerance._runtime.attempt_record import Ticket
+from faulttolerance._runtime.attempt_record import AttemptRecord
 
 environment = ThreadEnvironment()
 
@@ -1161,7 +1161,7 @@ async def coroutine():
 
 def call():
     async def driver(args, kwargs):
-        return await environment.attempt(Attempt(Ticket(), lambda: coroutine(), (), {}, None, None, True, True))
+        return await environment.attempt(Attempt(AttemptRecord(), lambda: coroutine(), (), {}, None, None, True, True))
     return start(driver, (), {}).result(10)
 
 assert call() == os.getpid()
@@ -1191,13 +1191,13 @@ def test_a_call_at_exit_ends_one_way_or_the_other() -> None:
 import atexit
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.attempt_record import Ticket
+from faulttolerance._runtime.attempt_record import AttemptRecord
 
 environment = ThreadEnvironment()
 
 def at_exit():
     async def driver(args, kwargs):
-        return await environment.attempt(Attempt(Ticket(), lambda: "done", (), {}, None, None, True, True))
+        return await environment.attempt(Attempt(AttemptRecord(), lambda: "done", (), {}, None, None, True, True))
     try:
         print(start(driver, (), {}).result(10))
     except RuntimeError as error:
