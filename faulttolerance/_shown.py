@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["brief", "escaped", "shown", "told"]
-
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
@@ -36,6 +34,15 @@ def told(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  # it is told of as far as it can be
         text = ""
     return brief(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def ends_the_caller(error: BaseException) -> bool:
+    """Whether *error* ends who waits, and not what was run: Ctrl-C, or a deadline of this library.
+
+    Everything else is what was run failing: a script ends its program by ``SystemExit``, which must not end ours.
+    """
+    is_ours = type(error).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return isinstance(error, KeyboardInterrupt) or (is_ours and not isinstance(error, Exception))
 
 
 def _nested(value: object) -> str:

@@ -28,14 +28,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ._config import Declared, Effective, Key, Switches, enabled_keys, parameter_keys, settings
+from ._config.formatting import formatted
 from ._config.key import INTERCEPTOR_PRIORITY, SWITCHES, switch_key
-from ._config.outside import is_from_outside
 from ._config.report import Unused
-from ._config.text import text
 from ._guard import control
 from ._guard.doubt import doubts
 from ._policy import parameters
-from ._shown import escaped, told
+from ._shown import ends_the_caller, escaped, told
 from .exceptions import FaultToleranceDefinitionException
 
 __all__ = ["app", "end_output"]
@@ -184,7 +183,7 @@ def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
 
     def add(key: Key, allowed: str, value: object, default: object) -> None:
         line = found.setdefault(key.name, _Line(key, allowed))
-        line.values[text(value)] = line.defaults[text(default)] = None
+        line.values[formatted(value)] = line.defaults[formatted(default)] = None
 
     for declared, effective in resolved:
         for name, parameter in parameters(type(declared.policy)).items():
@@ -232,7 +231,7 @@ def _rows(one: Effective) -> Iterator[tuple[str, str, str]]:
         return
     named = [(f"/{parameter.key}", name) for name, parameter in parameters(type(one.policy)).items()]
     for key, name in named:
-        yield key, text(getattr(one.policy, name)) or "none", one.sources[name]
+        yield key, formatted(getattr(one.policy, name)) or "none", one.sources[name]
     if not named:
         yield "", "", one.sources.get("enabled", "decorator")
 
@@ -256,8 +255,8 @@ def _as_json(guard: control.GuardedMethod) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
-        return [text(one) for one in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else text(value)
+        return [formatted(one) for one in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else formatted(value)
 
 
 def _template(lines: Iterable[_Line], how: Format) -> Iterator[str]:
@@ -334,7 +333,7 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
         inside = list(pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}.")) if recursive else []
     except BaseException as error:
         # A module may raise anything. One that ends the program, a script, must not end the check as passed.
-        if is_from_outside(error):
+        if ends_the_caller(error):
             raise
         cause = error.__cause__ if isinstance(error, RuntimeError) else None
         for one in (error, cause):  # Python 3.11 wraps what __set_name__ raises

@@ -1,32 +1,16 @@
 """How a parameter is spelled in each kind of source. Nothing is read here."""
 
-# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from .._policy import Policy, parameters
 from .._record import Record
-
-__all__ = [
-    "ANNOTATIONS",
-    "ENABLED",
-    "INTERCEPTOR_PRIORITY",
-    "METRICS_ENABLED",
-    "NON_FALLBACK_ENABLED",
-    "ORDINAL",
-    "PREFIX",
-    "SWITCHES",
-    "Declared",
-    "Key",
-    "enabled_keys",
-    "folded",
-    "parameter_keys",
-    "switch_key",
-]
+from .declared import Declared
 
 ANNOTATIONS: Mapping[str, type[Policy]] = {
     policy.annotation: policy for policy in Policy.__subclasses__() if policy.is_configurable
@@ -39,6 +23,9 @@ METRICS_ENABLED = "MP_Fault_Tolerance_Metrics_Enabled"
 INTERCEPTOR_PRIORITY = "mp.fault.tolerance.interceptor.priority"
 SWITCHES = (NON_FALLBACK_ENABLED, METRICS_ENABLED, INTERCEPTOR_PRIORITY)
 ORDINAL = "config_ordinal"
+CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
+"""Names files to read, separated as in ``PATH``."""
+TRACING_VARIABLE = "FAULTTOLERANCE_TRACING"
 PREFIX = "FAULTTOLERANCE_"
 """Stands before a key without a class in an upper-case variable: ``RETRY_DELAY`` is a common name of other things."""
 
@@ -87,26 +74,6 @@ class Key(Record):
         """``folded`` of every spelling."""
         names = self.names if self.has_class else (*self.names, PREFIX + self.name)
         return tuple(dict.fromkeys(map(folded, names)))
-
-
-class Declared(NamedTuple):
-    """One policy as it is declared for one guarded method.
-
-    Args:
-        policy: The declared value.
-        level: Where the annotation stands: on the method (or plain function) or on the class (or ``Guard``).
-        owner: The ``<class>`` of its keys: module, dot and ``__qualname__`` of the class that declares the annotation;
-            the module alone for a plain function; the name of a ``Guard``, empty if it has none.
-        method: The ``<method>``: the method's name; ``__qualname__`` of a plain function; empty for a ``Guard``.
-        enabled_owners: The ``<class>`` of its ``enabled`` keys, the nearest first: the concrete class, the class that
-            declares the method, the class that declares the annotation. Empty stands for *owner* alone.
-    """
-
-    policy: Policy
-    level: Literal["method", "class"]
-    owner: str
-    method: str
-    enabled_owners: tuple[str, ...] = ()
 
 
 def parameter_keys(declared: Declared, name: str) -> list[Key]:

@@ -25,13 +25,11 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from .._shown import shown, told
+from .._shown import ends_the_caller, shown, told
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .key import ORDINAL, PREFIX
-from .outside import is_from_outside
-from .snapshot import CONFIG_VARIABLE, DEEPEST, MOST, Entry, File, Inputs, Source, flat, ordinal, place, source_of
-
-__all__ = ["read"]
+from .inputs import File, Inputs
+from .key import CONFIG_VARIABLE, ORDINAL, PREFIX
+from .snapshot import DEEPEST, MOST, Entry, Source, flat, ordinal, place, source_of
 
 Lines = dict[str, int]
 
@@ -118,7 +116,7 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
             faults.extend(fault if fault.source else fault._replace(source=source) for fault in error.faults)
         except BaseException as error:
             # Each parser and each source of others has exceptions of its own.
-            if is_from_outside(error):
+            if ends_the_caller(error):
                 raise
             faults.append(Fault(where, f"cannot be read ({told(error)})", None, "", source))
 

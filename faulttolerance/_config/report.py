@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from .._policy import parameters
 from .._shown import brief, escaped, shown
 from ..exceptions import Fault
-from .effective import Effective
-from .key import ANNOTATIONS, ENABLED, PREFIX, SWITCHES, Declared, Key, enabled_keys, folded, parameter_keys, switch_key
+from .declared import Declared, Effective
+from .key import ANNOTATIONS, ENABLED, PREFIX, SWITCHES, Key, enabled_keys, folded, parameter_keys, switch_key
 from .snapshot import Entry, Snapshot, Source, looks_like_a_switch
-
-__all__ = ["Change", "Unused", "changes", "collisions", "keys", "unused"]
 
 
 class Unused(NamedTuple):

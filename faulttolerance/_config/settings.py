@@ -11,14 +11,11 @@ from .._log import WARNING, log
 from .._policy import DEFAULT_PLACE, Fallback, check, parameters
 from .._swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .effective import Effective
-from .given import file, kept, named_files
-from .key import ENABLED, Declared, enabled_keys, parameter_keys
-from .snapshot import Entry, Inputs, Snapshot, Source, environment, sets_values, source_of, variables
-from .switch import Switches, read_enabled, read_switches
-from .tracing import tracing_faults
-
-__all__ = ["Settings", "State", "settings"]
+from .declared import Declared, Effective
+from .global_switches import Switches, read_enabled, read_switches, tracing_faults
+from .inputs import Inputs, file, kept, named_files
+from .key import ENABLED, enabled_keys, parameter_keys
+from .snapshot import Entry, Snapshot, Source, environment, sets_values, source_of, variables
 
 _INSTALL = "pip install pydantic-settings"
 

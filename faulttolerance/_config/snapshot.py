@@ -6,37 +6,14 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .._policy import parameters
 from .._record import Record
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .key import ANNOTATIONS, ENABLED, ORDINAL, PREFIX, Key, folded
-from .tracing import TRACING_VARIABLE
-
-__all__ = [
-    "CONFIG_VARIABLE",
-    "DEEPEST",
-    "MOST",
-    "Entry",
-    "File",
-    "Inputs",
-    "Snapshot",
-    "Source",
-    "environment",
-    "flat",
-    "looks_like_a_switch",
-    "ordinal",
-    "place",
-    "sets_values",
-    "source_of",
-    "variables",
-]
-
-CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
-"""Names files to read, separated as in ``PATH``."""
+from .inputs import Inputs
+from .key import ANNOTATIONS, CONFIG_VARIABLE, ENABLED, ORDINAL, PREFIX, TRACING_VARIABLE, Key, folded
 
 _ANNOTATION = "|".join([*ANNOTATIONS, *(name.upper() for name in ANNOTATIONS)])
 _OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
@@ -54,21 +31,6 @@ MOST = 100_000
 """So many entries a source may hold."""
 DEEPEST = 1_000
 """So many characters a key may have, where it is nested."""
-
-
-class File(NamedTuple):
-    """A file: its name as it was given, for messages, and its path, whatever directory the process works in."""
-
-    name: str
-    path: str
-
-
-class Inputs(Record):
-    """What a snapshot is built from, beside the environment."""
-
-    properties: Mapping[str, Any] = MappingProxyType({})
-    files: tuple[File, ...] = ()
-    sources: tuple[Any, ...] = ()
 
 
 class Entry(NamedTuple):

@@ -15,14 +15,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, Va
 from pydantic_core import PydanticCustomError
 
 from .._policy import Parameter, Policy, parameters
-from .._shown import brief, escaped, shown, told
+from .._shown import brief, ends_the_caller, escaped, shown, told
 from ..exceptions import Fault
-from .outside import is_from_outside
+from .formatting import SPANS
+from .global_switches import flag
 from .snapshot import Entry
-from .switch import flag
-from .text import SPANS
-
-__all__ = ["validated"]
 
 _SPAN = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)\s*({'|'.join(SPANS)})", re.ASCII | re.IGNORECASE)
 _PROBLEM = "faulttolerance"
@@ -159,7 +156,7 @@ def _named(name: str) -> Any:
         raise _unknown(name, "does not exist", _neighbours(name)) from None
     except BaseException as error:
         # A module that is imported may raise anything, and may end the program: sys.exit() in a script.
-        if is_from_outside(error):
+        if ends_the_caller(error):
             raise
         raise _unknown(name, f"cannot be imported ({told(error)})", []) from None
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .._config import Declared, settings
-from .._config.given import kept
+from .._config.inputs import kept
 from .._config.report import Change, Unused, collisions, unused
 from .._log import ERROR, INFO, log
 from .._metrics.catalogue import Series

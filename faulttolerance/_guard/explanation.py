@@ -101,9 +101,9 @@ def _explained(plan: Plan) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, timedelta):
-        from .._config.text import text
+        from .._config.formatting import formatted
 
-        return text(value)
+        return formatted(value)
     if isinstance(value, tuple):
         return ", ".join(map(_shown, value)) or "none"
     if isinstance(value, type):

@@ -8,7 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-from .._config.tracing import is_tracing_enabled
+from .._config.global_switches import is_tracing_enabled
 from .._event import Sink, sinks
 from .._log import ERROR, log as log_words
 from .._metrics.ledger import ledger

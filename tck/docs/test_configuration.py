@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from faulttolerance._config import Declared
+from faulttolerance._config.formatting import formatted
+from faulttolerance._config.global_switches import Switches
 from faulttolerance._config.key import ANNOTATIONS, ENABLED, SWITCHES, Key, parameter_keys, switch_key
-from faulttolerance._config.switch import Switches
-from faulttolerance._config.text import text
 from faulttolerance._policy import Policy, parameters
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"
@@ -22,7 +22,7 @@ def table() -> str:
     for name, policy in ANNOTATIONS.items():
         for parameter in parameters(policy).values():
             key = Key(f"{name}/{parameter.key}", has_class=False)
-            default = text(parameter.default) if is_given(parameter.default) else "required"
+            default = formatted(parameter.default) if is_given(parameter.default) else "required"
             lines.append(row(key, default or "none", parameter.configurable))
         lines.append(row(Key(f"{name}/{ENABLED}", has_class=False), "true", "true or false"))
     return "\n".join(lines) + "\n"
@@ -51,7 +51,7 @@ def test_the_switches_are_documented_with_their_defaults() -> None:
     written = PAGE.read_text(encoding="utf-8")
 
     for name, default in zip(SWITCHES, Switches(), strict=True):
-        assert f"| `{name}` | `{text(default)}` |" in written
+        assert f"| `{name}` | `{formatted(default)}` |" in written
         assert switch_key(name).variable in (name.upper().replace(".", "_"), name.upper())
 
 

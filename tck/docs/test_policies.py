@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from faulttolerance import _policy, exceptions
+from faulttolerance._config.formatting import formatted
 from faulttolerance._config.key import ENABLED, Key
-from faulttolerance._config.text import text
 from faulttolerance._metrics import series
 from faulttolerance._metrics.catalogue import METRICS, Metric
 from faulttolerance._policy import Parameter, Policy, parameters
@@ -89,7 +89,7 @@ def named(annotation: str) -> type[Policy]:
 def default(parameter: Parameter) -> str:
     if "MISSING" in repr(parameter.default):
         return "required"
-    return f"`{text(parameter.default) or repr(parameter.default)}`"
+    return f"`{formatted(parameter.default) or repr(parameter.default)}`"
 
 
 def meanings_of(policy: type[Policy]) -> dict[str, str]:

@@ -1,13 +1,32 @@
-"""What a declared policy became."""
+"""One policy of one guard: as it is declared, and what it became by the configuration."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from .._policy import Policy, parameters
 from ..exceptions import Fault
 
-__all__ = ["Effective"]
+
+class Declared(NamedTuple):
+    """One policy as it is declared for one guarded method.
+
+    Args:
+        policy: The declared value.
+        level: Where the annotation stands: on the method (or plain function) or on the class (or ``Guard``).
+        owner: The ``<class>`` of its keys: module, dot and ``__qualname__`` of the class that declares the annotation;
+            the module alone for a plain function; the name of a ``Guard``, empty if it has none.
+        method: The ``<method>``: the method's name; ``__qualname__`` of a plain function; empty for a ``Guard``.
+        enabled_owners: The ``<class>`` of its ``enabled`` keys, the nearest first: the concrete class, the class that
+            declares the method, the class that declares the annotation. Empty stands for *owner* alone.
+    """
+
+    policy: Policy
+    level: Literal["method", "class"]
+    owner: str
+    method: str
+    enabled_owners: tuple[str, ...] = ()
 
 
 _NOTHING: Mapping[str, str] = {}

@@ -2,15 +2,14 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._shown import shown
 from ..exceptions import Fault
-from .key import INTERCEPTOR_PRIORITY, METRICS_ENABLED, NON_FALLBACK_ENABLED, switch_key
+from .key import INTERCEPTOR_PRIORITY, METRICS_ENABLED, NON_FALLBACK_ENABLED, TRACING_VARIABLE, switch_key
 from .snapshot import Entry, Snapshot
-
-__all__ = ["Switches", "flag", "read_enabled", "read_switches"]
 
 
 class Switches(NamedTuple):
@@ -68,3 +67,20 @@ def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError
     return int(value)
+
+
+def is_tracing_enabled() -> bool:
+    """What the environment says: on unless it says ``false``."""
+    return _said().strip().lower() != "false"
+
+
+def tracing_faults() -> list[Fault]:
+    """What is wrong with it: who writes ``off`` does not mean what is not understood."""
+    if _said().strip().lower() in ("", "true", "false"):
+        return []
+    said, place = _said(), f"environment variable {TRACING_VARIABLE}"
+    return [Fault(TRACING_VARIABLE, f"is {shown(said)}", said, "true or false", place)]
+
+
+def _said() -> str:
+    return os.environ.get(TRACING_VARIABLE, "")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from faulttolerance._config import Declared
-from faulttolerance._config.text import text
+from faulttolerance._config.formatting import formatted
 from faulttolerance._policy import ChronoUnit, Policy, RateLimit, RateLimitType, Retry, Timeout
 from kit.configuration import settings_of
 
@@ -37,7 +37,7 @@ policies = st.one_of(
 @given(policies)
 def test_every_value_can_be_read_back(policy: Policy) -> None:
     """A template that is filled with what holds changes nothing."""
-    properties = {f"{policy.annotation}/{name}": text(value) for name, value in vars(policy).items()}
+    properties = {f"{policy.annotation}/{name}": formatted(value) for name, value in vars(policy).items()}
 
     effective, faults = settings_of(properties=properties).resolve([Declared(type(policy)(), "class", "", "")], "x")
 
@@ -64,4 +64,4 @@ def test_every_value_can_be_read_back(policy: Policy) -> None:
 )
 def test_values_are_spelled_briefly(value: Any, expected: str) -> None:
     """In the largest unit, without modules of built-ins."""
-    assert text(value) == expected
+    assert formatted(value) == expected

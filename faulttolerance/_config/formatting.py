@@ -6,13 +6,11 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-__all__ = ["SPANS", "text"]
-
 SPANS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 """What a duration may count, in microseconds."""
 
 
-def text(value: Any) -> str:
+def formatted(value: Any) -> str:
     """*value* as a configuration would spell it; empty for nothing."""
     if value is None:
         return ""
@@ -23,7 +21,7 @@ def text(value: Any) -> str:
     if isinstance(value, timedelta):
         return _span(value)
     if isinstance(value, (tuple, list, set, frozenset)):
-        return ",".join(map(text, value))
+        return ",".join(map(formatted, value))
     if callable(value):
         return _qualified(value)
     return str(value)

@@ -1,16 +1,31 @@
 """What ``configure`` is given to read, kept so that it can be read again."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from .._record import Record
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .snapshot import CONFIG_VARIABLE, File
+from .key import CONFIG_VARIABLE
 
-__all__ = ["file", "kept", "named_files"]
+
+class File(NamedTuple):
+    """A file: its name as it was given, for messages, and its path, whatever directory the process works in."""
+
+    name: str
+    path: str
+
+
+class Inputs(Record):
+    """What a snapshot is built from, beside the environment."""
+
+    properties: Mapping[str, Any] = MappingProxyType({})
+    files: tuple[File, ...] = ()
+    sources: tuple[Any, ...] = ()
 
 
 def kept(values: Mapping[str, Any]) -> dict[str, Any]:
