@@ -13,7 +13,7 @@ from typing import Any
 
 import faulttolerance as ft
 from faulttolerance._guard.declaration import declaration_of
-from faulttolerance._runtime.interrupting.slot import slots
+from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 
 from .timing import BARE, Contender, overheads, overheads_async
 
@@ -155,7 +155,7 @@ def primitives(rounds: int) -> dict[str, float]:
             Contender(BARE, lambda x: None),
             Contender("time.monotonic", lambda x: time.monotonic()),
             Contender("get_ident", lambda x: get_ident()),
-            Contender("the thread's slot", lambda x: slots.slot),
+            Contender("the thread's deadlines", lambda x: this_thread.deadlines),
             Contender("a permit taken and given back", permit),
             Contender("a sample appended", sample),
         ],

@@ -29,8 +29,8 @@ from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.foreign import refuse_trio
-from .._runtime.interrupting.slot import HAS_GIL, slot_here, slots
-from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, begin, end, settle, watchdog
+from .._runtime.interrupting.thread_deadlines import HAS_GIL, deadlines_here, this_thread
+from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, set_innermost, settle, watchdog
 from .._runtime.native import get_ident
 from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_deadline
 from .._strategy.verdict import SUCCESS
@@ -108,7 +108,7 @@ def shape_of(policies: BoundPolicies, *, fallback: bool, before_retry: bool, asy
 
 if TYPE_CHECKING:
     from .._metrics.counters import Counters
-    from .._runtime.interrupting.slot import Slot
+    from .._runtime.interrupting.thread_deadlines import ThreadDeadlines
     from .._runtime.tasks import Turn
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.circuit_breaker import CircuitBreaker, Era
@@ -186,7 +186,7 @@ def path(
                 if ASYNC:
                     deadline: TaskDeadline | None = None
                 else:
-                    slot: Slot | None = None
+                    deadlines: ThreadDeadlines | None = None
             if BULKHEAD:
                 admitted = False
                 if ASYNC:
@@ -242,16 +242,16 @@ def path(
                             place.ring.arm(due)
                         current_deadline.set(deadline)
                     else:
-                        mine = slots.slot if "greenlet" not in modules else slot_here()
-                        outer = mine.top
+                        mine = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
+                        outer = mine.innermost
                         entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
-                        slot = mine
+                        deadlines = mine
                         if HAS_GIL:
-                            slot.top = entry
+                            deadlines.innermost = entry
                         else:
-                            begin(slot, entry)
-                        if not slot.is_ready or due < watchdog.next:
-                            be_watched(slot, due)
+                            set_innermost(deadlines, entry)
+                        if not deadlines.is_ready or due < watchdog.next:
+                            be_watched(deadlines, due)
                 if BULKHEAD:
                     held[permit] = (place.ident or get_ident()) if ASYNC and DEADLINE else get_ident()
                     if len(held) > bulkhead.limit or bulkhead.waiting:
@@ -296,11 +296,11 @@ def path(
                         deadline.counts = around
                         pending.pop(deadline, None)
                     else:
-                        assert slot is not None
+                        assert deadlines is not None
                         if HAS_GIL:
-                            slot.top = outer
+                            deadlines.innermost = outer
                         else:
-                            end(slot, outer)
+                            set_innermost(deadlines, outer)
                 if TIMED:
                     ended = clock.monotonic()
                 if BULKHEAD and bulkhead.waiting:
@@ -308,7 +308,7 @@ def path(
                 if not (APART or JUDGED):  # noqa: SIM102  # one is cut, one asked
                     if (
                         (not DEADLINE or ended < due)  # pyright: ignore[reportOperatorIssue]
-                        and (not DEADLINE or (not deadline.state if ASYNC else slot.fired is None))  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+                        and (not DEADLINE or (not deadline.state if ASYNC else deadlines.in_flight is None))  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
                         and progress is None
                         and not (ASYNC and BULKHEAD and running_since)
                         and (
@@ -347,17 +347,17 @@ def path(
                         if ASYNC:
                             if deadline is not None:
                                 deadline.end()
-                        elif slot is not None:
+                        elif deadlines is not None:
                             if HAS_GIL:
-                                slot.top = outer
+                                deadlines.innermost = outer
                             else:
-                                end(slot, outer)
+                                set_innermost(deadlines, outer)
                 if HOLDS and not ASYNC:
                     # An interruption that is on its way arrives in the next call: in this one, which waits for that of
                     # its own deadline. One of an enclosing call is what the attempt ended by.
                     try:
-                        if DEADLINE and not LATE_ONLY and slot is not None and slot.fired is not None:
-                            settle(slot, entry)
+                        if DEADLINE and not LATE_ONLY and deadlines is not None and deadlines.in_flight is not None:
+                            settle(deadlines, entry)
                         else:
                             get_ident()
                     except Interrupted as interrupted:
@@ -378,8 +378,8 @@ def path(
                 if DEADLINE:
                     if ASYNC:
                         record.deadline = deadline
-                    elif slot is not None:
-                        record.slot = slot
+                    elif deadlines is not None:
+                        record.deadlines = deadlines
                         record.entry = entry
                 if BULKHEAD:
                     record.admitted = admitted

@@ -128,7 +128,7 @@ class BoundPolicies:
         bulkhead = self.bulkhead
         if bulkhead is not None and bulkhead.waiting:
             bulkhead.hand_over()
-        if self.conclude is not None and (record.slot is not None or record.deadline is not None):
+        if self.conclude is not None and (record.deadlines is not None or record.deadline is not None):
             error = self.conclude(record, error, self.late)
         if self.circuit_breaker is not None:
             permit = record if record.permit is None else record.permit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .._strategy.bulkhead import Waiter
     from .._strategy.circuit_breaker import Era
-    from .interrupting.slot import Entry, Slot
+    from .interrupting.thread_deadlines import Entry, ThreadDeadlines
     from .task_deadline import TaskDeadline
 
 __all__ = ["AttemptRecord"]
@@ -29,7 +29,7 @@ class AttemptRecord:
     """The state of the breaker that admitted it."""
     passed = False
     """Whether the rate limit let it through."""
-    slot: Slot | None = None
+    deadlines: ThreadDeadlines | None = None
     """The thread whose chain of deadlines it stands in."""
     entry: Entry = None
     """Its entry in that chain."""

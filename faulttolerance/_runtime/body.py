@@ -18,8 +18,8 @@ from .callback import to_its_end
 from .clock import clock
 from .environment import Attempt, StoppedIteration
 from .inherited import pass_on
-from .interrupting.slot import HAS_GIL, Entry, Slot, slot_here
-from .interruption import NOT_WANTED, Interrupted, end, settle, watchdog
+from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, deadlines_here
+from .interruption import NOT_WANTED, Interrupted, set_innermost, settle, watchdog
 from .loop_thread import loop_thread
 from .native import get_ident
 from .offloaded import NO_THREAD, Suspension, log_dropped
@@ -39,11 +39,11 @@ class Body(Suspension):
 
     __slots__ = (
         "_attempt",
+        "_deadlines",
         "_entry",
         "_limit",
         "_loop",
         "_other",
-        "_slot",
         "_task",
         "_unbegun",
         "_unwoken",
@@ -59,7 +59,7 @@ class Body(Suspension):
         """Emptied when the queue of the bulkhead lets the attempt in."""
         self._withdrawn = False
         """Whether the body will never begin; looked at after a place in that queue was taken."""
-        self._slot: Slot | None = None
+        self._deadlines: ThreadDeadlines | None = None
         self._entry: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -147,8 +147,8 @@ class Body(Suspension):
     def _run_body(self) -> bool:
         """Run the body; whether its outcome counts, and the call goes on here."""
         attempt, call = self._attempt, self.call
-        slot = self._slot = slot_here()
-        previous = slot.top
+        deadlines = self._deadlines = deadlines_here()
+        previous = deadlines.innermost
         deadline = attempt.deadline
         entry: Entry
         if deadline is None:
@@ -176,24 +176,24 @@ class Body(Suspension):
         try:
             try:
                 # No need to wake the watchdog, as ``be_watched`` does: there is a timer for the same moment.
-                slot.top = entry
+                deadlines.innermost = entry
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:
                 if HAS_GIL:
-                    slot.top = previous
+                    deadlines.innermost = previous
                 else:
-                    end(slot, previous)
-            if slot.fired is not None:
-                settle(slot, entry)
+                    set_innermost(deadlines, previous)
+            if deadlines.in_flight is not None:
+                settle(deadlines, entry)
         except BaseException as raised:
             error = raised
             try:
-                if slot.fired is not None:
-                    settle(slot, entry)
+                if deadlines.in_flight is not None:
+                    settle(deadlines, entry)
             except Interrupted as late:
                 error = late
-        if slot.heirs and deadline is not None and clock.monotonic() >= deadline:
-            pass_on(slot, entry if attempt.interrupt else entry[1])
+        if deadlines.heirs and deadline is not None and clock.monotonic() >= deadline:
+            pass_on(deadlines, entry if attempt.interrupt else entry[1])
         try:
             if error is None and self._is_awaited(result):
                 return self._await(result, context)
@@ -230,7 +230,7 @@ class Body(Suspension):
 
     def _in_time(self, error: BaseException | None, ended: float) -> BaseException | None:
         """What the attempt comes to that ended before its timer rang, the deadline considered."""
-        attempt, slot, entry = self._attempt, self._slot, self._entry
+        attempt, deadlines, entry = self._attempt, self._deadlines, self._entry
         if attempt.deadline is None:
             return error
         outcome = lateness.conclude(
@@ -240,7 +240,7 @@ class Body(Suspension):
             attempt.late,
             str,
             is_own=isinstance(error, Interrupted) and error.owner is entry,
-            was_interrupted=slot is not None and id(entry) in slot.sent,
+            was_interrupted=deadlines is not None and id(entry) in deadlines.sent,
         )
         attempt.record.timed_out = outcome is not error
         return outcome
@@ -277,8 +277,8 @@ class Body(Suspension):
                     loop.call_soon_threadsafe(to_its_end(self._cancel_task), None)
                 except RuntimeError:
                     self._leave()  # the loop was closed, and the task with it
-        elif may_interrupt and self._slot is not None:
-            interruption.interrupt(self._slot, self._entry)
+        elif may_interrupt and self._deadlines is not None:
+            interruption.interrupt(self._deadlines, self._entry)
         else:
             watchdog.wake()  # the deadline stands in the chain of the body's thread
 

@@ -8,7 +8,7 @@ from math import inf
 
 from ..typing import Clock, Timer
 from .greenlets import lock_here, timer_here
-from .interrupting.slot import due, slot_here, unmasked
+from .interrupting.thread_deadlines import deadlines_here, due, unmasked
 from .interrupting.watchdog import interruption_for, watchdog, withdraw
 from .native import native
 
@@ -20,27 +20,27 @@ _RealLock = type(native.allocate_lock())
 
 def raise_if_expired(now: float) -> None:
     """Raise ``Interrupted`` for a deadline of this thread that has passed at *now* and has not interrupted it yet."""
-    slot = slot_here()
-    if slot.top is not None:
-        if slot.fired is not None:
-            withdraw(slot)
-        entry = due(slot, now)
+    deadlines = deadlines_here()
+    if deadlines.innermost is not None:
+        if deadlines.in_flight is not None:
+            withdraw(deadlines)
+        entry = due(deadlines, now)
         if entry is not None:
-            raise interruption_for(slot, entry)
+            raise interruption_for(deadlines, entry)
 
 
 def next_deadline() -> float:
     """When a deadline is next going to interrupt this thread: infinity: none does, minus infinity: now."""
-    slot = slot_here()
+    deadlines = deadlines_here()
     soonest = inf
-    for entry in unmasked(slot.top):
-        if id(entry) not in slot.sent:
-            soonest = min(soonest, entry[0] if id(entry) not in slot.asked else -inf)
+    for entry in unmasked(deadlines.innermost):
+        if id(entry) not in deadlines.sent:
+            soonest = min(soonest, entry[0] if id(entry) not in deadlines.requested else -inf)
     return soonest
 
 
 def _sleep(seconds: float) -> None:
-    slot = slot_here()
+    deadlines = deadlines_here()
     end = native.monotonic() + seconds
     gate = lock_here()
     gate.acquire()
@@ -53,7 +53,7 @@ def _sleep(seconds: float) -> None:
 
     # At its deadline a sleep ends by itself, and nobody gives up a call of the main thread; so the watchdog need not
     # open a lock there that switches greenlets.
-    slot.gate = open_gate if isinstance(gate, _RealLock) or not slot.is_main else None
+    deadlines.gate = open_gate if isinstance(gate, _RealLock) or not deadlines.is_main else None
     try:
         while True:
             now = native.monotonic()
@@ -62,7 +62,7 @@ def _sleep(seconds: float) -> None:
                 return
             gate.acquire(timeout=max(0.0, min(end - now, next_deadline() - now, _LONGEST_WAIT)))
     finally:
-        slot.gate = None
+        deadlines.gate = None
 
 
 def _call_at(when: float, callback: Callable[[], object]) -> Timer:

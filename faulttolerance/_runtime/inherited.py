@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from .interrupting.slot import Entry, Slot, stands
+from .interrupting.thread_deadlines import Entry, ThreadDeadlines, stands
 from .task_deadline import NO_TASK, RUNS, Place, TaskDeadline
 
 __all__ = ["Inherited", "inherit", "pass_on"]
@@ -16,10 +16,10 @@ class Inherited(TaskDeadline):
     It does so for good once that call has timed out, where it decides on further attempts: nobody waits for them.
     """
 
-    __slots__ = ("entry", "slot", "was_missed")
+    __slots__ = ("deadlines", "entry", "was_missed")
 
-    def __init__(self, slot: Slot, entry: Entry, previous: TaskDeadline | None) -> None:
-        self.slot = slot
+    def __init__(self, deadlines: ThreadDeadlines, entry: Entry, previous: TaskDeadline | None) -> None:
+        self.deadlines = deadlines
         self.entry = entry
         self.previous = previous
         self.when = entry[0]
@@ -32,25 +32,25 @@ class Inherited(TaskDeadline):
     @property
     def counts(self) -> TaskDeadline | None:  # type: ignore[override]
         """Itself as long as its call lasts; afterwards the one that encloses it."""
-        return self if self.was_missed or stands(self.slot, self.entry) else self.previous
+        return self if self.was_missed or stands(self.deadlines, self.entry) else self.previous
 
 
-def inherit(slot: Slot, enclosing: TaskDeadline | None) -> list[Inherited]:
-    """The deadlines of the thread of *slot*, the innermost one last, inside *enclosing*."""
+def inherit(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[Inherited]:
+    """The deadlines of the thread of *deadlines*, the innermost one last, inside *enclosing*."""
     entries = []
-    entry = slot.top
+    entry = deadlines.innermost
     while entry is not None:
         if type(entry) is not list and entry[0] != inf:
             entries.append(entry)
         entry = entry[1]
     found: list[Inherited] = []
     for entry in reversed(entries):
-        found.append(Inherited(slot, entry, found[-1] if found else enclosing))
+        found.append(Inherited(deadlines, entry, found[-1] if found else enclosing))
     return found
 
 
-def pass_on(slot: Slot, entry: Entry) -> None:
+def pass_on(deadlines: ThreadDeadlines, entry: Entry) -> None:
     """Tell the calls that were offloaded under *entry* that its own call has timed out."""
-    for heir in list(slot.heirs):
+    for heir in list(deadlines.heirs):
         if heir.entry is entry:
             heir.was_missed = True

@@ -1,9 +1,9 @@
 """Deadlines of the running thread: how a call begins one, what the call comes to, and what holds a deadline back.
 
-The driver of a call begins a deadline by the plain store ``slot.top = (when, slot.top)``, having noted *slot* and what
-stood there before, so that it can take the deadline back whatever happens. It does so by the plain store
-``slot.top = outer``, as the first thing after the body, and asks ``conclude`` then. An interruption that was sent
-before may be raised from whatever is called next; the driver expects it until ``conclude`` has returned.
+An attempt begins a deadline by the plain store ``deadlines.innermost = (when, deadlines.innermost)``, having noted
+*deadlines* and what stood there before, so that it can take the deadline back whatever happens. It does so by the plain
+store ``deadlines.innermost = outer``, as the first thing after the body, and asks ``conclude`` then. An interruption
+that was sent before may be raised from whatever is called next; it is expected until ``conclude`` has returned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from .callback import to_its_end
 from .clock import clock, next_deadline, raise_if_expired
 from .inherited import pass_on
 from .interrupting.safe_point import forget_added_modules, put_uninterruptible_modules
-from .interrupting.slot import HAS_GIL, Entry, Slot, all_slots, slot_here, slots
+from .interrupting.thread_deadlines import (
+    HAS_GIL,
+    Entry,
+    ThreadDeadlines,
+    deadlines_here,
+    deadlines_of_threads,
+    this_thread,
+)
 from .interrupting.watchdog import OTHER_GREENLETS, Interrupted, watchdog, withdraw
 from .native import allows_watching
 from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standing
@@ -35,11 +42,9 @@ if TYPE_CHECKING:
 __all__ = [
     "NOT_WANTED",
     "Interrupted",
-    "Slot",
+    "ThreadDeadlines",
     "be_watched",
-    "begin",
     "conclude",
-    "end",
     "interrupt",
     "next_deadline",
     "put_interrupt_signal",
@@ -47,10 +52,11 @@ __all__ = [
     "raise_if_expired",
     "remaining",
     "reset",
+    "set_innermost",
     "set_interrupt_signal",
     "settle",
     "sleep",
-    "slots",
+    "this_thread",
     "uninterruptible",
     "watchdog",
 ]
@@ -62,38 +68,32 @@ NOT_WANTED = "interrupt=False"
 # A guarded call
 
 
-def begin(slot: Slot, entry: Entry) -> None:
-    """Make *entry* the innermost deadline of the running thread where a plain store does not do: without the GIL."""
-    slot.top = entry
-    slot.order.clear()
+def set_innermost(deadlines: ThreadDeadlines, entry: Entry) -> None:
+    """Begin a deadline, or take one back, where a plain store does not do: without the GIL."""
+    deadlines.innermost = entry
+    deadlines.order.clear()
 
 
-def be_watched(slot: Slot, when: float) -> None:
-    """See to it that the watchdog looks at *slot* by *when*, and that its thread can be interrupted then.
+def be_watched(deadlines: ThreadDeadlines, when: float) -> None:
+    """See to it that the watchdog looks at *deadlines* by *when*, and that its thread can be interrupted then.
 
-    To be called where ``not slot.is_ready or when < watchdog.next``.
+    To be called where ``not deadlines.is_ready or when < watchdog.next``.
     """
-    if slot.is_greenlet:
-        if len(slot.top) == 2:
-            slot.is_ready = True
+    if deadlines.is_greenlet:
+        if len(deadlines.innermost) == 2:
+            deadlines.is_ready = True
             _tell_of_greenlets()
         return
-    if not slot.is_ready:
-        watchdog.install_handler(slot)
+    if not deadlines.is_ready:
+        watchdog.install_handler(deadlines)
     if when < watchdog.next:
         watchdog.wake()
 
 
-def end(slot: Slot, outer: Entry) -> None:
-    """Take a deadline back where a plain store does not do: without the GIL."""
-    slot.top = outer
-    slot.order.clear()
-
-
-def settle(slot: Slot, entry: Entry) -> None:
+def settle(deadlines: ThreadDeadlines, entry: Entry) -> None:
     """Withdraw the interruption that is on its way to this thread for *entry*, which is over."""
-    if slot.fired is entry:
-        withdraw(slot)
+    if deadlines.in_flight is entry:
+        withdraw(deadlines)
 
 
 def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
@@ -104,11 +104,11 @@ def conclude(record: AttemptRecord, error: BaseException | None, message: Callab
         error: What the body raised, or an ``Interrupted`` that was raised after it; ``None``: it returned.
         message: Gives what a ``TimeoutException`` is to say.
     """
-    slot, entry = record.slot, record.entry
-    assert slot is not None
+    deadlines, entry = record.deadlines, record.entry
+    assert deadlines is not None
     try:
-        if slot.fired is entry:
-            withdraw(slot)
+        if deadlines.in_flight is entry:
+            withdraw(deadlines)
         ended = clock.monotonic()
     except Interrupted as late:
         error = late
@@ -118,39 +118,43 @@ def conclude(record: AttemptRecord, error: BaseException | None, message: Callab
         ended,
         entry[0],
         message,
-        partial(_why_not_interrupted, slot, entry),
-        is_own=_is_own(slot, entry, error),
-        was_interrupted=id(entry) in slot.sent,
+        partial(_why_not_interrupted, deadlines, entry),
+        is_own=_is_own(deadlines, entry, error),
+        was_interrupted=id(entry) in deadlines.sent,
     )
     record.timed_out = outcome is not error
-    if record.timed_out and slot.heirs:
-        pass_on(slot, entry)
+    if record.timed_out and deadlines.heirs:
+        pass_on(deadlines, entry)
     return outcome
 
 
-def _is_own(slot: Slot, entry: Entry, error: BaseException | None) -> bool:
+def _is_own(deadlines: ThreadDeadlines, entry: Entry, error: BaseException | None) -> bool:
     if isinstance(error, Interrupted):
         return error.owner is entry
     # The loop that ran in the call was told to end, and did so in its own way.
-    return slot.cancelled is entry and isinstance(error, _modules["asyncio"].CancelledError)
+    return deadlines.cancelled is entry and isinstance(error, _modules["asyncio"].CancelledError)
 
 
-def _why_not_interrupted(slot: Slot, entry: Entry) -> str:
+def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
     if len(entry) == 3:
         return str(entry[2])
     if clock.is_virtual:
         return "under virtual time only the library's own sleeps are interrupted"
-    if slot.withdrawn is entry:
+    if deadlines.withdrawn is entry:
         return "it was in a call that is no Python code; only one that waits can be interrupted, on the main thread"
-    if slot.is_greenlet:
+    if deadlines.is_greenlet:
         return "it ran in a greenlet"
     if not allows_watching:
         return "it ran in an isolated sub-interpreter"
-    if slot.pursuit is not None and slot.pursuit.entry is entry and slot.pursuit.why is not None:
-        if slot.pursuit.why == OTHER_GREENLETS:
+    if (
+        deadlines.pending_interrupt is not None
+        and deadlines.pending_interrupt.entry is entry
+        and deadlines.pending_interrupt.why is not None
+    ):
+        if deadlines.pending_interrupt.why == OTHER_GREENLETS:
             _tell_of_greenlets()
-        return slot.pursuit.why
-    if not HAS_GIL and not (slot.is_main and watchdog.owns_signal()):
+        return deadlines.pending_interrupt.why
+    if not HAS_GIL and not (deadlines.is_main and watchdog.owns_signal()):
         return "without the GIL only the main thread is interrupted, by a signal"
     return ""
 
@@ -172,14 +176,14 @@ def _tell_of_greenlets() -> None:
     )
 
 
-def interrupt(slot: Slot, entry: Entry) -> None:
-    """Raise ``Interrupted`` in the thread of *slot* while *entry* stands in its chain, whatever the clock says.
+def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
+    """Raise ``Interrupted`` in the thread of *deadlines* while *entry* stands in its chain, whatever the clock says.
 
     *entry* may be about to be put there.
     """
-    slot.asked[id(entry)] = (entry, clock.monotonic())
-    if slot.is_greenlet:
-        gate = slot.gate
+    deadlines.requested[id(entry)] = (entry, clock.monotonic())
+    if deadlines.is_greenlet:
+        gate = deadlines.gate
         if gate is not None:
             gate()
     else:
@@ -202,13 +206,13 @@ class uninterruptible:  # noqa: N801
         self._blocks: list[_Block] = []
 
     def __enter__(self) -> None:
-        block = _Block(slot_here())
-        slot = block.slot
-        outer = slot.top
-        slot.top = block.mask = [-1.0, outer, True]
+        block = _Block(deadlines_here())
+        deadlines = block.deadlines
+        outer = deadlines.innermost
+        deadlines.innermost = block.mask = [-1.0, outer, True]
         try:
-            if slot.fired is not None:
-                withdraw(slot)
+            if deadlines.in_flight is not None:
+                withdraw(deadlines)
             deadline = standing(current.get())
             while deadline is not None:
                 block.held.append(deadline)
@@ -216,7 +220,7 @@ class uninterruptible:  # noqa: N801
                 deadline = standing(deadline.previous)
             self._blocks.append(block)
         except BaseException:
-            slot.top = outer
+            deadlines.innermost = outer
             for deadline in block.held:
                 deadline.let_go(block)
             raise
@@ -237,11 +241,11 @@ class uninterruptible:  # noqa: N801
             if owed:
                 raise _modules["asyncio"].CancelledError
         else:
-            watchdog.look_after(block.slot)
+            watchdog.look_after(block.deadlines)
 
     def _leave(self, block: _Block, error: BaseException | None) -> bool:
         """Hold nothing back any more; whether the running task has to be interrupted for it now."""
-        _take_off(block.slot, block.mask)
+        _take_off(block.deadlines, block.mask)
         owed = False
         for deadline in block.held:
             deadline.let_go(block)
@@ -252,30 +256,30 @@ class uninterruptible:  # noqa: N801
         return owed
 
     def _innermost(self) -> _Block:
-        here = slot_here()
-        return next((block for block in reversed(self._blocks) if block.slot is here), self._blocks[-1])
+        here = deadlines_here()
+        return next((block for block in reversed(self._blocks) if block.deadlines is here), self._blocks[-1])
 
 
 class _Block:
     """One entry into an ``uninterruptible`` block, and what it holds back."""
 
-    __slots__ = ("held", "mask", "slot")
+    __slots__ = ("deadlines", "held", "mask")
 
     mask: Entry
 
-    def __init__(self, slot: Slot) -> None:
-        self.slot = slot
+    def __init__(self, deadlines: ThreadDeadlines) -> None:
+        self.deadlines = deadlines
         self.held: list[TaskDeadline] = []
 
 
-def _take_off(slot: Slot, mask: Entry) -> None:
+def _take_off(deadlines: ThreadDeadlines, mask: Entry) -> None:
     """Take *mask* out of its chain, wherever it stands there: coroutines leave their blocks in any order."""
     mask[2] = False
-    if slot is not slot_here():
+    if deadlines is not deadlines_here():
         return
-    top = slot.top
+    top = deadlines.innermost
     while type(top) is list and not top[2]:
-        top = slot.top = top[1]
+        top = deadlines.innermost = top[1]
     while top is not None:
         if top[1] is mask and type(top) is list:
             top[1] = mask[1]
@@ -312,7 +316,7 @@ def remaining() -> float | None:
     0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
     """
     soonest: float = inf
-    entry = (slots.slot if "greenlet" not in modules else slot_here()).top
+    entry = (this_thread.deadlines if "greenlet" not in modules else deadlines_here()).innermost
     while entry is not None:
         if type(entry) is not list and entry[0] < soonest:
             soonest = entry[0]
@@ -359,8 +363,8 @@ def put_interrupt_signal(signum: int | None, swap: Swap) -> None:
     The next guarded call on the main thread installs the handler, and only where the signal has none.
     """
     swap.attribute(watchdog, "signum", signum)
-    for slot in all_slots():
-        swap.attribute(slot, "is_ready", not slot.is_main)
+    for deadlines in deadlines_of_threads():
+        swap.attribute(deadlines, "is_ready", not deadlines.is_main)
 
 
 def set_interrupt_signal(signum: int | None) -> None:

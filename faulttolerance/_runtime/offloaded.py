@@ -19,7 +19,7 @@ from .clock import clock
 from .environment import StoppedIteration
 from .future import Future
 from .inherited import Inherited, inherit
-from .interrupting.slot import Slot, slot_here
+from .interrupting.thread_deadlines import ThreadDeadlines, deadlines_here
 from .pool import pool
 from .task_deadline import current, standing, work_under
 
@@ -68,16 +68,16 @@ class OffloadedCall:
         """Whether another thread than the caller's may have gone on with the call."""
         self.heirs: Sequence[Inherited] = ()
         """The deadlines of the caller's thread that decide on further attempts."""
-        slot = slot_here()
-        if slot.top is None:
+        deadlines = deadlines_here()
+        if deadlines.innermost is None:
             self.steps = self.context.copy()
         else:
-            self._inherit(slot)
+            self._inherit(deadlines)
 
-    def _inherit(self, slot: Slot) -> None:
+    def _inherit(self, deadlines: ThreadDeadlines) -> None:
         enclosing = standing(current.get())
-        for_bodies, self.heirs = inherit(slot, enclosing), inherit(slot, enclosing)
-        slot.heirs.update(dict.fromkeys(self.heirs))
+        for_bodies, self.heirs = inherit(deadlines, enclosing), inherit(deadlines, enclosing)
+        deadlines.heirs.update(dict.fromkeys(self.heirs))
         if for_bodies:
             self.context.run(work_under, for_bodies[-1])
         self.steps = self.context.copy()
@@ -199,7 +199,7 @@ class OffloadedCall:
         if future is not None:
             future.ended()
         for heir in self.heirs:
-            heir.slot.heirs.pop(heir, None)
+            heir.deadlines.heirs.pop(heir, None)
         pool.leave(self)
 
 

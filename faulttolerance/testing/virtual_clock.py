@@ -18,7 +18,7 @@ from weakref import WeakSet
 from .._log import ERROR, WARNING, log
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.fork import at_fork
-from .._runtime.interrupting.slot import slots
+from .._runtime.interrupting.thread_deadlines import this_thread
 from .._runtime.loop_thread import loop_thread
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
@@ -118,7 +118,7 @@ class VirtualClock:
             Interrupted: At the deadline.
             VirtualTimeStalled: Time cannot pass, or the ``virtual_time()`` block ended meanwhile.
         """
-        slot = slots.slot
+        deadlines = this_thread.deadlines
         sleeper = Sleeper()
 
         def go_on() -> None:
@@ -126,7 +126,7 @@ class VirtualClock:
             sleeper.wake()
 
         end = self._now + _in_ticks(seconds)
-        slot.gate = go_on
+        deadlines.gate = go_on
         try:
             while True:
                 raise_if_expired(self._now)
@@ -137,7 +137,7 @@ class VirtualClock:
                 sleeper.sleep()
                 sleeper.conclude()
         finally:
-            slot.gate = None
+            deadlines.gate = None
             self.wake(sleeper)
 
     def call_at(self, when: float, callback: Callable[[], object]) -> _Timer:

@@ -53,7 +53,7 @@ MISTAKES = [
     Mistake("wrong argument", "rate_limit.admit(began)", "rate_limit.admit(policies.name)"),
     Mistake("wrong argument", "bulkhead.withdraw(turn.waiter)", "bulkhead.withdraw(turn)"),
     Mistake("wrong argument", "first_try_durations.append(ended - began", "first_try_durations.append(failure"),
-    Mistake("wrong argument", "settle(slot, entry)", "settle(entry, slot, due)"),
+    Mistake("wrong argument", "settle(deadlines, entry)", "settle(entry, deadlines, due)"),
     Mistake(
         "wrong argument",
         "environment.call(retry.consult, failure, subject)",

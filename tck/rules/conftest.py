@@ -11,7 +11,7 @@ import pytest
 
 from faulttolerance import Guard, Timeout
 from faulttolerance._guard import registry
-from faulttolerance._runtime.interrupting.slot import slots
+from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import virtual_time
 from kit import CONVENTIONS, Clock, Invoke, VirtualClock
@@ -56,7 +56,7 @@ def held() -> Callable[[], list[str]]:
             era = state.circuit_breaker.state if state.circuit_breaker is not None else None
             if isinstance(era, HalfOpen) and era.probes:
                 found.append(f"{len(era.probes)} probes of {state.name}")
-        if slots.slot.top is not None:
+        if this_thread.deadlines.innermost is not None:
             found.append("a deadline of this thread")
         return found
 

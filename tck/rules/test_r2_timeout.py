@@ -24,7 +24,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._runtime.interrupting.slot import slots
+from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 from kit.interpreter import needs_gil
 
 Held: TypeAlias = Callable[[], list[str]]
@@ -267,6 +267,6 @@ def test_a_guarded_function_in_c_that_returns_as_it_is_interrupted_loses_nothing
             outer(seconds)
         causes.append(type(caught.value.__cause__))
         assert held() == []
-        assert slots.slot.fired is None
+        assert this_thread.deadlines.in_flight is None
 
     assert causes[-1] is Interrupted

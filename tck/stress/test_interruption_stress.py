@@ -21,7 +21,7 @@ import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
 from faulttolerance._runtime.interrupting import watchdog
-from faulttolerance._runtime.interrupting.slot import Entry, Slot, is_open, slots
+from faulttolerance._runtime.interrupting.thread_deadlines import Entry, ThreadDeadlines, is_open, this_thread
 from faulttolerance._runtime.one_step import frames_of_threads
 from kit.interpreter import switching_every
 
@@ -266,7 +266,7 @@ def call(load: Load, body: Callable[[float], str], seconds: float, limit: float)
 
 
 def hammer(load: Load, until: float) -> None:
-    outer = slots.slot.top
+    outer = this_thread.deadlines.innermost
     while time.monotonic() < until:
         body = load.random.choice(BODIES)
         limit = load.random.choice((0.0005, 0.001, 0.002, 0.004))
@@ -284,9 +284,9 @@ def hammer(load: Load, until: float) -> None:
             continue
         load.seen[came] += 1
         load.seen["calls"] += 1
-        if slots.slot.top is not outer:
+        if this_thread.deadlines.innermost is not outer:
             load.wrong.append(f"{body.__name__} left a deadline behind")
-            slots.slot.top = outer
+            this_thread.deadlines.innermost = outer
         held = load.held_locks()
         if held:
             load.wrong.append(f"{body.__name__} left held: {held}")
@@ -336,13 +336,13 @@ def test_bodies_that_end_while_they_are_being_interrupted_are_let_go(
     """The same with pauses between the watchdog's steps, in which bodies return and others begin."""
     chance = random.Random(11)
 
-    def is_open_after_a_while(slot: Slot, entry: Entry) -> bool:
-        if slot is not slots.slot:
+    def is_open_after_a_while(deadlines: ThreadDeadlines, entry: Entry) -> bool:
+        if deadlines is not this_thread.deadlines:
             time.sleep(chance.random() * 0.002)
-            came = is_open(slot, entry)
+            came = is_open(deadlines, entry)
             time.sleep(chance.random() * 0.002)
             return came
-        return is_open(slot, entry)
+        return is_open(deadlines, entry)
 
     monkeypatch.setattr(watchdog, "is_open", is_open_after_a_while)
 

@@ -43,7 +43,7 @@ from faulttolerance import (
 )
 from faulttolerance._call.state import State
 from faulttolerance._guard import registry
-from faulttolerance._runtime.interrupting.slot import HAS_GIL, slots
+from faulttolerance._runtime.interrupting.thread_deadlines import HAS_GIL, this_thread
 from faulttolerance._runtime.task_deadlines import rings_of
 from faulttolerance._strategy import circuit_breaker as strategy
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
@@ -296,7 +296,7 @@ def test_threads_and_tasks_leave_nothing_behind_in_one_guard(monkeypatch: pytest
                 outcomes[type(error).__name__] += 1
             except BaseException as error:
                 wrong.append(f"thread: {error!r}")
-            if slots.slot.top is not None:
+            if this_thread.deadlines.innermost is not None:
                 wrong.append("a deadline is left in the chain of a thread")
                 return
 
@@ -547,7 +547,7 @@ def test_an_enclosing_deadline_that_lands_in_an_inner_guard_loses_nothing() -> N
                 wrong.append(f"stray {error!r}")
             if held := still_held(state):
                 wrong.append(f"{held} after {ended}")
-            if slots.slot.top is not None:
+            if this_thread.deadlines.innermost is not None:
                 wrong.append("a deadline is left in the chain")
 
     others = 2 if HAS_GIL else 0  # else none but the main thread is interrupted

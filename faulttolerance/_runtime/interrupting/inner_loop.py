@@ -13,7 +13,7 @@ from typing import Any
 from ..callback import to_its_end
 from ..one_step import variables_of
 from .safe_point import Stack, frames_of_call
-from .slot import Entry, Slot, is_open, prune
+from .thread_deadlines import Entry, ThreadDeadlines, is_open, prune
 
 __all__ = ["InnerLoop", "find_loop"]
 
@@ -27,11 +27,11 @@ class InnerLoop:
         self._frame = frame
         self.is_idle = is_idle
 
-    def tell(self, slot: Slot, entry: Entry) -> None:
+    def tell(self, deadlines: ThreadDeadlines, entry: Entry) -> None:
         """Have it end, on its own thread, for the sake of *entry*."""
         variables = variables_of(self._frame)
         try:
-            variables["self"].call_soon_threadsafe(to_its_end(_cancel, variables["future"], slot, entry), None)
+            variables["self"].call_soon_threadsafe(to_its_end(_cancel, variables["future"], deadlines, entry), None)
         except (KeyError, RuntimeError):  # it has not begun, or is closed already
             return
 
@@ -52,8 +52,8 @@ def find_loop(stack: Stack, depth: int) -> InnerLoop | None:
     return None
 
 
-def _cancel(main: Any, slot: Slot, entry: Entry) -> None:
-    if is_open(slot, entry) and main.cancel():
-        slot.cancelled = entry
-        prune(slot)
-        slot.sent[id(entry)] = entry
+def _cancel(main: Any, deadlines: ThreadDeadlines, entry: Entry) -> None:
+    if is_open(deadlines, entry) and main.cancel():
+        deadlines.cancelled = entry
+        prune(deadlines)
+        deadlines.sent[id(entry)] = entry

@@ -34,26 +34,26 @@ from .activity import Activity, cpu_of, sleeps
 from .inner_loop import find_loop
 from .instructions import may_call
 from .sleeper import Sleeper
-from .slot import (
+from .thread_deadlines import (
     HAS_GIL,
     Entry,
-    Slot,
-    all_slots,
+    ThreadDeadlines,
     current_greenlet,
+    deadlines_of_threads,
     depth,
     due,
-    forget_other_slots,
+    forget_other_threads,
     is_open,
     prune,
-    slots,
     stands,
+    this_thread,
     unmasked,
 )
 
 __all__ = [
     "OTHER_GREENLETS",
     "Interrupted",
-    "Pursuit",
+    "PendingInterrupt",
     "Watchdog",
     "interruption_for",
     "on_signal",
@@ -99,42 +99,42 @@ class Interrupted(BaseException):
     def __init__(self, *args: object) -> None:
         # The interpreter makes it, in the thread that is interrupted, where it was sent to that thread.
         super().__init__(*args)
-        slot = slots.slot
-        fired = slot.fired
-        if fired is not None and id(fired) in slot.sent:
+        deadlines = this_thread.deadlines
+        fired = deadlines.in_flight
+        if fired is not None and id(fired) in deadlines.sent:
             self.owner = fired
-            slot.fired = None
-            watchdog.look_after(slot)
+            deadlines.in_flight = None
+            watchdog.look_after(deadlines)
 
 
 never_match(Interrupted)
 
 
-def interruption_for(slot: Slot, entry: Entry) -> Interrupted:
-    """What the running thread, *slot*, is to raise for *entry*."""
-    prune(slot)
-    slot.sent[id(entry)] = entry
+def interruption_for(deadlines: ThreadDeadlines, entry: Entry) -> Interrupted:
+    """What the running thread, *deadlines*, is to raise for *entry*."""
+    prune(deadlines)
+    deadlines.sent[id(entry)] = entry
     interrupted = Interrupted.__new__(Interrupted)
     interrupted.owner = entry
-    if slot.fired is entry:
-        slot.fired = None
-    watchdog.look_after(slot)
+    if deadlines.in_flight is entry:
+        deadlines.in_flight = None
+    watchdog.look_after(deadlines)
     return interrupted
 
 
-def withdraw(slot: Slot) -> None:
-    """Take back what is on its way to the running thread, *slot*, unless it is raised from here."""
-    while watchdog.busy is slot:
+def withdraw(deadlines: ThreadDeadlines) -> None:
+    """Take back what is on its way to the running thread, *deadlines*, unless it is raised from here."""
+    while watchdog.busy is deadlines:
         native.sleep(0)
-    entry = slot.fired
+    entry = deadlines.in_flight
     if entry is None:
         return
-    if slot.sent.pop(id(entry), None) is not None:
-        slot.withdrawn = entry
+    if deadlines.sent.pop(id(entry), None) is not None:
+        deadlines.withdrawn = entry
         if _sender is not None:
-            _sender(slot.ident, _nothing)
-    slot.fired = None
-    watchdog.look_after(slot)
+            _sender(deadlines.ident, _nothing)
+    deadlines.in_flight = None
+    watchdog.look_after(deadlines)
 
 
 class Timer:
@@ -156,7 +156,7 @@ class Timer:
         self._alive.pop(self, None)
 
 
-class Pursuit:
+class PendingInterrupt:
     """How it goes with one deadline that has passed."""
 
     __slots__ = (
@@ -219,7 +219,7 @@ class Watchdog:
     def __init__(self) -> None:
         self.next: float = inf
         """When it will look again; who begins an earlier deadline calls ``wake``."""
-        self.busy: Slot | None = None
+        self.busy: ThreadDeadlines | None = None
         """The thread that is being interrupted at this moment."""
         self.signum: int | None = getattr(signal, "SIGURG", None)
         """What interrupts blocking calls of the main thread; ``None``: nothing does."""
@@ -272,9 +272,9 @@ class Watchdog:
         except RuntimeError:
             pass  # it was woken already, and has not yet gone to sleep since
 
-    def look_after(self, slot: Slot) -> None:
+    def look_after(self, deadlines: ThreadDeadlines) -> None:
         """Look again at a thread whose interruption was delivered or withdrawn; others may have waited for that."""
-        if slot.top is not None:
+        if deadlines.innermost is not None:
             self.wake()
 
     def _start(self) -> None:
@@ -383,135 +383,141 @@ class Watchdog:
         """Look at every thread; when to do so again."""
         soonest = inf
         needs_sender = False
-        for slot in all_slots():
+        for deadlines in deadlines_of_threads():
             if not HAS_GIL:
-                slot.order.clear()
-            if slot.top is not None:
-                has_signal = slot.is_main and self.owns_signal() and not self.is_deaf
+                deadlines.order.clear()
+            if deadlines.innermost is not None:
+                has_signal = deadlines.is_main and self.owns_signal() and not self.is_deaf
                 needs_sender = needs_sender or not (_tried or has_signal)
-                soonest = min(soonest, self._see_to(slot))
+                soonest = min(soonest, self._see_to(deadlines))
         if needs_sender:
             _find_sender()
             return -inf
         return soonest
 
-    def _see_to(self, slot: Slot) -> float:
+    def _see_to(self, deadlines: ThreadDeadlines) -> float:
         now = native.monotonic()
         soonest = inf
         if not self.is_paused:
-            for entry in unmasked(slot.top):
+            for entry in unmasked(deadlines.innermost):
                 if entry[0] > now:
                     soonest = min(soonest, entry[0])
-        if slot.asked:
-            soonest = min(soonest, self._forget_asked(slot, now))
-        entry = due(slot, -inf if self.is_paused else now)
+        if deadlines.requested:
+            soonest = min(soonest, self._forget_requested(deadlines, now))
+        entry = due(deadlines, -inf if self.is_paused else now)
         if entry is not None:
-            soonest = min(soonest, self._pursue(slot, entry, now))
+            soonest = min(soonest, self._pursue(deadlines, entry, now))
         return soonest
 
-    def _forget_asked(self, slot: Slot, now: float) -> float:
+    def _forget_requested(self, deadlines: ThreadDeadlines, now: float) -> float:
         """Forget requests that were met, or found their call over or not begun within a second; when to look again."""
         soonest = inf
-        for key, (entry, since) in list(slot.asked.items()):
-            if key in slot.sent:
-                slot.asked.pop(key, None)
-            elif not stands(slot, entry):
+        for key, (entry, since) in list(deadlines.requested.items()):
+            if key in deadlines.sent:
+                deadlines.requested.pop(key, None)
+            elif not stands(deadlines, entry):
                 if now - since > 1.0:
-                    slot.asked.pop(key, None)
+                    deadlines.requested.pop(key, None)
                 else:
                     soonest = now + 0.001
         return soonest
 
-    def _pursue(self, slot: Slot, entry: Entry, now: float) -> float:
+    def _pursue(self, deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
         """Interrupt one thread for one deadline if it stands well; when to look again."""
-        gate = slot.gate
+        gate = deadlines.gate
         if gate is not None:
             gate()  # who sleeps here raises the interruption itself
             return now + 0.001
-        by_signal = slot.is_main and self.owns_signal()
+        by_signal = deadlines.is_main and self.owns_signal()
         is_deaf = by_signal and self.is_deaf
-        if slot.fired is not None and (id(slot.fired) in slot.sent or not by_signal):
+        if deadlines.in_flight is not None and (id(deadlines.in_flight) in deadlines.sent or not by_signal):
             return inf  # under way, or about to be withdrawn
-        if is_deaf and slot.pursuit is not None and slot.pursuit.send_at > now:
+        if is_deaf and deadlines.pending_interrupt is not None and deadlines.pending_interrupt.send_at > now:
             by_signal = False  # a signal was sent, and ends what waits; nothing else notices it
         if not (by_signal or (HAS_GIL and _sender is not None)):
             return inf
-        pursuit = slot.pursuit
-        if pursuit is None or pursuit.entry is not entry:
-            pursuit = slot.pursuit = Pursuit(entry)
-        asked = slot.asked.get(id(entry))
-        late_by = now - (entry[0] if asked is None else asked[1])
+        pending = deadlines.pending_interrupt
+        if pending is None or pending.entry is not entry:
+            pending = deadlines.pending_interrupt = PendingInterrupt(entry)
+        requested = deadlines.requested.get(id(entry))
+        late_by = now - (entry[0] if requested is None else requested[1])
         if not HAS_GIL:
             # The frames of a thread that runs at this moment must not be looked at; the handler looks at its own.
-            pursuit.look(pursuit.refused_at, 0.0, now)
-            if pursuit.send_at <= now:
-                self._signal(slot, entry, pursuit, None)
-            return pursuit.again(late_by)
-        frame = frames_of_threads().get(slot.ident)
+            pending.look(pending.refused_at, 0.0, now)
+            if pending.send_at <= now:
+                self._signal(deadlines, entry, pending, None)
+            return pending.again(late_by)
+        frame = frames_of_threads().get(deadlines.ident)
         if frame is None:
-            return pursuit.again(late_by)
+            return pending.again(late_by)
         stack = stack_of(frame)
         if "greenlet" in sys.modules and not safe_point.is_of_call(stack, entry):
-            pursuit.why = OTHER_GREENLETS
-            return pursuit.again(late_by)
-        layers = depth(slot, entry)
+            pending.why = OTHER_GREENLETS
+            return pending.again(late_by)
+        layers = depth(deadlines, entry)
         loop = find_loop(stack, layers)
-        if loop is not None and not pursuit.has_told_loop:
-            pursuit.has_told_loop = True
-            loop.tell(slot, entry)
+        if loop is not None and not pending.has_told_loop:
+            pending.has_told_loop = True
+            loop.tell(deadlines, entry)
         if loop is not None and loop.is_idle and late_by < 1.0:
-            return pursuit.again(late_by)  # it is about to end by itself
-        if self._aim(slot, pursuit, frame, late_by, layers, by_signal):
+            return pending.again(late_by)  # it is about to end by itself
+        if self._aim(deadlines, pending, frame, late_by, layers, by_signal):
             return inf
-        self._is_pressed = self._is_pressed or (pursuit.has_moved and _LOOK_OFTEN < late_by < _PRESSED_FOR)
-        return pursuit.again(late_by)
+        self._is_pressed = self._is_pressed or (pending.has_moved and _LOOK_OFTEN < late_by < _PRESSED_FOR)
+        return pending.again(late_by)
 
     def _aim(
-        self, slot: Slot, pursuit: Pursuit, frame: FrameType, late_by: float, layers: int, by_signal: bool
+        self,
+        deadlines: ThreadDeadlines,
+        pending: PendingInterrupt,
+        frame: FrameType,
+        late_by: float,
+        layers: int,
+        by_signal: bool,
     ) -> bool:
         """Interrupt a thread that stands in *frame* if that does no harm; whether it was sent the exception."""
-        entry, now = pursuit.entry, native.monotonic()
-        activity = self._activity_of_main(slot) if by_signal and pursuit.why is not None else None
+        entry, now = pending.entry, native.monotonic()
+        activity = self._activity_of_main(deadlines) if by_signal and pending.why is not None else None
         sleeper = Sleeper(frame) if safe_point.is_in_condition_wait(frame) else None
         if activity is not None:
             cpu = activity.cpu()
         else:
-            cpu = cpu_of(slot.native_id) if late_by > 1.0 or sleeper is not None else 0.0
-        pursuit.look(safe_point.place(frame), cpu, now)
-        is_still = now - pursuit.since >= max(0.01, 2.5 * sys.getswitchinterval())
+            cpu = cpu_of(deadlines.native_id) if late_by > 1.0 or sleeper is not None else 0.0
+        pending.look(safe_point.place(frame), cpu, now)
+        is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
         # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
         may_be_awake = not (by_signal or safe_point.IS_EXACT) and sleeper is not None and sleeper.is_timed
-        pursuit.why = safe_point.objection(
+        pending.why = safe_point.objection(
             frame,
             late_by,
             exact=by_signal or safe_point.IS_EXACT,
-            asleep=is_still and cpu > 0.0 if may_be_awake else pursuit.looks > 1,
+            asleep=is_still and cpu > 0.0 if may_be_awake else pending.looks > 1,
             standing=is_still and not by_signal,
             blind=by_signal and self.is_blind,
             depth=layers,
         )
         if not by_signal:
-            return pursuit.why is None and self._shoot(slot, entry, frame)
-        if pursuit.send_at > now:
+            return pending.why is None and self._shoot(deadlines, entry, frame)
+        if pending.send_at > now:
             return False
-        is_deaf = pursuit.why is None and self._misses_signals(pursuit, frame, late_by, layers)
-        if is_deaf and self._shoot(slot, entry, frame):
+        is_deaf = pending.why is None and self._misses_signals(pending, frame, late_by, layers)
+        if is_deaf and self._shoot(deadlines, entry, frame):
             return True
-        if pursuit.why is None or pursuit.has_moved:
+        if pending.why is None or pending.has_moved:
             # One that moves is somewhere else by the time that it notices; the handler looks at where that is.
-            self._signal(slot, entry, pursuit, None)
+            self._signal(deadlines, entry, pending, None)
         elif (
             activity is not None
             and is_still
             and safe_point.objection(frame, late_by, exact=True, blocked=True, depth=layers) is None
         ):
-            self._signal(slot, entry, pursuit, activity)
+            self._signal(deadlines, entry, pending, activity)
         return False
 
-    def _shoot(self, slot: Slot, entry: Entry, frame: FrameType) -> bool:
+    def _shoot(self, deadlines: ThreadDeadlines, entry: Entry, frame: FrameType) -> bool:
         """Send the exception to a thread, unless it has left the place where it was seen; whether that was done."""
-        ident, instruction = slot.ident, frame.f_lasti
-        prune(slot)
+        ident, instruction = deadlines.ident, frame.f_lasti
+        prune(deadlines)
         # Made beforehand: below, every step up to the shot is one of those between which the interpreter never switches
         # threads, which excludes calls as such. An iteration over something written in C is none.
         look = uncollected_once(sys._current_frames)
@@ -526,10 +532,10 @@ class Watchdog:
             )  # fmt: skip
         frames: dict[int, FrameType] = {}
         done = False
-        self.busy = slot
-        slot.fired = entry
-        if is_open(slot, entry):
-            slot.sent[id(entry)] = entry
+        self.busy = deadlines
+        deadlines.in_flight = entry
+        if is_open(deadlines, entry):
+            deadlines.sent[id(entry)] = entry
             for frames in look:
                 if ident in frames and frames[ident] is frame and frame.f_lasti == instruction:
                     for is_free in takes:
@@ -549,22 +555,22 @@ class Watchdog:
                         break
                 break
             if not done:
-                del slot.sent[id(entry)]
+                del deadlines.sent[id(entry)]
         if not done:
-            slot.fired = None
+            deadlines.in_flight = None
         self.busy = None
         frames.clear()  # it holds the frame of this method, and that would hold it
         return done
 
     # The main thread
 
-    def _misses_signals(self, pursuit: Pursuit, frame: FrameType, late_by: float, layers: int) -> bool:
+    def _misses_signals(self, pending: PendingInterrupt, frame: FrameType, late_by: float, layers: int) -> bool:
         """Whether the main thread is better sent an exception, which it notices where it stands, or soon.
 
         A signal it notices at the next place where it looks. Where that is code that is left in peace, as in a loop
         that does nothing but call such code, or under a trace function, every signal would be in vain.
         """
-        if not pursuit.signals or may_call(frame.f_code, frame.f_lasti):
+        if not pending.signals or may_call(frame.f_code, frame.f_lasti):
             return False
         if not safe_point.IS_EXACT and safe_point.objection(frame, late_by, exact=False, depth=layers) is not None:
             return False
@@ -576,9 +582,9 @@ class Watchdog:
         """Whether our handler stands; an application may have put its own in the place at any time."""
         return self.signum is not None and _CAN_SIGNAL and signal.getsignal(self.signum) is on_signal
 
-    def install_handler(self, slot: Slot) -> None:
-        """Have the signal handled here, if nothing else handles it; called by the main thread, whose is *slot*."""
-        slot.is_ready = True
+    def install_handler(self, deadlines: ThreadDeadlines) -> None:
+        """Have the signal handled here, if nothing else handles it; called by the main thread, whose is *deadlines*."""
+        deadlines.is_ready = True
         signum, installed = self.signum, self._installed
         try:
             if installed is not None and installed != signum:
@@ -591,22 +597,24 @@ class Watchdog:
         except ValueError:  # the main thread of a sub-interpreter: signals are not its own
             self.signum = None
 
-    def _signal(self, slot: Slot, entry: Entry, pursuit: Pursuit, activity: Activity | None) -> None:
+    def _signal(
+        self, deadlines: ThreadDeadlines, entry: Entry, pending: PendingInterrupt, activity: Activity | None
+    ) -> None:
         """Send the signal; with *activity* only if that shows the main thread blocked at this very moment."""
-        kill = once(signal.pthread_kill, slot.ident, cast("int", self.signum))
-        self.busy = slot
-        slot.fired = entry
+        kill = once(signal.pthread_kill, deadlines.ident, cast("int", self.signum))
+        self.busy = deadlines
+        deadlines.in_flight = entry
         sent = False
         if not HAS_GIL:
-            slot.order.clear()
-        if is_open(slot, entry):
+            deadlines.order.clear()
+        if is_open(deadlines, entry):
             if activity is None:
                 sent = next(kill, 0) is None
             else:
                 # As in ``_shoot``, no other thread runs from the first look to the last. So nothing but the signal can
                 # end what the main thread waits for: it has come out of that with nothing taken once it has run, and
                 # sleeps again, for the interpreter's lock. Otherwise the handler, at the same place, is to refuse.
-                cpu, at = pursuit.cpu, pursuit.at
+                cpu, at = pending.cpu, pending.at
                 has_run = dropwhile(cpu.__eq__, islice(activity.clocks, 20 * _MOST_LOOKS))
                 sleeps_again = filter(sleeps, islice(activity.states, _MOST_LOOKS))
                 for state in activity.states:
@@ -617,22 +625,22 @@ class Watchdog:
                                 break
                             for _ in has_run:
                                 for _ in sleeps_again:
-                                    slot.seen_blocked = at
+                                    deadlines.seen_blocked = at
                                     break
                                 break
                         break
                     break
         if sent:
-            pursuit.send_at = native.monotonic() + _SEND_AGAIN[min(pursuit.signals, len(_SEND_AGAIN) - 1)]
-            pursuit.signals += 1
+            pending.send_at = native.monotonic() + _SEND_AGAIN[min(pending.signals, len(_SEND_AGAIN) - 1)]
+            pending.signals += 1
         else:
-            slot.fired = None
+            deadlines.in_flight = None
         self.busy = None
 
-    def _activity_of_main(self, slot: Slot) -> Activity | None:
+    def _activity_of_main(self, deadlines: ThreadDeadlines) -> Activity | None:
         if self._activity is None and not self.is_blind:
             try:
-                self._activity = Activity(slot.ident)
+                self._activity = Activity(deadlines.ident)
             except (ImportError, AttributeError, OSError):
                 self.is_blind = True
         return self._activity
@@ -672,11 +680,11 @@ class Watchdog:
         """Go on, in the child of a fork: the deadlines of the forking thread still hold, others are gone."""
         # CPython 3.13 goes on to tell of signals whoever was the main thread before.
         self.is_deaf = HAS_GIL and sys.version_info >= (3, 13) and (self.is_deaf or get_ident() != native.main_ident)
-        forget_other_slots()
+        forget_other_threads()
         self._forks = 0
         self._renew()
-        if slots.slot.top is not None:
-            self.install_handler(slots.slot)
+        if this_thread.deadlines.innermost is not None:
+            self.install_handler(this_thread.deadlines)
         self._look_around()
 
     def _look_around(self) -> None:
@@ -684,25 +692,25 @@ class Watchdog:
         if not self.is_paused:
             self.next = inf
         self._next_timer = inf
-        if self._alive or any(slot.top is not None for slot in all_slots()):
+        if self._alive or any(deadlines.innermost is not None for deadlines in deadlines_of_threads()):
             self.rouse()
 
 
 def on_signal(signum: int, frame: FrameType | None) -> None:
     """Raise ``Interrupted`` in the main thread where a deadline has passed and this is the place for it."""
-    slot = slots.slot
-    entry, seen_blocked = slot.fired, slot.seen_blocked
-    slot.seen_blocked = None  # it held for this moment
-    if entry is None or id(entry) in slot.sent or not is_open(slot, entry) or frame is None:
+    deadlines = this_thread.deadlines
+    entry, seen_blocked = deadlines.in_flight, deadlines.seen_blocked
+    deadlines.seen_blocked = None  # it held for this moment
+    if entry is None or id(entry) in deadlines.sent or not is_open(deadlines, entry) or frame is None:
         return
     if current_greenlet() is not None:
-        if slot.pursuit is not None:
-            slot.pursuit.why = OTHER_GREENLETS
+        if deadlines.pending_interrupt is not None:
+            deadlines.pending_interrupt.why = OTHER_GREENLETS
         return
     blocked = seen_blocked is not None and seen_blocked == safe_point.place(frame)
-    asked = slot.asked.get(id(entry))
-    late_by = native.monotonic() - (entry[0] if asked is None else asked[1])
-    layers, blind = depth(slot, entry), watchdog.is_blind or not HAS_GIL
+    requested = deadlines.requested.get(id(entry))
+    late_by = native.monotonic() - (entry[0] if requested is None else requested[1])
+    layers, blind = depth(deadlines, entry), watchdog.is_blind or not HAS_GIL
     why = safe_point.objection(frame, late_by, exact=True, asleep=True, blocked=blocked, blind=blind, depth=layers)
     if why == safe_point.OURS and not HAS_GIL:
         # Nobody has seen whether the thread is blocked in the call of a guarded function, or has just come out of it.
@@ -711,13 +719,13 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     if why is None and safe_point.is_in_condition_wait(frame) and not Sleeper(frame).leave():
         why = "it was being notified"
     if why is None:
-        raise interruption_for(slot, entry)
-    pursuit = slot.pursuit
-    if pursuit is not None:
-        if why != safe_point.OURS or pursuit.why is None:
-            pursuit.why = why
-        pursuit.refused_at = safe_point.place(frame)
-        pursuit.send_at = -inf  # this one was not lost, and need not be waited for
+        raise interruption_for(deadlines, entry)
+    pending = deadlines.pending_interrupt
+    if pending is not None:
+        if why != safe_point.OURS or pending.why is None:
+            pending.why = why
+        pending.refused_at = safe_point.place(frame)
+        pending.send_at = -inf  # this one was not lost, and need not be waited for
 
 
 # Exceptions for other threads

@@ -13,7 +13,7 @@ import pytest
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
 from faulttolerance._runtime.clock import clock, next_deadline, raise_if_expired
 from faulttolerance._runtime.interrupting.watchdog import Watchdog, watchdog
-from faulttolerance._runtime.interruption import slots
+from faulttolerance._runtime.interruption import this_thread
 from faulttolerance.typing import Timer
 
 PATIENCE = 20.0
@@ -145,7 +145,7 @@ def test_no_deadline_is_raised_where_none_runs() -> None:
     raise_if_expired(float("inf"))
 
     assert next_deadline() == float("inf")
-    assert slots.slot.top is None
+    assert this_thread.deadlines.innermost is None
 
 
 # Timers

@@ -1,8 +1,8 @@
 """The deadlines of each thread, as a chain that its own calls extend and cut, and that everybody may read.
 
 A deadline is an immutable tuple ``(when, outer)``; one that interrupts nothing, and only makes its call end late, has a
-third element. A mask, below which nothing is interrupted, is a list ``[-1.0, outer, alive]``. ``Slot.top`` is the
-innermost of them. Taking a deadline back is one store, and that store also drops whatever an inner call left behind.
+third element. A mask, below which nothing is interrupted, is a list ``[-1.0, outer, alive]``. Taking a deadline back is
+one store, of what encloses it, and that store also drops whatever an inner call left behind.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from ..native import get_ident, get_native_id, local, native
 
 if TYPE_CHECKING:
     from ..inherited import Inherited
-    from .watchdog import Pursuit
+    from .watchdog import PendingInterrupt
 
 __all__ = [
     "HAS_GIL",
     "Entry",
-    "Slot",
-    "all_slots",
+    "ThreadDeadlines",
     "current_greenlet",
+    "deadlines_here",
+    "deadlines_of_threads",
     "depth",
     "due",
-    "forget_other_slots",
+    "forget_other_threads",
     "is_open",
     "prune",
-    "slot_here",
-    "slots",
     "stands",
+    "this_thread",
     "unmasked",
 ]
 
@@ -41,33 +41,33 @@ Entry: TypeAlias = Any
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-class Slot:
+class ThreadDeadlines:
     """What is known of one thread, or of one greenlet: its calls end by themselves, as its thread runs others, too."""
 
     __slots__ = (
         "__weakref__",
-        "asked",
         "cancelled",
-        "fired",
         "gate",
         "heirs",
         "ident",
+        "in_flight",
+        "innermost",
         "is_greenlet",
         "is_main",
         "is_ready",
         "native_id",
         "order",
-        "pursuit",
+        "pending_interrupt",
+        "requested",
         "seen_blocked",
         "sent",
-        "top",
         "withdrawn",
     )
 
     def __init__(self, *, is_greenlet: bool = False) -> None:
-        self.top: Entry = None
+        self.innermost: Entry = None
         """The innermost deadline or mask. Written by the thread itself only."""
-        self.fired: Entry = None
+        self.in_flight: Entry = None
         """The deadline for which an interruption is on its way; cleared by whoever receives or withdraws it."""
         self.sent: dict[int, Entry] = {}
         """Deadlines whose interruption was sent, by identity: each interrupts once."""
@@ -75,11 +75,11 @@ class Slot:
         """The last deadline that was over before the interruption arrived which had been sent for it."""
         self.cancelled: Entry = None
         """The last deadline for which the loop that ran inside its call was told to end."""
-        self.asked: dict[int, tuple[Entry, float]] = {}
+        self.requested: dict[int, tuple[Entry, float]] = {}
         """Entries to interrupt whatever the clock says, by identity, and since when."""
         self.gate: Callable[[], object] | None = None
         """What ends the sleep of the thread while it sleeps in this library."""
-        self.pursuit: Pursuit | None = None
+        self.pending_interrupt: PendingInterrupt | None = None
         """How the watchdog fares with the thread; its own business."""
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
@@ -99,39 +99,39 @@ class Slot:
         the later one sees what the earlier one stored. A lock could be held where a signal handler or an exception
         comes in, and then be waited for by its own holder, or for ever."""
         if not is_greenlet:
-            known: ref[Slot] = ref(self, _forget)
+            known: ref[ThreadDeadlines] = ref(self, _forget)
             _known[known] = None
 
 
-_known: dict[ref[Slot], None] = {}
-"""Every slot of a living thread; changed and copied by single C calls only."""
-_forget: Callable[[ref[Slot]], None] = _known.pop
+_known: dict[ref[ThreadDeadlines], None] = {}
+"""Every deadlines of a living thread; changed and copied by single C calls only."""
+_forget: Callable[[ref[ThreadDeadlines]], None] = _known.pop
 
 
-class _Slots(local):
-    """``slots.slot`` is the slot of the running thread; ``slot_here()`` that of the running call."""
+class _ThisThread(local):
+    """``this_thread.deadlines`` are those of the running thread; ``deadlines_here()`` those of the running call."""
 
     def __init__(self) -> None:
-        self.slot = Slot()
+        self.deadlines = ThreadDeadlines()
 
 
-slots = _Slots()
+this_thread = _ThisThread()
 
-_OF_GREENLET = "__faulttolerance_slot__"
+_OF_GREENLET = "__faulttolerance_deadlines__"
 
 
-def slot_here() -> Slot:
-    """The slot of the running call: calls of one thread that overlap do so in greenlets, and each of those has its own.
+def deadlines_here() -> ThreadDeadlines:
+    """Return the deadlines of the running call: calls of one thread overlap in greenlets, and each has its own.
 
-    Where greenlet is not imported, this is ``slots.slot``.
+    Where greenlet is not imported, this is ``this_thread.deadlines``.
     """
     greenlet = current_greenlet()
     if greenlet is None:
-        return slots.slot
-    slot: Slot | None = greenlet.__dict__.get(_OF_GREENLET)
-    if slot is None:
-        slot = greenlet.__dict__[_OF_GREENLET] = Slot(is_greenlet=True)
-    return slot
+        return this_thread.deadlines
+    deadlines: ThreadDeadlines | None = greenlet.__dict__.get(_OF_GREENLET)
+    if deadlines is None:
+        deadlines = greenlet.__dict__[_OF_GREENLET] = ThreadDeadlines(is_greenlet=True)
+    return deadlines
 
 
 def current_greenlet() -> Any:
@@ -141,14 +141,14 @@ def current_greenlet() -> Any:
     return greenlet if greenlet is not None and greenlet.parent is not None else None
 
 
-def all_slots() -> list[Slot]:
-    """The slots of all living threads that ever had a deadline."""
-    return [slot for one in list(_known) if (slot := one()) is not None]
+def deadlines_of_threads() -> list[ThreadDeadlines]:
+    """The this_thread of all living threads that ever had a deadline."""
+    return [deadlines for one in list(_known) if (deadlines := one()) is not None]
 
 
-def forget_other_slots() -> None:
-    """Keep the slot of the running thread only: in the child of a fork there is no other thread."""
-    mine = slots.slot
+def forget_other_threads() -> None:
+    """Keep the deadlines of the running thread only: in the child of a fork there is no other thread."""
+    mine = this_thread.deadlines
     mine.ident = native.main_ident = get_ident()
     mine.native_id = get_native_id()
     mine.is_main = True
@@ -170,24 +170,24 @@ def unmasked(top: Entry) -> Iterator[Entry]:
         top = top[1]
 
 
-def is_open(slot: Slot, entry: Entry) -> bool:
+def is_open(deadlines: ThreadDeadlines, entry: Entry) -> bool:
     """Whether *entry* itself stands in the chain, and no mask above it; two deadlines may well be equal."""
-    return any(one is entry for one in unmasked(slot.top))
+    return any(one is entry for one in unmasked(deadlines.innermost))
 
 
-def depth(slot: Slot, entry: Entry) -> int:
+def depth(deadlines: ThreadDeadlines, entry: Entry) -> int:
     """How many guards stand inside the call of *entry*, itself included."""
     found = 1
-    one = slot.top
+    one = deadlines.innermost
     while one is not None and one is not entry:
         found += type(one) is not list
         one = one[1]
     return found
 
 
-def stands(slot: Slot, entry: Entry) -> bool:
+def stands(deadlines: ThreadDeadlines, entry: Entry) -> bool:
     """Whether *entry* itself stands in the chain, held back or not."""
-    one = slot.top
+    one = deadlines.innermost
     while one is not None:
         if one is entry:
             return True
@@ -195,22 +195,22 @@ def stands(slot: Slot, entry: Entry) -> bool:
     return False
 
 
-def due(slot: Slot, now: float) -> Entry:
+def due(deadlines: ThreadDeadlines, now: float) -> Entry:
     """The outermost deadline that is to interrupt the thread at *now* and has not done so, or ``None``."""
     found = None
-    for entry in unmasked(slot.top):
-        if (entry[0] <= now or id(entry) in slot.asked) and id(entry) not in slot.sent:
+    for entry in unmasked(deadlines.innermost):
+        if (entry[0] <= now or id(entry) in deadlines.requested) and id(entry) not in deadlines.sent:
             found = entry
     return found
 
 
-def prune(slot: Slot) -> None:
+def prune(deadlines: ThreadDeadlines) -> None:
     """Forget what was sent for deadlines that are over; called from the thread itself and from the watchdog."""
     standing: set[int] = set()
-    entry = slot.top
+    entry = deadlines.innermost
     while entry is not None:
         standing.add(id(entry))
         entry = entry[1]
-    for key in list(slot.sent):
+    for key in list(deadlines.sent):
         if key not in standing:
-            slot.sent.pop(key, None)
+            deadlines.sent.pop(key, None)
