@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,15 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"  # 3.13t is another one
 
 
-def count(what: str = "instructions") -> dict[str, int]:
+MOST_FILES = {"def, healthy": 2, "async def, healthy": 2}
+"""The files of the package that a call passes which goes well: the shell of the method, and the call itself."""
+
+
+def count(what: str = "instructions", *options: str) -> dict[str, Any]:
     """Instructions, or bytes, by what is called; by an interpreter in which no other test has changed who listens."""
     # As a script: the root of the project is not on its path, so that an installed wheel is what is counted.
-    done = subprocess.run([sys.executable, BENCHMARKS / f"{what}.py"], check=True, stdout=subprocess.PIPE)
-    found: dict[str, int] = json.loads(done.stdout)
+    done = subprocess.run([sys.executable, BENCHMARKS / f"{what}.py", *options], check=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -53,3 +58,10 @@ def test_no_guarded_method_takes_a_tenth_more_memory_than_was_recorded() -> None
 def test_counting_twice_gives_the_same_figures() -> None:
     """A figure that moves by itself would guard against nothing."""
     assert count() == count()
+
+
+def test_a_healthy_call_passes_no_more_files_than_it_has_to() -> None:
+    """Each further one is a step for whoever reads a traceback, and a call that every call pays for."""
+    files = {kind: list(passed) for kind, passed in count("passing", "--json").items() if kind in MOST_FILES}
+
+    assert {kind: len(names) for kind, names in files.items()} == MOST_FILES, files
