@@ -29,7 +29,7 @@ from rich.text import Text
 
 from ._config import Declared, Effective, Key, Switches, enabled_keys, parameter_keys, settings
 from ._config.formatting import formatted
-from ._config.key import INTERCEPTOR_PRIORITY, SWITCHES, switch_key
+from ._config.key import SWITCHES, switch_key
 from ._config.report import Unused
 from ._guard import control
 from ._guard.doubt import doubts
@@ -197,7 +197,7 @@ def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
     except FaultToleranceDefinitionException:  # reported in the end, with everything else
         switches = Switches()
     for name, value, default in zip(SWITCHES, switches, Switches(), strict=True):
-        add(switch_key(name), "an integer" if name == INTERCEPTOR_PRIORITY else "true or false", value, default)
+        add(switch_key(name), "true or false" if isinstance(default, bool) else "an integer", value, default)
     return sorted(found.values(), key=lambda line: not line.key.has_class or line.key.name in SWITCHES)
 
 

@@ -28,42 +28,48 @@ class Inputs(Record):
     sources: tuple[Any, ...] = ()
 
 
-def kept(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The *values* of ``properties``, ``files`` and ``sources`` in the form of ``Inputs``; iterators are read here.
+def kept(**values: Any) -> dict[str, Any]:
+    """Bring what is given of ``properties``, ``files`` and ``sources`` into the form of ``Inputs``, and read iterators.
 
     Raises:
         FaultToleranceDefinitionException: With everything that is not of the right kind.
     """
-    found, faults = {}, list[Fault]()
+    inputs, faults = {}, list[Fault]()
     for name, value in values.items():
-        keep, allowed = _KINDS[name]
-        try:
-            found[name] = keep(value)
-        except (TypeError, ValueError):
-            faults.append(Fault(f"configure({name})", f"is {shown(value)}", value, allowed))
+        if value is not None:
+            keep, allowed = _KINDS[name]
+            try:
+                inputs[name] = keep(value)
+            except (TypeError, ValueError):
+                faults.append(Fault(f"configure({name})", f"is {shown(value)}", value, allowed))
     if faults:
         raise FaultToleranceDefinitionException(*faults)
-    return found
+    return inputs
 
 
-def named_files() -> list[str]:
-    """The files that the environment names."""
-    return [name for name in os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if name]
+def files_of_environment(places: dict[str, str]) -> list[File]:
+    """The files that the environment names, where *places* says that they were when they were first there."""
+    files = []
+    for name in filter(None, os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep)):
+        path = _file(name).path
+        if os.path.exists(path):
+            places.setdefault(name, path)
+        files.append(File(name, places.get(name, path)))
+    return files
 
 
-def file(given: str | os.PathLike[str] | File, places: dict[str, str] | None = None) -> File:
-    """The file *given*, where it is now, or where *places* says that it was when it was first there."""
-    if isinstance(given, File):
-        return given
-    name = os.fspath(given)
+def _file(file: str | os.PathLike[str] | File) -> File:
+    if isinstance(file, File):
+        return file
+    name = os.fspath(file)
     if not isinstance(name, str):
         raise TypeError
-    path = os.path.abspath(os.path.expanduser(name))
-    if places is None:
-        return File(name, path)
-    if os.path.exists(path):
-        places.setdefault(name, path)
-    return File(name, places.get(name, path))
+    return File(name, os.path.abspath(os.path.expanduser(name)))
+
+
+def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[File, ...]:
+    """One path is meant as a list of one, not as its letters."""
+    return tuple(map(_file, [files] if isinstance(files, (str, os.PathLike)) else files))
 
 
 def _mapping(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,16 +78,11 @@ def _mapping(properties: Mapping[str, Any]) -> dict[str, Any]:
     return dict(properties)
 
 
-def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[File, ...]:
-    """One path is meant as a list of one, not as its letters."""
-    return tuple(map(file, [files] if isinstance(files, (str, os.PathLike)) else files))
-
-
 def _callables(sources: Iterable[Any]) -> tuple[Any, ...]:
-    found = tuple(sources)
-    if not all(map(callable, found)):
+    callables = tuple(sources)
+    if not all(map(callable, callables)):
         raise TypeError
-    return found
+    return callables
 
 
 _KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {

@@ -18,10 +18,11 @@ ANNOTATIONS: Mapping[str, type[Policy]] = {
 """What can be configured."""
 
 ENABLED = "enabled"
-NON_FALLBACK_ENABLED = "MP_Fault_Tolerance_NonFallback_Enabled"
-METRICS_ENABLED = "MP_Fault_Tolerance_Metrics_Enabled"
-INTERCEPTOR_PRIORITY = "mp.fault.tolerance.interceptor.priority"
-SWITCHES = (NON_FALLBACK_ENABLED, METRICS_ENABLED, INTERCEPTOR_PRIORITY)
+SWITCHES = (
+    "MP_Fault_Tolerance_NonFallback_Enabled",
+    "MP_Fault_Tolerance_Metrics_Enabled",
+    "mp.fault.tolerance.interceptor.priority",
+)
 ORDINAL = "config_ordinal"
 CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
 """Names files to read, separated as in ``PATH``."""
@@ -99,6 +100,11 @@ def enabled_keys(declared: Declared) -> list[Key]:
     keys = [key for owner in owners if declared.method for key in _keys(f"{owner}/{declared.method}", leaf)]
     keys += [key for owner in owners for key in _keys(owner, leaf)]
     return [*dict.fromkeys(keys), Key(leaf[0], has_class=False)]
+
+
+def looks_like_a_switch(name: str) -> bool:
+    """Whether *name* is meant for a global switch, rightly spelled or not."""
+    return folded(name).startswith("MPFAULT")  # no more of it, for TOLERENCE is a likely mistake
 
 
 @cache

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import stat
 import tomllib
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,8 +26,8 @@ from pydantic_settings import (
 from .._shown import ends_the_caller, shown, told
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .inputs import File, Inputs
-from .key import CONFIG_VARIABLE, ORDINAL, PREFIX
-from .snapshot import DEEPEST, MOST, Entry, Source, flat, ordinal, place, source_of
+from .key import CONFIG_VARIABLE
+from .source import LONGEST_KEY, MOST_ENTRIES, Entry, Source, entries_of, flat, place, source_of
 
 Lines = dict[str, int]
 
@@ -47,40 +45,41 @@ class _Document:
     """What the sources of files have in common: the text is read once, for the keys and for where they stand."""
 
     text = ""
+    parse: Callable[[str], Any]
 
     def _read_file(self, file_path: Any) -> dict[str, Any]:
         self.text = file_path.read_text(encoding=_ENCODING)
-        data = self._parsed(self.text)
+        data = self.parse(self.text)
         if not isinstance(data, dict):
             raise TypeError("it holds no mapping")
         return data
-
-    @abstractmethod
-    def _parsed(self, text: str) -> Any: ...
 
 
 class TomlFile(_Document, TomlConfigSettingsSource):
     """A ``.toml`` file."""
 
-    def _parsed(self, text: str) -> Any:
-        return tomllib.loads(text)
+    parse = staticmethod(tomllib.loads)
 
 
 class JsonFile(_Document, JsonConfigSettingsSource):
     """A ``.json`` file."""
 
-    def _parsed(self, text: str) -> Any:
+    @staticmethod
+    def parse(text: str) -> Any:
+        """Give the data of *text*."""
         return json.loads(text) if text.strip() else {}
 
 
 class YamlFile(_Document, YamlConfigSettingsSource):
     """A ``.yaml`` file, read by PyYAML."""
 
-    def _parsed(self, text: str) -> Any:
+    @staticmethod
+    def parse(text: str) -> Any:
+        """Give the data of *text*."""
         import yaml
 
-        found = yaml.safe_load(io.StringIO(text))  # errors in a stream show none of it
-        return {} if found is None else found
+        data = yaml.safe_load(io.StringIO(text))  # errors in a stream show none of it
+        return {} if data is None else data
 
 
 class PropertiesFile(InitSettingsSource):
@@ -132,45 +131,53 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
 
 
 def _foreign(source: Any) -> Source:
-    own = type(source) if isinstance(source, PydanticBaseSettingsSource) else source
-    name = getattr(own, "__name__", None) or shown(source)
+    named = type(source) if isinstance(source, PydanticBaseSettingsSource) else source
+    name = f"source {getattr(named, '__name__', None) or shown(source)}"
     data = source()
     if not isinstance(data, Mapping):
         raise TypeError("it gives no mapping")
-    return source_of(f"source {name}", 100, data)
+    return source_of(name, 100, entries_of(name, data))
 
 
 def _file(name: str, found: str) -> Source:
     path = Path(found)
-    _look_at(path, name)
-    words = f"file {name}"
+    _refuse_what_is_no_file(path, name)
+    suffix = (path.suffix or path.name).lower()
     try:
-        match path.suffix.lower() or path.name.lower():
-            case ".properties":
-                properties = PropertiesFile(Keys, path)
-                return source_of(words, 100, properties(), properties.lines, is_shared=True)
-            case ".toml":
-                toml_file = TomlFile(Keys, path)
-                data, table = _ours(path, name, toml_file())
-                return source_of(words, 100, data, _toml_lines(toml_file.text, table))
-            case ".yaml" | ".yml":
-                yaml_file = YamlFile(Keys, path)
-                return source_of(words, 100, yaml_file(), _yaml_lines(yaml_file.text))
-            case ".json":
-                json_file = JsonFile(Keys, path)
-                return source_of(words, 100, json_file(), _yaml_lines(json_file.text))
-            case ".env":
-                return _dotenv(words, path)
+        if suffix == ".env":
+            return _dotenv(f"file {name}", path)
+        data, lines = _data_and_lines(name, path, suffix)
     except ImportError as error:
+        allowed = "pip install 'faulttolerance[config]'"
         raise FaultToleranceDefinitionException(
-            Fault(name, f"cannot be read without {error.name}", None, "pip install 'faulttolerance[config]'")
+            Fault(name, f"cannot be read without {error.name}", None, allowed)
         ) from error
+    entries = entries_of(f"file {name}", data, lines)
+    return source_of(f"file {name}", 100, entries, is_shared=suffix == ".properties")
+
+
+def _data_and_lines(name: str, path: Path, suffix: str) -> tuple[Mapping[str, Any], Lines]:
+    match suffix:
+        case ".properties":
+            properties = PropertiesFile(Keys, path)
+            return properties(), properties.lines
+        case ".toml":
+            toml = TomlFile(Keys, path)
+            data = toml()
+            ours, table = _ours(path, name, data)
+            return ours, _toml_lines(toml.text, data, table)
+        case ".yaml" | ".yml":
+            yaml = YamlFile(Keys, path)
+            return yaml(), _yaml_lines(yaml.text)
+        case ".json":
+            json_file = JsonFile(Keys, path)
+            return json_file(), _yaml_lines(json_file.text)
     raise FaultToleranceDefinitionException(
         Fault(name, "is of an unknown format", name, ".properties, .toml, .yaml, .yml, .json or .env")
     )
 
 
-def _look_at(path: Path, name: str) -> None:
+def _refuse_what_is_no_file(path: Path, name: str) -> None:
     """Refuse what is no file: to open a named pipe is to wait for who writes into it."""
     try:
         mode = os.stat(path).st_mode
@@ -187,19 +194,21 @@ def _dotenv(name: str, path: Path) -> Source:
     from dotenv.parser import parse_stream
 
     bindings = list(parse_stream(io.StringIO(path.read_text(encoding=_ENCODING))))
-    if wrong := [one for one in bindings if one.error]:
-        # Not what stands there: it may be a password.
-        raise FaultToleranceDefinitionException(
-            *(Fault(f"{name} line {one.original.line}", "cannot be read", None, "NAME=value") for one in wrong)
-        )
-    lines = {one.key: one.original.line + _blank_lines(one.original.string) for one in bindings if one.key is not None}
+    # Not what stands there: it may be a password.
+    if faults := [
+        Fault(f"{name} line {binding.original.line}", "cannot be read", None, "NAME=value")
+        for binding in bindings
+        if binding.error
+    ]:
+        raise FaultToleranceDefinitionException(*faults)
+    lines = {
+        binding.key: binding.original.line + _blank_lines(binding.original.string)
+        for binding in bindings
+        if binding.key is not None
+    }
     source = DotEnvSettingsSource(Keys, env_file=path, env_file_encoding=_ENCODING, case_sensitive=True)
-    entries = {key: Entry(key, value, place(name, lines.get(key))) for key, value in source.env_vars.items() if value}
-    rank = 295
-    for own in (ORDINAL, PREFIX + ORDINAL.upper()):
-        if entry := entries.pop(own, None):
-            rank = ordinal(entry.value, entry.place)
-    return Source(name, rank, tuple(entries.values()), is_environment=True, is_shared=True)
+    entries = [Entry(key, value, place(name, lines.get(key))) for key, value in source.env_vars.items() if value]
+    return source_of(name, 295, entries, is_environment=True, is_shared=True)
 
 
 def _blank_lines(text: str) -> int:
@@ -221,46 +230,37 @@ def _ours(path: Path, name: str, data: Mapping[str, Any]) -> tuple[Mapping[str, 
     return table, "tool/faulttolerance/"
 
 
-_TOKEN = re.compile(
-    r"""
-    \"{3} (?: \\. | [^\\] )*? \"{3,5} | '{3} .*? '{3,5}
-    | " (?: \\. | [^"\\\n] )* "       | ' [^'\n]* '
-    | [#] [^\n]* | [][{}\n]
-    """,
-    re.DOTALL | re.VERBOSE,
-)
-"""What decides where a statement of TOML ends: a line break outside of strings, comments and brackets."""
+def _toml_lines(text: str, data: Mapping[str, Any], table: str) -> Lines:
+    """Tell where each key of *data* stands: each line with a key or a header is a document of its own.
 
-
-def _toml_lines(text: str, table: str) -> Lines:
-    """Where each key stands. A statement is a document of its own, so the parser itself says what it sets."""
+    In a string of several lines, what looks like a header is one only if there is such a table.
+    """
     lines: Lines = {}
-    header, begin, line, depth = "", 0, 1, 0
-    for token in _TOKEN.finditer(f"{text}\n"):
-        sign = token[0]
-        depth += (sign in ("[", "{")) - (sign in ("]", "}"))
-        if sign != "\n" or depth:
-            continue
-        statement = text[begin : token.end()]
-        try:
-            data = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            return lines  # a courtesy
-        if statement.lstrip().startswith("["):
-            header = _deepest(data)
-        for key, _ in flat(data):
-            lines.setdefault((header + key).removeprefix(table), line)
-        line += statement.count("\n")
-        begin = token.end()
+    header = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("["):
+            path = _path_of(_toml(line), data)
+            header = header if path is None else path
+        elif "=" in line:
+            for key, _ in flat(_toml(line) or _toml(f"{line.partition('=')[0]}= 0")):
+                lines.setdefault((header + key).removeprefix(table), number)
     return lines
 
 
-def _deepest(data: Any) -> str:
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}  # a value begins that takes further lines, or one of these
+
+
+def _path_of(table: Any, data: Any) -> str | None:
+    """Join the keys of a *table* in itself, if *data* has such a table."""
     path = ""
-    while isinstance(data, dict) and data:
-        key, data = next(iter(data.items()))
-        path += f"{key}/"
-    return path
+    while isinstance(table, dict) and table:
+        key, table = next(iter(table.items()))
+        path, data = f"{path}{key}/", data.get(key) if isinstance(data, dict) else None
+    return path if path and isinstance(data, dict) else None
 
 
 def _yaml_lines(text: str) -> Lines:
@@ -270,9 +270,9 @@ def _yaml_lines(text: str) -> Lines:
         import yaml
 
         waiting = [("", yaml.compose(io.StringIO(text), Loader=yaml.SafeLoader))]
-        while waiting and len(lines) < MOST:
+        while waiting and len(lines) < MOST_ENTRIES:
             path, node = waiting.pop()
-            if isinstance(node, yaml.MappingNode) and len(path) < DEEPEST:
+            if isinstance(node, yaml.MappingNode) and len(path) < LONGEST_KEY:
                 for key, value in node.value:
                     name = f"{path}{getattr(key, 'value', '')}"
                     lines[name] = key.start_mark.line + 1

@@ -11,8 +11,20 @@ from .._policy import parameters
 from .._shown import brief, escaped, shown
 from ..exceptions import Fault
 from .declared import Declared, Effective
-from .key import ANNOTATIONS, ENABLED, PREFIX, SWITCHES, Key, enabled_keys, folded, parameter_keys, switch_key
-from .snapshot import Entry, Snapshot, Source, looks_like_a_switch
+from .key import (
+    ANNOTATIONS,
+    ENABLED,
+    PREFIX,
+    SWITCHES,
+    Key,
+    enabled_keys,
+    folded,
+    looks_like_a_switch,
+    parameter_keys,
+    switch_key,
+)
+from .snapshot import Snapshot
+from .source import Entry, Source
 
 
 class Unused(NamedTuple):

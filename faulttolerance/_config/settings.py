@@ -1,30 +1,21 @@
-"""Which value holds for a declared policy, and where it came from."""
+"""The configuration in force, and how it is read anew."""
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from .._log import WARNING, log
-from .._policy import DEFAULT_PLACE, Fallback, check, parameters
 from .._swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .declared import Declared, Effective
-from .global_switches import Switches, read_enabled, read_switches, tracing_faults
-from .inputs import Inputs, file, kept, named_files
-from .key import ENABLED, enabled_keys, parameter_keys
-from .snapshot import Entry, Snapshot, Source, environment, sets_values, source_of, variables
-
-_INSTALL = "pip install pydantic-settings"
-
-
-class _Unset(Enum):
-    UNSET = "unset"
-
-
-_UNSET: Final = _Unset.UNSET
+from .environment import environment, sets_values, variables
+from .global_switches import Switches, read_switches, tracing_faults
+from .inputs import Inputs, files_of_environment, kept
+from .resolution import INSTALL, resolved
+from .snapshot import Snapshot
+from .source import Source, entries_of, source_of
 
 
 class State(NamedTuple):
@@ -60,8 +51,7 @@ class Settings:
     def snapshot(self) -> Snapshot:
         """The keys in force; the environment is read when they are first asked for.
 
-        Raises:
-            FaultToleranceDefinitionException: If ``prepare`` does.
+        Raises what ``prepare`` raises.
         """
         while True:
             seen, state = self.version.current, self._state
@@ -74,16 +64,14 @@ class Settings:
     def switches(self) -> Switches:
         """The global switches, read once (specification: they "will only be read on application starting").
 
-        Raises:
-            FaultToleranceDefinitionException: If ``prepare`` does.
+        Raises what ``prepare`` raises.
         """
         return self.loaded().switches  # type: ignore[return-value]
 
     def loaded(self) -> State:
         """What holds, everything read.
 
-        Raises:
-            FaultToleranceDefinitionException: If ``prepare`` does.
+        Raises what ``prepare`` raises.
         """
         while True:
             snapshot = self.snapshot
@@ -111,9 +99,9 @@ class Settings:
     def prepare(
         self,
         *,
-        properties: Mapping[str, Any] | _Unset = _UNSET,
-        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | _Unset = _UNSET,
-        sources: Iterable[Any] | _Unset = _UNSET,
+        properties: Mapping[str, Any] | None = None,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+        sources: Iterable[Any] | None = None,
     ) -> Snapshot:
         """Read all sources anew and change nothing; what is not given is as it was given last.
 
@@ -127,21 +115,19 @@ class Settings:
                 wrong.
         """
         state = self._state
-        last = state.inputs
-        given = {"properties": properties, "files": files, "sources": sources}
-        inputs = last.__replace__(**kept({name: value for name, value in given.items() if value is not _UNSET}))
-        own = [_own(inputs.properties)] if inputs.properties else []
-        own += [found] if (found := environment()) else []
-        named = [file(name, self._places) for name in named_files()]
+        inputs = state.inputs.__replace__(**kept(properties=properties, files=files, sources=sources))
+        found = [_given(inputs.properties)] if inputs.properties else []
+        if variables := environment():
+            found.append(variables)
+        named = files_of_environment(self._places)
         if inputs.files or inputs.sources or named:
             try:
                 from .reading import read
             except ImportError as error:
-                raise FaultToleranceDefinitionException(
-                    Fault("the configuration", f"needs {error.name}", None, _INSTALL)
-                ) from error
-            own += read(inputs, named)
-        snapshot = Snapshot(own, inputs, state.number)
+                fault = Fault("the configuration", f"needs {error.name}", None, INSTALL)
+                raise FaultToleranceDefinitionException(fault) from error
+            found += read(inputs, named)
+        snapshot = Snapshot(found, inputs, state.number)
         if faults := [*read_switches(snapshot)[1], *tracing_faults()]:
             raise FaultToleranceDefinitionException(*faults)
         if _sets_values(snapshot):
@@ -199,22 +185,17 @@ class Settings:
             return [Effective(one.policy) for one in declared], list(error.faults)
         snapshot: Snapshot = state.snapshot  # type: ignore[assignment]
         switches = self.switches_under(state)
-        effective, faults = [], list[Fault]()
-        for one in declared:
-            resolved, wrong = _resolved(one, where, snapshot, switches)
-            effective.append(resolved)
-            faults += wrong
-        return effective, faults
+        pairs = [resolved(policy, where, snapshot, switches) for policy in declared]
+        return [effective for effective, _ in pairs], [fault for _, faults in pairs for fault in faults]
 
 
-def _own(properties: Mapping[str, Any]) -> Source:
+def _given(properties: Mapping[str, Any]) -> Source:
     name = "configure(properties=...)"
     try:
-        return source_of(name, 500, properties)
+        entries = list(entries_of(name, properties))
     except ValueError as error:
-        if isinstance(error, FaultToleranceDefinitionException):
-            raise
         raise FaultToleranceDefinitionException(Fault(name, f"cannot be read: {error}")) from error
+    return source_of(name, 500, entries)
 
 
 def _sets_values(snapshot: Snapshot) -> bool:
@@ -234,78 +215,13 @@ def _load() -> None:
 
 def _load_in_time() -> None:
     """Load pydantic while the program starts and not in its first request, if there is something to read."""
-    if named := named_files():
+    if named := files_of_environment({}):
         try:
             from . import reading  # noqa: F401
         except ImportError:
             pass
     if named or sets_values(variables()):
         _load()
-
-
-def _resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switches) -> tuple[Effective, list[Fault]]:
-    policy, faults = declared.policy, list[Fault]()
-    # Specification: "resilient functionalities disabled except fallback".
-    enabled = switches.non_fallback_enabled or isinstance(policy, Fallback)
-    if snapshot.is_empty:
-        return Effective(policy, enabled), faults
-    configured: dict[str, str] = {}
-    if found_enabled := _enabled(declared, snapshot):
-        enabled, faults = read_enabled(*found_enabled)
-        configured[ENABLED] = _words(*found_enabled)
-    if found := _found(declared, snapshot):
-        values, wrong = _values(declared, where, found)
-        faults += wrong
-        if not wrong:
-            policy = type(policy)(**values)
-            configured |= {name: _words(*one) for name, one in found.items()}
-    return Effective(policy, enabled, configured), faults
-
-
-def _found(declared: Declared, snapshot: Snapshot) -> dict[str, tuple[str, Entry]]:
-    """For each parameter that is set anywhere: the key that counts and its entry."""
-    found: dict[str, tuple[str, Entry]] = {}
-    for name in parameters(type(declared.policy)):
-        if snapshot.mentions(declared.policy.annotation, name):
-            for key in parameter_keys(declared, name):
-                if entry := snapshot.find(key):
-                    found[name] = key.name, entry
-                    break
-    return found
-
-
-def _enabled(declared: Declared, snapshot: Snapshot) -> tuple[str, Entry] | None:
-    if snapshot.mentions(declared.policy.annotation, ENABLED):
-        for key in enabled_keys(declared):
-            if entry := snapshot.find(key):
-                return key.name, entry
-    return None
-
-
-def _values(
-    declared: Declared, where: str, found: Mapping[str, tuple[str, Entry]]
-) -> tuple[dict[str, Any], list[Fault]]:
-    policy = declared.policy
-    try:
-        from .value import validated
-    except ImportError as error:
-        return {}, [Fault(key, f"needs {error.name}", e.value, _INSTALL, e.place) for key, e in found.values()]
-    values, faults = validated(type(policy), found)
-    if faults:
-        return {}, faults
-    values = {name: getattr(policy, name) for name in parameters(type(policy))} | values
-
-    def located(name: str) -> tuple[str, str]:
-        if name not in found:
-            is_default = Effective(policy).sources[name] == "default"
-            return f"{where} @{policy.annotation}({name})", DEFAULT_PLACE if is_default else "set by the decorator"
-        return found[name][0], found[name][1].place
-
-    return values, check(type(policy), values, where, located)
-
-
-def _words(key: str, entry: Entry) -> str:
-    return f"{key} in {entry.place}"
 
 
 settings = Settings()

@@ -18,8 +18,7 @@ from .._policy import Parameter, Policy, parameters
 from .._shown import brief, ends_the_caller, escaped, shown, told
 from ..exceptions import Fault
 from .formatting import SPANS
-from .global_switches import flag
-from .snapshot import Entry
+from .source import Entry, flag
 
 _SPAN = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)\s*({'|'.join(SPANS)})", re.ASCII | re.IGNORECASE)
 _PROBLEM = "faulttolerance"

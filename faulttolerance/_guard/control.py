@@ -142,7 +142,6 @@ def configure(
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong.
     """
-    given = {"properties": properties, "files": files, "sources": sources}
     process = Process(
         max_threads,
         [*uninterruptible_modules] if isinstance(uninterruptible_modules, Iterator) else uninterruptible_modules,
@@ -153,7 +152,7 @@ def configure(
     )
     faults = process.faults()
     try:
-        inputs = kept({name: value for name, value in given.items() if value is not None})
+        inputs = kept(properties=properties, files=files, sources=sources)
     except FaultToleranceDefinitionException as error:
         raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
     changes = exchange.exchange(partial(settings.prepare, **inputs), faults=faults, put=process.put)
