@@ -109,7 +109,7 @@ def shape_of(policies: BoundPolicies, *, fallback: bool, before_retry: bool, asy
 if TYPE_CHECKING:
     from .._metrics.counters import Counters
     from .._runtime.interrupting.thread_deadlines import ThreadDeadlines
-    from .._runtime.tasks import Turn
+    from .._runtime.tasks import Admission
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.circuit_breaker import CircuitBreaker, Era
     from .._strategy.rate_limit import RateLimit
@@ -155,7 +155,7 @@ def path(
         bulkhead = policies.bulkhead
         held = bulkhead.held
         if ASYNC:
-            from .._runtime.tasks import queue
+            from .._runtime.tasks import acquire_in_task
     if CONSULTS:
         retry = policies.retry
     if COUNTED:
@@ -190,7 +190,7 @@ def path(
             if BULKHEAD:
                 admitted = False
                 if ASYNC:
-                    turn: Turn | None = None
+                    admission: Admission | None = None
                     running_since = 0.0
             if BREAKER:
                 state = breaker.state
@@ -256,12 +256,12 @@ def path(
                     held[permit] = (place.ident or get_ident()) if ASYNC and DEADLINE else get_ident()
                     if len(held) > bulkhead.limit or bulkhead.waiting:
                         if ASYNC:
-                            turn = queue(bulkhead, permit)
-                            if turn is not None:
-                                await turn.comes
+                            admission = acquire_in_task(bulkhead, permit)
+                            if admission is not None:
+                                await admission
                                 running_since = clock.monotonic()
                         else:
-                            bulkhead.contend(permit, get_ident())
+                            bulkhead.acquire(permit, get_ident())
                     admitted = True
 
                 if APART:
@@ -304,7 +304,7 @@ def path(
                 if TIMED:
                     ended = clock.monotonic()
                 if BULKHEAD and bulkhead.waiting:
-                    bulkhead.hand_over()
+                    bulkhead.admit_waiters()
                 if not (APART or JUDGED):  # noqa: SIM102  # one is cut, one asked
                     if (
                         (not DEADLINE or ended < due)  # pyright: ignore[reportOperatorIssue]
@@ -342,7 +342,7 @@ def path(
                         if permit in held:
                             del held[permit]
                         elif not admitted and not isinstance(failure, Exception):
-                            bulkhead.abandon(permit)  # it may stand in the queue and not have heard of it
+                            bulkhead.release(permit)  # it may stand in the queue and not have heard of it
                     if DEADLINE:
                         if ASYNC:
                             if deadline is not None:
@@ -364,8 +364,8 @@ def path(
                         failure = interrupted
                 if APART and failure is not None:
                     failure = StoppedIteration.meant(failure)
-                if BULKHEAD and ASYNC and turn is not None:
-                    bulkhead.withdraw(turn.waiter)
+                if BULKHEAD and ASYNC and admission is not None:
+                    bulkhead.release(permit)
                 if HOLDS and not APART:
                     record = AttemptRecord()
                     record.began = began
@@ -385,8 +385,7 @@ def path(
                     record.admitted = admitted
                     if ASYNC:
                         record.running_since = running_since
-                        if turn is not None:
-                            record.waiter = turn.waiter
+                        record.queued = admission is not None
 
                 if progress is None:
                     progress = CallRecord(began)
@@ -435,7 +434,7 @@ def path(
             except BaseException as error:
                 if PERMIT and not settled:
                     if BULKHEAD:
-                        bulkhead.abandon(permit)
+                        bulkhead.release(permit)
                     if BREAKER:
                         policies.abandon_probe(permit)
                 if FALLBACK and applied and (StoppedIteration.meant(error) if APART else error) is failure:

@@ -127,7 +127,7 @@ class BoundPolicies:
         """Settle an attempt, count and report it; give what it failed with, a passed deadline considered."""
         bulkhead = self.bulkhead
         if bulkhead is not None and bulkhead.waiting:
-            bulkhead.hand_over()
+            bulkhead.admit_waiters()
         if self.conclude is not None and (record.deadlines is not None or record.deadline is not None):
             error = self.conclude(record, error, self.late)
         if self.circuit_breaker is not None:
@@ -283,7 +283,7 @@ class BoundPolicies:
             policy, kind = "CircuitBreaker", CircuitBreakerOpenException
         elif self.rate_limit is not None and not record.passed:
             policy, kind = "RateLimit", RateLimitException
-        elif self.bulkhead is not None and not record.admitted and record.waiter is None:
+        elif self.bulkhead is not None and not record.admitted and not record.queued:
             policy, kind = "Bulkhead", BulkheadException
         else:
             return
@@ -319,11 +319,11 @@ class BoundPolicies:
             if record.admitted:
                 counted.append(series.ACCEPTED)
                 samples["ft.bulkhead.runningDuration"] = now - waited_until
-            elif record.waiter is not None:
+            elif record.queued:
                 counted.append(series.ACCEPTED)
             elif isinstance(error, BulkheadException):
                 counted.append(series.REJECTED)
-            if self.queues and (record.admitted or record.waiter is not None):
+            if self.queues and (record.admitted or record.queued):
                 samples["ft.bulkhead.waitingDuration"] = waited_until - record.began
         counters.add(counted, samples)
 

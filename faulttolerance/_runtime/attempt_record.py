@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .._strategy.bulkhead import Waiter
     from .._strategy.circuit_breaker import Era
     from .interrupting.thread_deadlines import Entry, ThreadDeadlines
     from .task_deadline import TaskDeadline
@@ -35,8 +34,8 @@ class AttemptRecord:
     """Its entry in that chain."""
     deadline: TaskDeadline | None = None
     """The deadline of the task that runs it."""
-    waiter: Waiter | None = None
-    """Its place in the bulkhead's queue."""
+    queued = False
+    """Whether it stood in the bulkhead's queue."""
     admitted = False
     """Whether the bulkhead let it in."""
     running_since: float = 0.0

@@ -29,8 +29,6 @@ from .task_deadline import TaskDeadline, current, standing, work_under
 if TYPE_CHECKING:
     import asyncio
 
-    from .._strategy.bulkhead import Waiter
-
 __all__ = ["Body"]
 
 
@@ -72,7 +70,6 @@ class Body(Suspension):
         """Ask for a permit, and run the body here or have it run."""
         attempt, call = self._attempt, self.call
         bulkhead = attempt.bulkhead
-        waiter: Waiter | None = None
         try:
             if call.attempted and not may_run:
                 call.is_shared = True
@@ -81,14 +78,11 @@ class Body(Suspension):
                 return False
             call.attempted = True
             call.is_shared = True
-            if bulkhead is not None:
-                record, held = attempt.record, bulkhead.held
-                held[record] = NO_THREAD
-                if len(held) > bulkhead.limit or bulkhead.waiting:
-                    waiter = record.waiter = bulkhead.enqueue(record, NO_THREAD, self._wake)
+            if bulkhead is not None and bulkhead.acquire(attempt.record, NO_THREAD, self._wake) is not None:
+                attempt.record.queued = True
             if attempt.deadline is not None:
                 self.set_timer(attempt.deadline)
-            if waiter is None:
+            if not attempt.record.queued:
                 if may_run and not pool.is_crowded:
                     return self._run_body()
                 pool.submit(self._run_submitted)
@@ -117,7 +111,7 @@ class Body(Suspension):
             else:
                 self._withdrawn = True
                 if self._attempt.bulkhead is not None and not isinstance(error, BulkheadException):
-                    self._attempt.bulkhead.abandon(self._attempt.record)
+                    self._attempt.bulkhead.release(self._attempt.record)
             if claimed:
                 self.error = error
             elif not may_run and not isinstance(error, Exception):
@@ -204,14 +198,8 @@ class Body(Suspension):
 
     def _leave(self) -> None:
         """Give the permit back, or the place in the queue."""
-        bulkhead = self._attempt.bulkhead
-        if bulkhead is not None:
-            record = self._attempt.record
-            if record.waiter is not None:
-                bulkhead.withdraw(record.waiter)
-            bulkhead.held.pop(record, None)
-            if bulkhead.waiting:
-                bulkhead.hand_over()
+        if self._attempt.bulkhead is not None:
+            self._attempt.bulkhead.release(self._attempt.record)
 
     # After the body
 

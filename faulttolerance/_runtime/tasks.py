@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import ref
 
 from .. import typing
@@ -21,43 +21,36 @@ from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
 from .task_deadlines import conclude_at, ring_of
 
 if TYPE_CHECKING:
-    from .._strategy.bulkhead import Bulkhead, Waiter
+    from .._strategy.bulkhead import Bulkhead
     from .environment import Ts
 
-__all__ = ["AsyncCall", "TaskEnvironment", "Turn", "queue"]
+__all__ = ["Admission", "AsyncCall", "TaskEnvironment", "acquire_in_task"]
 
 T = TypeVar("T")
+Admission: TypeAlias = "asyncio.Future[None]"
+"""Completes when a call that waits for a permit has got it."""
 
 
-class Turn(NamedTuple):
-    """A place in the queue of a bulkhead."""
-
-    waiter: Waiter
-    comes: asyncio.Future[None]
-    """Completes when the waiter is admitted."""
-
-
-def queue(bulkhead: Bulkhead, permit: object) -> Turn | None:
-    """Let an attempt of the running task stand in the queue of a full bulkhead; ``None``: it is admitted at once.
+def acquire_in_task(bulkhead: Bulkhead, permit: object) -> Admission | None:
+    """Take a permit for an attempt of the running task: at once (``None``), or when what is returned completes.
 
     Raises:
-        BulkheadException: The queue is full too.
+        BulkheadException: The bulkhead is full, and its queue too.
     """
-    turn = asyncio.get_running_loop().create_future()
+    future = asyncio.get_running_loop().create_future()
     ident = get_ident()
-    known = ref(turn)  # the queue outlives loops, and would keep one that was closed, and its tasks with it
+    known = ref(future)  # the queue outlives loops, and would keep one that was closed, and its tasks with it
 
     def wake() -> None:
-        comes = known()
-        if comes is None:
+        admission = known()
+        if admission is None:
             raise RuntimeError("nobody waits any more: the loop was closed")
         if get_ident() == ident:
-            next(completion(comes), None)
+            next(completion(admission), None)
         else:
-            comes.get_loop().call_soon_threadsafe(next, completion(comes), None)
+            admission.get_loop().call_soon_threadsafe(next, completion(admission), None)
 
-    waiter = bulkhead.enqueue(permit, ident, wake)
-    return Turn(waiter, turn) if waiter is not None else None
+    return None if bulkhead.acquire(permit, ident, wake) is None else future
 
 
 class _Apart(TaskDeadline):
@@ -131,28 +124,20 @@ class TaskEnvironment:
             work_under(record.deadline)
         try:
             if bulkhead is not None:
-                bulkhead.held[permit] = get_ident()
-                if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
-                    turn = queue(bulkhead, permit)
-                    if turn is not None:
-                        record.waiter = turn.waiter
-                        await turn.comes
-                        record.running_since = clock.monotonic()
+                admission = acquire_in_task(bulkhead, permit)
+                if admission is not None:
+                    record.queued = True
+                    await admission
+                    record.running_since = clock.monotonic()
                 record.admitted = True
             result = attempt.function(*attempt.args, **attempt.kwargs)
             awaits = attempt.awaits if attempt.awaits is not None else not _is_concurrent_future(result)
             if awaits and _can_be_awaited(result):
                 result = await _outcome(result)
-            if bulkhead is not None:
-                del bulkhead.held[permit]
-                if bulkhead.waiting:
-                    bulkhead.hand_over()
             return result
-        except BaseException:
-            if bulkhead is not None:
-                bulkhead.abandon(permit)  # whatever it has, and whether or not it has heard of it
-            raise
         finally:
+            if bulkhead is not None:
+                bulkhead.release(permit)  # or its place in the queue, and whether or not it has heard of a permit
             if record.deadline is not None:
                 record.deadline.counts = record.deadline.previous
             record.ended = clock.monotonic()

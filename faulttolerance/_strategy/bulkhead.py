@@ -1,23 +1,24 @@
-"""Who may run, and who waits for a turn (specification, chapter Bulkhead).
+"""Who may run, and who waits for a permit (specification, chapter Bulkhead).
 
 ``held`` is a dictionary in the order in which keys were stored. A permit is held by whoever stored one of its first
 ``limit`` keys. Storing a key, counting the keys and removing one are each a single step of the interpreter, so that a
-call that finds room needs no lock::
+call that finds room needs no lock. ``acquire`` and ``release`` are the whole protocol. Where a call of either costs too
+much, its first steps may be written in place, and it is called for the rest only::
 
-    held[me] = ident  # inside the ``try`` whose end removes it
+    held[attempt_id] = ident  # inside the ``try`` whose end removes it
     if len(held) > bulkhead.limit or bulkhead.waiting:
-        bulkhead.contend(me, ident)  # raises BulkheadException
-        waiter = bulkhead.enqueue(me, ident, wake)  # or, where calls may wait; None: go on
+        bulkhead.acquire(attempt_id, ident)  # or with *wake*, where the call may wait
     ...
-    held.pop(me, None)  # the first thing after the body
+    del held[attempt_id]  # the first thing after the body
     if bulkhead.waiting:
-        bulkhead.hand_over()
+        bulkhead.admit_waiters()
 
 Why exactly ``limit`` calls run: keys only ever move forward, so who was among the first ``limit`` stays there. A call
 that counts at most ``limit`` keys after it stored its own is among them. One that counts more asks under the lock.
 
 Why no permit is lost: who leaves removes its key, then looks whether somebody waits; who begins to wait is in
-``waiting`` first, then looks whether there is room. One of the two sees the other.
+``waiting`` first, then looks whether there is room. One of the two sees the other. Who does not know whether it was
+admitted, and finds no key to remove, looks under the lock.
 
 Why nobody overtakes: an arrival looks at ``waiting`` after it stored its key. If somebody waits it asks under the lock,
 and steps behind, unless its key was there before the first of them began to wait.
@@ -25,8 +26,8 @@ and steps behind, unless its key was there before the first of them began to wai
 Without the GIL two threads may each miss what the other stored a moment ago, so there ``waiting`` counts as true even
 when it is empty: every arrival and every leaver then asks under the lock.
 
-*me* identifies one attempt and is never used twice at a time. Drivers may keep a reference to
-``held``, which stays the same object; ``waiting`` is another one once somebody waits.
+An *attempt_id* is never used twice at a time. ``held`` stays the same object; ``waiting`` is another one once somebody
+waits.
 """
 
 from __future__ import annotations
@@ -48,20 +49,17 @@ T = TypeVar("T")
 class Waiter:
     """A call's place in the queue."""
 
-    __slots__ = ("admitted", "ident", "me", "wake")
+    __slots__ = ("admitted", "attempt_id", "ident", "wake")
 
-    def __init__(self, me: Hashable, ident: int, wake: Callable[[], object]) -> None:
-        self.me = me
+    def __init__(self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None) -> None:
+        self.attempt_id = attempt_id
         self.ident = ident
         self.wake = wake
-        """Called from any thread, without a lock, once the waiter is admitted; seldom more than once. If it raises, the
-        permit goes to the next waiter."""
         self.admitted = False
-        """Whether the call holds a permit, stored in ``held`` under ``me``."""
 
 
-class _Queue(OrderedDict[Waiter, None]):
-    """Waiters, first come first; any of them leaves at the cost of one step."""
+class _Queue(OrderedDict[Hashable, Waiter]):
+    """Waiters by attempt, first come first; any of them leaves at the cost of one step."""
 
 
 class _QueueThatCountsAsFilled(_Queue):
@@ -83,10 +81,10 @@ class Bulkhead:
 
     Args:
         limit: Calls that may run at once.
-        queue: Calls that may wait, of those that ask by ``enqueue``.
+        queue: Calls that may wait, of those that can be woken.
         name: Whose bulkhead it is, for the message of a refusal.
-        lock_free: Whether drivers may rely on the interpreter's single steps; by default, whether there is a GIL.
-        lock: A reentrant one, which others may use too: it is held for a few steps, while a call asks or hands over.
+        lock_free: Whether callers may rely on the interpreter's single steps; by default, whether there is a GIL.
+        lock: A reentrant one, which others may use too: it is held for a few steps, while a call asks or leaves.
     """
 
     __slots__ = ("_ahead", "_ceiling", "_lock", "_name", "held", "limit", "queue", "waiting")
@@ -105,7 +103,7 @@ class Bulkhead:
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` hold a permit, others are about to ask or to leave."""
         self.waiting: _Queue = _NOBODY if (_has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
-        """Who waits; true if a driver has to ask. Changed under the lock only."""
+        """Who waits; true if a caller has to ask. Changed under the lock only."""
         self._ahead: Sequence[Hashable] = ()  # guarded by _lock: who was there before the first waiter
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
         self._name = name
@@ -122,43 +120,37 @@ class Bulkhead:
         """How many calls wait for a permit."""
         return len(self.waiting)
 
-    def contend(self, me: Hashable, ident: int) -> None:
-        """Decide, for a call that must not wait and has stored *me*, whether it may run.
+    def acquire(self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None = None) -> Waiter | None:
+        """Take a permit at once (``None``), or begin to wait for one.
+
+        A caller that is interrupted before it gets the answer calls ``release``.
+
+        Args:
+            attempt_id: What the permit is held under.
+            ident: The thread that leaves it behind in the child of a fork.
+            wake: Called from any thread, without a lock, once the attempt is admitted; seldom more than once. If it
+                raises, the permit goes to the next waiter. ``None``: the call must not wait.
 
         Raises:
-            BulkheadException: All permits are taken, or promised to calls that wait; *me* is removed.
+            BulkheadException: All permits are taken, or promised to calls that wait, and as many wait as may.
         """
-        if not self._decide(self._contend_locked, me, ident):
-            raise self._refusal()
+        self.held[attempt_id] = ident
+        if len(self.held) <= self.limit and not self.waiting:
+            return None
+        waiter = Waiter(attempt_id, ident, wake)
+        decision = self._decide(self._acquire_locked, waiter)
+        if decision == "refused":
+            raise BulkheadException(f"{self._name}: bulkhead is full" if self._name else "bulkhead is full")
+        return waiter if decision == "waits" else None
 
-    def enqueue(self, me: Hashable, ident: int, wake: Callable[[], object]) -> Waiter | None:
-        """Decide, for a call that may wait and has stored *me*, whether it may run now (None) or waits.
+    def release(self, attempt_id: Hashable) -> None:
+        """Give back whatever the attempt has, a permit or a place in the queue; any number of times, at any time."""
+        if self.held.pop(attempt_id, None) is None or self.waiting:
+            self._decide(self._release_locked, attempt_id)
 
-        A caller that is interrupted before it gets the answer calls ``abandon``.
-
-        Raises:
-            BulkheadException: As many calls run and wait as may; *me* is removed.
-        """
-        waiter = Waiter(me, ident, wake)
-        found = self._decide(self._enqueue_locked, waiter)
-        if found == "refused":
-            raise self._refusal()
-        return waiter if found == "waits" else None
-
-    def hand_over(self) -> None:
+    def admit_waiters(self) -> None:
         """Give the permits that are free to those that wait; called by who left and saw ``waiting``."""
-        self._decide(self._hand_over_locked)
-
-    def withdraw(self, waiter: Waiter) -> bool:
-        """Leave the queue, or give the permit back where it was admitted; return whether it had been.
-
-        May be called any number of times, at any time.
-        """
-        return self._decide(self._withdraw_locked, waiter)
-
-    def abandon(self, me: Hashable) -> None:
-        """Give back whatever *me* has, a permit or a place in the queue, for a caller that does not know."""
-        self._decide(self._abandon_locked, me)
+        self._decide(self._admit_waiters_locked)
 
     def resize(self, limit: int, queue: int) -> None:
         """Take new values. Those that run go on and those that wait stay, also beyond the new values."""
@@ -167,16 +159,11 @@ class Bulkhead:
     def keep_only(self, ident: int) -> None:
         """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
         self._lock = threading.RLock()
-        for me in list(self.held):
-            if self.held[me] != ident:
-                del self.held[me]
-        for waiter in list(self.waiting):
-            if waiter.ident != ident:
-                del self.waiting[waiter]
-        self.hand_over()
-
-    def _refusal(self) -> BulkheadException:
-        return BulkheadException(f"{self._name}: bulkhead is full" if self._name else "bulkhead is full")
+        for attempt_id in [other for other, thread in list(self.held.items()) if thread != ident]:
+            del self.held[attempt_id]
+        for attempt_id in [other for other, waiter in list(self.waiting.items()) if waiter.ident != ident]:
+            del self.waiting[attempt_id]
+        self.admit_waiters()
 
     def _decide(self, decide: Callable[..., T], *args: Any) -> T:
         """Take one decision under the lock; *decide* is given the list for whom it admits, who are woken afterwards."""
@@ -190,84 +177,65 @@ class Bulkhead:
             raise
         return decision
 
-    def _contend_locked(self, woken: list[Waiter], me: Hashable, ident: int) -> bool:
-        if self._is_admitted_locked(me):
-            return True
-        self.held.pop(me, None)
-        if len(self.waiting):
-            self._hand_over_locked(woken)
-            if not len(self.waiting):
-                self.held[me] = ident
-                if self._is_among_first_locked(me):
-                    return True
-                del self.held[me]
-        return False
-
-    def _enqueue_locked(self, woken: list[Waiter], waiter: Waiter) -> Literal["admitted", "waits", "refused"]:
-        if self._is_admitted_locked(waiter.me):
+    def _acquire_locked(self, woken: list[Waiter], waiter: Waiter) -> Literal["admitted", "waits", "refused"]:
+        attempt_id, room = waiter.attempt_id, self.queue if waiter.wake is not None else 0
+        if self._is_admitted_locked(attempt_id):
             return "admitted"
-        self.held.pop(waiter.me, None)
+        self.held.pop(attempt_id, None)
         if not len(self.waiting):
+            if not room:
+                return "refused"
             self._ahead = list(self.held)
             if self.waiting is _NOBODY or self.waiting is _NOBODY_KNOWS:
                 self.waiting = type(self.waiting)()
-        self.waiting[waiter] = None
-        self._hand_over_locked(woken)
+        # Also where it may not wait: those that wait may all get in now, and leave room for one more.
+        self.waiting[attempt_id] = waiter
+        self._admit_waiters_locked(woken)
         if waiter.admitted:
             woken.remove(waiter)
             return "admitted"
-        if len(self.waiting) > self.queue:
-            del self.waiting[waiter]
-            self._hand_over_locked(woken)
+        if len(self.waiting) > room:
+            del self.waiting[attempt_id]
+            self._admit_waiters_locked(woken)
             return "refused"
         return "waits"
 
-    def _withdraw_locked(self, woken: list[Waiter], waiter: Waiter) -> bool:
-        admitted = waiter.admitted
-        if admitted:
-            self.held.pop(waiter.me, None)
-        else:
-            self.waiting.pop(waiter, None)
-        self._hand_over_locked(woken)
-        return admitted
-
-    def _abandon_locked(self, woken: list[Waiter], me: Hashable) -> None:
-        self.held.pop(me, None)
-        for waiter in [one for one in self.waiting if one.me == me]:
-            del self.waiting[waiter]
-        self._hand_over_locked(woken)
+    def _release_locked(self, woken: list[Waiter], attempt_id: Hashable) -> None:
+        self.held.pop(attempt_id, None)  # it may have been admitted a moment ago
+        self.waiting.pop(attempt_id, None)
+        self._admit_waiters_locked(woken)
 
     def _resize_locked(self, woken: list[Waiter], limit: int, queue: int) -> None:
         self._ceiling = max(limit, min(len(self.held), self._ceiling))
         self.limit = limit
         self.queue = queue
-        self._hand_over_locked(woken)
+        self._admit_waiters_locked(woken)
 
-    def _is_admitted_locked(self, me: Hashable) -> bool:
-        if not self._is_among_first_locked(me):
+    def _is_admitted_locked(self, attempt_id: Hashable) -> bool:
+        if not self._is_among_first_locked(attempt_id):
             return False
-        return not len(self.waiting) or me in self._ahead
+        return not len(self.waiting) or attempt_id in self._ahead
 
-    def _is_among_first_locked(self, me: Hashable) -> bool:
+    def _is_among_first_locked(self, attempt_id: Hashable) -> bool:
         if len(self.held) <= self.limit:
             return True
-        return me not in list(self.held)[self.limit :]  # one step each: other threads store and remove keys meanwhile
+        return attempt_id not in list(self.held)[self.limit :]  # one step each: others store and remove keys meanwhile
 
-    def _hand_over_locked(self, woken: list[Waiter]) -> None:
+    def _admit_waiters_locked(self, woken: list[Waiter]) -> None:
         held, waiting = self.held, self.waiting
         while len(waiting) and len(held) < self.limit:
-            waiter = next(iter(waiting))
-            held[waiter.me] = waiter.ident
+            attempt_id, waiter = next(iter(waiting.items()))
+            held[attempt_id] = waiter.ident
             try:
-                has_room = self._is_among_first_locked(waiter.me)
+                has_room = self._is_among_first_locked(attempt_id)
             except BaseException:
-                del held[waiter.me]
+                held.pop(attempt_id, None)
                 raise
             if not has_room:
                 # An arrival was quicker. It has yet to look at ``waiting``: then it steps behind and hands over.
-                del held[waiter.me]
+                held.pop(attempt_id, None)
                 break
-            del waiting[waiter]
+            del waiting[attempt_id]
             waiter.admitted = True
             woken.append(waiter)
         if not len(waiting):
@@ -277,10 +245,11 @@ class Bulkhead:
         while woken:
             waiter = woken[0]
             try:
-                waiter.wake()
+                if waiter.wake is not None:
+                    waiter.wake()
             except Exception:  # noqa: BLE001  # nobody is there any more, as with a loop that was closed: on to the next
                 del woken[0]
-                self.withdraw(waiter)
+                self.release(waiter.attempt_id)
             except BaseException:
                 # Not the waiter's: this thread was interrupted, perhaps before the waiter heard of it.
                 self._wake(woken)

@@ -51,7 +51,7 @@ CODES = {
 MISTAKES = [
     Mistake("wrong argument", "breaker.admit(permit, get_ident(), began)", "breaker.admit(permit, began)"),
     Mistake("wrong argument", "rate_limit.admit(began)", "rate_limit.admit(policies.name)"),
-    Mistake("wrong argument", "bulkhead.withdraw(turn.waiter)", "bulkhead.withdraw(turn)"),
+    Mistake("wrong argument", "acquire_in_task(bulkhead, permit)", "acquire_in_task(bulkhead)"),
     Mistake("wrong argument", "first_try_durations.append(ended - began", "first_try_durations.append(failure"),
     Mistake("wrong argument", "settle(deadlines, entry)", "settle(entry, deadlines, due)"),
     Mistake(
@@ -69,14 +69,13 @@ MISTAKES = [
     Mistake("missing field", "record.passed = passed", "record.admits = passed"),
     Mistake("missing field", "policies.counters.fold()", "policies.counters.fold_all()"),
     Mistake("wrong name", "deadline.when = due", "deadline.when = when"),
-    Mistake("wrong name", "bulkhead.contend(permit, get_ident())", "bulkheads.contend(permit, get_ident())"),
+    Mistake("wrong name", "bulkhead.acquire(permit, get_ident())", "bulkheads.acquire(permit, get_ident())"),
     Mistake("await too many", "rate_limit.admit(began)", "await rate_limit.admit(began)"),
     Mistake(
         "await too many", "= policies.next_delay(progress, failure)", "= await policies.next_delay(progress, failure)"
     ),
     Mistake("await too many", "= policies.end(record", "= await policies.end(record"),
     Mistake("None not ruled out", "if deadline is not None:", "if True:"),
-    Mistake("None not ruled out", "if BULKHEAD and ASYNC and turn is not None:", "if BULKHEAD and ASYNC:"),
     Mistake("None not ruled out", "assert era is not None", "pass"),
     Mistake("None not ruled out", "if delay is None:", "if progress.stop:"),
     Mistake("None not ruled out", "if failure is None:", "if settled:"),

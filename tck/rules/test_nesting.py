@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -130,6 +131,18 @@ def test_coroutine_times_out_while_it_waits_for_a_permit(clock: Clock) -> None:
     assert waited == [pytest.approx(0.5)]
 
 
+def before_permits_are_handed_over(monkeypatch: pytest.MonkeyPatch, act: Callable[[Bulkhead], None]) -> None:
+    """Run *act* whenever a permit was given back, and was not handed over yet."""
+    decide = Bulkhead._decide
+
+    def decide_late(self: Bulkhead, decision: Callable[..., Any], *args: Any) -> Any:
+        if decision.__name__ in ("_release_locked", "_admit_waiters_locked"):
+            act(self)
+        return decide(self, decision, *args)
+
+    monkeypatch.setattr(Bulkhead, "_decide", decide_late)
+
+
 def test_arrival_does_not_overtake_while_a_permit_changes_hands(monkeypatch: pytest.MonkeyPatch) -> None:
     """A permit was given back, and not handed over yet: whoever comes in this moment steps behind those that wait."""
     entered: list[str] = []
@@ -146,15 +159,13 @@ def test_arrival_does_not_overtake_while_a_permit_changes_hands(monkeypatch: pyt
             return completed_future(None)
 
     client, barrier = Client(), Barrier()
-    hand_over = Bulkhead.hand_over
 
-    def hand_over_late(self: Bulkhead) -> None:
+    def come_in_between(bulkhead: Bulkhead) -> None:
         if moments:
             moments.clear()
             came_in_between.append(client.work("third"))
-        hand_over(self)
 
-    monkeypatch.setattr(Bulkhead, "hand_over", hand_over_late)
+    before_permits_are_handed_over(monkeypatch, come_in_between)
     first = client.work("first", barrier)
     barrier.await_arrival(10)
     second = client.work("second")
@@ -179,21 +190,19 @@ def test_coroutine_does_not_overtake_those_of_another_loop(monkeypatch: pytest.M
             await asyncio.sleep(0.01)
 
     client = Client()
-    hand_over = Bulkhead.hand_over
 
-    def hand_over_late(self: Bulkhead) -> None:
+    def come_in_between(bulkhead: Bulkhead) -> None:
         if not threads:
-            queue = list(self.waiting)
+            queue = list(bulkhead.waiting)
             threads.append(threading.Thread(target=lambda: asyncio.run(client.work("third"))))
             threads[0].start()
-            while list(self.waiting) == queue and "third" not in entered:
+            while list(bulkhead.waiting) == queue and "third" not in entered:
                 threading.Event().wait(0.001)
-        hand_over(self)
 
     async def main() -> None:
         await asyncio.gather(client.work("first"), client.work("second"))
 
-    monkeypatch.setattr(Bulkhead, "hand_over", hand_over_late)
+    before_permits_are_handed_over(monkeypatch, come_in_between)
     asyncio.run(main())
     threads[0].join(10)
 

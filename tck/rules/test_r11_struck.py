@@ -283,7 +283,7 @@ async def struck_in_the_queue(strike: Strike) -> tuple[object, ...]:
     return (*(type(one) if isinstance(one, BaseException) else one for one in found), last)
 
 
-async def struck_at_the_hand_over(strike: Strike) -> tuple[object, ...]:
+async def struck_at_the_admission(strike: Strike) -> tuple[object, ...]:
     """Strike a synchronous call that leaves while a coroutine waits."""
     queue = Queue()
     await queue.call(queue.serve)
@@ -313,7 +313,7 @@ async def struck_at_the_hand_over(strike: Strike) -> tuple[object, ...]:
     return found, await asyncio.wait_for(queue.call(queue.serve), 5)
 
 
-@pytest.mark.parametrize("scene", [struck_in_the_queue, struck_at_the_hand_over])
+@pytest.mark.parametrize("scene", [struck_in_the_queue, struck_at_the_admission])
 def test_what_a_handler_raises_loses_no_turn_in_the_queue(scene: Any) -> None:
     """Only the call that was struck ends so; whoever waits behind it gets the permit in time."""
     wrong = []

@@ -358,7 +358,7 @@ def test_waiting_and_running_are_told_apart() -> None:
     assert body.begun.wait(PATIENCE)
     first, second = call.tickets
     assert (first.admitted, second.admitted) == (True, False)
-    assert second.waiter is not None
+    assert second.queued
 
     body.open.set()
     for future in futures:

@@ -32,7 +32,7 @@ def arrive(bulkhead: Bulkhead, me: Any, ident: int = HERE) -> Any:
     held = bulkhead.held
     held[me] = ident
     if len(held) > bulkhead.limit or bulkhead.waiting:
-        bulkhead.contend(me, ident)
+        bulkhead.acquire(me, ident)
     return me
 
 
@@ -41,7 +41,7 @@ def queue(bulkhead: Bulkhead, me: Any, wake: Callable[[], object] = lambda: None
     held = bulkhead.held
     held[me] = ident
     if len(held) > bulkhead.limit or bulkhead.waiting:
-        return bulkhead.enqueue(me, ident, wake)
+        return bulkhead.acquire(me, ident, wake)
     return None
 
 
@@ -49,7 +49,7 @@ def leave(bulkhead: Bulkhead, me: Any) -> None:
     """Go as any driver does."""
     bulkhead.held.pop(me, None)
     if bulkhead.waiting:
-        bulkhead.hand_over()
+        bulkhead.admit_waiters()
 
 
 def is_refused(bulkhead: Bulkhead, me: Any = "refused") -> bool:
@@ -213,7 +213,7 @@ def test_a_waiter_does_not_take_the_permit_of_who_came_before_it(make: Callable[
     refused = is_refused(bulkhead)
     waiter = queue(bulkhead, "b")
 
-    bulkhead.contend("slow", HERE)
+    bulkhead.acquire("slow", HERE)
 
     assert waiter is not None
     assert (refused, waiter.admitted) == (True, False)
@@ -229,10 +229,9 @@ def test_a_waiter_that_withdraws_never_starts(make: Callable[..., Bulkhead]) -> 
     assert first is not None
     assert second is not None
 
-    was_admitted = bulkhead.withdraw(first)
+    bulkhead.release("b")
     leave(bulkhead, "a")
 
-    assert not was_admitted
     assert (first.admitted, second.admitted, bulkhead.running) == (False, True, 1)
 
 
@@ -245,9 +244,9 @@ def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on(make: 
     assert second is not None
     leave(bulkhead, "a")
 
-    outcomes = [bulkhead.withdraw(first) for _ in range(3)]
+    for _ in range(3):
+        bulkhead.release("b")
 
-    assert outcomes == [True, True, True]
     assert (second.admitted, bulkhead.running, bulkhead.waiting_count) == (True, 1, 0)
 
 
@@ -289,7 +288,7 @@ def test_an_interruption_while_waking_loses_no_wake_up(make: Callable[..., Bulkh
     bulkhead.held.clear()
 
     with pytest.raises(KeyboardInterrupt):
-        bulkhead.hand_over()
+        bulkhead.admit_waiters()
 
     assert sorted(woken) == ["c", "d"]
 
@@ -312,7 +311,7 @@ def test_wake_ups_are_called_without_the_lock(make: Callable[..., Bulkhead]) -> 
 
 
 @pytest.mark.parametrize("place", ["nothing", "permit", "queue", "admitted"])
-def test_abandon_gives_back_whatever_the_call_has(make: Callable[..., Bulkhead], place: str) -> None:
+def test_release_gives_back_whatever_the_call_has(make: Callable[..., Bulkhead], place: str) -> None:
     """For a driver that was interrupted before it got the answer (rule R11)."""
     bulkhead = make(limit=1)
     me = object()
@@ -324,7 +323,7 @@ def test_abandon_gives_back_whatever_the_call_has(make: Callable[..., Bulkhead],
         if place == "admitted":
             leave(bulkhead, "a")
 
-    bulkhead.abandon(me)
+    bulkhead.release(me)
     leave(bulkhead, "a")
 
     assert (bulkhead.running, bulkhead.waiting_count) == (0, 0)
@@ -466,13 +465,13 @@ def test_it_agrees_with_the_naive_bulkhead(lock_free: bool, limit: int, length: 
             naive.remove(one)
         elif step == "withdraw" and naive.waiting:
             one = naive.waiting[arguments[0] % len(naive.waiting)]
-            assert not bulkhead.withdraw(waiters[one])
+            bulkhead.release(one)
             naive.remove(one)
             before.remove(one)
         elif step == "abandon" and naive.running + naive.waiting:
             everyone = naive.running + naive.waiting
             one = everyone[arguments[0] % len(everyone)]
-            bulkhead.abandon(one)
+            bulkhead.release(one)
             naive.remove(one)
             before = [other for other in before if other != one]
         elif step == "resize":
@@ -482,7 +481,7 @@ def test_it_agrees_with_the_naive_bulkhead(lock_free: bool, limit: int, length: 
         admitted += [one for one in before if one in naive.running]
 
         assert set(bulkhead.held) == set(naive.running)
-        assert [waiter.me for waiter in bulkhead.waiting] == naive.waiting
+        assert list(bulkhead.waiting) == naive.waiting
         assert bulkhead.running == len(naive.running)
         assert woken == admitted
 
@@ -643,7 +642,7 @@ class Scene:
                     else:
                         self.baton.step()
                         self.left[me] = self.baton.moment  # from now on others may pass
-                        self.bulkhead.withdraw(waiter)
+                        self.bulkhead.release(me)
                         return
         except BulkheadException:
             self.refused[me] = self.baton.moment
@@ -734,7 +733,7 @@ def test_threads_never_exceed_the_limit_and_lose_nothing(make: Callable[..., Bul
                 if waiter is None:
                     body(me)
                 elif way < 0.6:
-                    bulkhead.withdraw(waiter)
+                    bulkhead.release(me)
                 elif woken.wait(10):
                     body(me)
                 else:
@@ -760,10 +759,10 @@ def test_ten_thousand_waiters_come_and_go_in_any_order(make: Callable[..., Bulkh
     waiters = [queue(bulkhead, number) for number in range(10_000)]
 
     for waiter in reversed(waiters):
-        if waiter is not None and waiter.me % 2:
-            bulkhead.withdraw(waiter)
+        if waiter is not None and waiter.attempt_id % 2:
+            bulkhead.release(waiter.attempt_id)
     for number in range(10_000):
         leave(bulkhead, number)
 
-    assert all(waiter is None or waiter.admitted == (waiter.me % 2 == 0) for waiter in waiters)
+    assert all(waiter is None or waiter.admitted == (waiter.attempt_id % 2 == 0) for waiter in waiters)
     assert (bulkhead.running, bulkhead.waiting_count) == (0, 0)
