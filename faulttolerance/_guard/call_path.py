@@ -10,40 +10,20 @@ from weakref import ref
 
 from .._call.attempt import compose, path, shape_of
 from .._call.bound import BoundPolicies
+from .._call.order import ORDER, Binding, is_detached
 from .._call.specialize import source_of
 from .._call.state import Prospect, State
 from .._metrics.ledger import Ledger
-from .._policy import (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    BeforeRetry,
-    Bulkhead,
-    CircuitBreaker,
-    CustomBackoff,
-    ExponentialBackoff,
-    Fallback,
-    FibonacciBackoff,
-    Policy,
-    RateLimit,
-    Retry,
-    RetryWhen,
-    Timeout,
-    seconds,
-)
+from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback
 from .._runtime import blocking
-from .._strategy import back_off, retry as retry_strategy
 from . import registry
 from .awaited import call_awaited, is_coroutine_code, told
 from .check import is_asynchronous
 from .declaration import CLASS, Declaration, unbound
 from .invocation import around
-from .mistakes import Mistakes
 from .plan import Plan
 
 __all__ = ["call_path", "code_of", "course_for", "plainly", "plainly_while_hidden"]
-
-
-_LATER = (Asynchronous, AsynchronousNonBlocking)
 
 
 def plainly(function: Callable[..., Any]) -> blocking.GuardedCall:
@@ -103,7 +83,7 @@ def _guarded(
 ) -> blocking.GuardedCall:
     policies = plan.policies
     asynchronous = is_asynchronous(declaration, policies)
-    is_apart = Asynchronous in policies or AsynchronousNonBlocking in policies
+    is_apart = is_detached(policies)
     course = course_for(plan, prospect, asynchronous=asynchronous, apart=is_apart)
     substitute = policies.get(Fallback)
     before = policies.get(BeforeRetry)
@@ -118,7 +98,7 @@ def _guarded(
         before_aside = before_retry.aside(before, declaration, asynchronous, plan.homes.get(BeforeRetry))
     if not asynchronous:
         # Where that was switched off, what comes later is meant to.
-        course.watches_results = not any(isinstance(one.policy, _LATER) for one in plan.declared)
+        course.watches_results = not is_detached({type(one.policy) for one in plan.declared})
         return compose(function, course, fallback=aside, before_retry=before_aside)
 
     awaits = _awaits(declaration)
@@ -173,7 +153,7 @@ def _guarded(
 def code_of(plan: Plan, asynchronous: bool) -> str:
     """The code that a call of *plan* runs through, for people."""
     policies = plan.policies
-    apart = Asynchronous in policies or AsynchronousNonBlocking in policies
+    apart = is_detached(policies)
     # The state of a call that nobody makes: what it would count is nobody's business.
     sketch = Prospect(State(plan.name), policies, Ledger())
     course = course_for(plan, sketch, asynchronous=asynchronous, apart=apart)
@@ -215,69 +195,15 @@ def _binder(function: Callable[..., Any]) -> Callable[..., object]:
 
 def course_for(plan: Plan, prospect: Prospect, *, asynchronous: bool, apart: bool) -> BoundPolicies:
     """The policies of one guarded function, bound to what its state is to become."""
-    name, policies = plan.name, plan.policies
+    policies = plan.policies
+    binding = Binding(
+        plan.name, policies, prospect.strategies, asynchronous, apart, on_transition=registry.deliver_transitions
+    )
     values: dict[str, Any] = {}
-    substitute = policies.get(Fallback)
-    if isinstance(substitute, Fallback):
-        values["fallback_on"], values["no_fallback_on"] = substitute.apply_on, substitute.skip_on
-    retry = policies.get(Retry)
-    if isinstance(retry, Retry):
-        values["retry"] = _retry(name, retry, policies)
-    breaker = policies.get(CircuitBreaker)
-    if isinstance(breaker, CircuitBreaker):
-        values["circuit_breaker"] = prospect.circuit_breaker
-        values["fail_on"], values["skip_on"] = breaker.fail_on, breaker.skip_on
-        values["on_transition"] = registry.deliver_transitions
-    if RateLimit in policies:
-        values["rate_limit"] = prospect.rate_limit
-    timeout = policies.get(Timeout)
-    if isinstance(timeout, Timeout):
-        values["seconds"], values["interrupt"] = seconds(timeout.value, timeout.unit), timeout.interrupt
-    if Bulkhead in policies:
-        values["bulkhead"] = prospect.bulkhead
-    if not apart and values.get("seconds"):
-        values["conclude"] = _conclude(asynchronous)
-    counters = (
-        prospect.counters_for(plan.counted_as, policies, queue=asynchronous) if plan.switches.metrics_enabled else None
-    )
-    return BoundPolicies(name, **values, queues=asynchronous, counters=counters)
-
-
-def _conclude(asynchronous: bool) -> Any:
-    """What a deadline makes of an attempt that it was too short for."""
-    if asynchronous:
-        from .._runtime import task_deadlines
-
-        return task_deadlines.conclude
-    from .._runtime import interruption
-
-    return interruption.conclude
-
-
-def _retry(name: str, policy: Retry, policies: Mapping[type[Policy], Policy]) -> retry_strategy.Retry:
-    when = policies.get(RetryWhen)
-    tell = Mistakes(name) if when is not None or CustomBackoff in policies else retry_strategy.unheard
-    return retry_strategy.Retry(
-        policy.max_retries,
-        seconds(policy.max_duration, policy.duration_unit),
-        _back_off(name, seconds(policy.delay, policy.delay_unit), policies, tell),
-        seconds(policy.jitter, policy.jitter_delay_unit),
-        policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
-        policy.abort_on,  # type: ignore[arg-type]
-        when.exception if isinstance(when, RetryWhen) else None,
-        when.result if isinstance(when, RetryWhen) else None,
-        tell,
-    )
-
-
-def _back_off(
-    name: str, delay: float, policies: Mapping[type[Policy], Policy], tell: back_off.Mistakes
-) -> back_off.BackOff | back_off.CustomBackOff:
-    for policy in policies.values():
-        if isinstance(policy, ExponentialBackoff):
-            return back_off.exponential(delay, policy.factor, seconds(policy.max_delay, policy.max_delay_unit))
-        if isinstance(policy, FibonacciBackoff):
-            return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
-        if isinstance(policy, CustomBackoff):
-            return back_off.CustomBackOff(policy.value, name, delay, tell)
-    return back_off.fixed(delay)
+    for row in ORDER:
+        if row.policy in policies:
+            values |= row.bind(policies[row.policy], binding)
+    counters = None
+    if plan.switches.metrics_enabled:
+        counters = prospect.counters_for(plan.counted_as, policies, queue=asynchronous)
+    return BoundPolicies(plan.name, **values, queues=asynchronous, counters=counters)

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
+from .._call.order import ORDER, is_detached
 from .._config import Declared
-from .._policy import (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    BeforeRetry,
-    CircuitBreaker,
-    CircuitBreakerName,
-    CustomBackoff,
-    ExponentialBackoff,
-    Fallback,
-    FibonacciBackoff,
-    Policy,
-    Retry,
-    RetryWhen,
-)
+from .._policy import BeforeRetry, CustomBackoff, Fallback, Policy, RetryWhen
 from .._signature.kind import is_coroutine_function
 from ..exceptions import Fault
 from .declaration import Declaration, class_level, class_name, covering, declaration_of
@@ -35,17 +23,13 @@ __all__ = [
     "widowed",
 ]
 
-_BACK_OFFS = (ExponentialBackoff, FibonacciBackoff, CustomBackoff)
-_COMPANIONS: Mapping[type[Policy], type[Policy]] = {
-    **dict.fromkeys((*_BACK_OFFS, RetryWhen, BeforeRetry), Retry),
-    CircuitBreakerName: CircuitBreaker,
-}
+_COMPANIONS: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies}
 """What does nothing by itself, and what it belongs to."""
 
 
 def is_asynchronous(declaration: Declaration, policies: Mapping[type[Policy], object]) -> bool:
     """Whether calls return before they are over (rules R7, R8)."""
-    return declaration.is_coroutine or Asynchronous in policies or AsynchronousNonBlocking in policies
+    return declaration.is_coroutine or is_detached(policies)
 
 
 def contradictions(declaration: Declaration) -> list[Fault]:
@@ -55,19 +39,27 @@ def contradictions(declaration: Declaration) -> list[Fault]:
     inherited = covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
     asynchronous = is_asynchronous(declaration, {**inherited, **policies})
     faults: list[Fault] = []
-    if Asynchronous in policies or AsynchronousNonBlocking in policies:
+    if is_detached(policies):
         from .._signature.annotation import asynchronous_faults
 
         faults += asynchronous_faults(declaration.template, where, declaration.owner)
-    if Asynchronous in policies and AsynchronousNonBlocking in policies:
-        faults.append(Fault(f"{where} @Asynchronous", "stands beside @AsynchronousNonBlocking", None, "one of them"))
-    several = [kind for kind in _BACK_OFFS if kind in policies]
-    if len(several) > 1:
-        names = " and ".join(f"@{kind.annotation}" for kind in several)
-        faults.append(Fault(f"{where} {names}", "are both there", None, "one back-off per function"))
+    faults += exclusive_faults(policies, where)
     for policy in policies.values():
         faults += misfits(policy, declaration, where, asynchronous)
     return faults + interceptor_faults(declaration.interceptors, declaration, where, declaration.owner)
+
+
+def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Fault]:
+    """Tell which of *policies* may not stand beside one another."""
+    faults = [
+        Fault(f"{where} @{row.policy.annotation}", f"stands beside @{row.excludes.annotation}", None, "one of them")
+        for row in ORDER
+        if row.excludes is not None and row.policy in policies and row.excludes in policies
+    ]
+    back_offs = [f"@{row.policy.annotation}" for row in ORDER if row.back_off and row.policy in policies]
+    if len(back_offs) > 1:
+        faults.append(Fault(f"{where} {' and '.join(back_offs)}", "are both there", None, "one back-off per function"))
+    return faults
 
 
 def descriptor_faults(target: object) -> list[Fault]:
@@ -209,7 +201,7 @@ def class_level_contradictions(
     """What is wrong with the class-level policies and interceptors of *cls* for one of its methods."""
     where = f"{class_name(cls)}.{declaration.name}"
     faults: list[Fault] = []
-    if (Asynchronous in kinds or AsynchronousNonBlocking in kinds) and not declaration.is_coroutine:
+    if is_detached(kinds) and not declaration.is_coroutine:
         from .._signature.annotation import asynchronous_faults
 
         faults += asynchronous_faults(declaration.template, where, cls, class_level=True)

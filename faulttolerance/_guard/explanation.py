@@ -12,7 +12,7 @@ from .call_path import code_of
 from .check import is_asynchronous
 from .declaration import FUNCTION, Declaration, class_name, declaration_of, unbound
 from .guard import Guard, finder_of
-from .plan import ORDER, Plan
+from .plan import Plan
 from .shared import Shared
 
 __all__ = ["explain"]
@@ -88,9 +88,7 @@ def _explained(plan: Plan) -> str:
     lines = [plan.name]
     if not plan.declared:
         return f"{plan.name}\n  runs plainly: no policy holds for it"
-    for one, declared in sorted(
-        zip(plan.effective, plan.declared, strict=True), key=lambda pair: ORDER.index(type(pair[0].policy))
-    ):
+    for one, declared in zip(plan.effective, plan.declared, strict=True):
         place = "the method" if declared.level == "method" else declared.owner or "the guard"
         state = "" if one.enabled else f", switched off by {one.sources.get('enabled', 'configuration')}"
         lines.append(f"  {one.policy.annotation} (declared on {place}{state})")

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
 from types import CodeType, FunctionType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
+from .._call.order import ORDER, GuardPolicies
 from .._config import Declared
-from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
+from .._policy import Fallback, Policy
 from .._runtime.frames import module_of
 from .._shown import shown
 from .._signature import proxy
@@ -18,10 +19,13 @@ from .._signature.kind import is_coroutine_function, is_generator_function, mark
 from .._signature.naming import wrapper_named
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
-from .check import descriptor_faults, spelled
+from .check import descriptor_faults, exclusive_faults, spelled
 from .declaration import INSTANCE, binding_by_name, user_frames
 from .place import Place, placed
 from .shared import Shared, call_apart, call_given, substitute_faults
+
+if TYPE_CHECKING:
+    from inspect import Signature
 
 __all__ = ["Guard", "apply_guard", "finder_of"]
 
@@ -33,18 +37,34 @@ _named: dict[str, Guard] = {}
 _finders: WeakKeyDictionary[Callable[..., Any], Callable[[], Shared]] = WeakKeyDictionary()
 
 
+class _GuardSignature:
+    """Shows ``inspect`` and ``help`` the parameters of ``Guard`` one by one; made when somebody asks."""
+
+    def __get__(self, guard: Guard | None, owner: type[Guard]) -> Signature:
+        if guard is not None or owner.__init__ is not Guard.__init__:
+            raise AttributeError("__signature__")  # that of ``__call__``, or of another constructor
+        from inspect import Parameter, Signature
+
+        hints = {
+            **{name: f"{_PARAMETERS[name].__name__} | None" for name in GuardPolicies.__annotations__},
+            "name": "str",
+        }
+        return Signature(
+            [
+                Parameter(name, Parameter.KEYWORD_ONLY, default="" if name == "name" else None, annotation=hint)
+                for name, hint in hints.items()
+            ]
+        )
+
+
 class Guard:
     """A set of policies with one state, for calls of any function.
 
     Synchronous and asynchronous calls share the breaker, the permits and the rate window.
 
     Args:
-        retry: See ``Retry``.
-        timeout: See ``Timeout``.
-        circuit_breaker: See ``CircuitBreaker``.
-        bulkhead: See ``Bulkhead``.
-        rate_limit: See ``RateLimit``.
-        fallback: See ``Fallback``; with a handler, not with a method's name.
+        **policies: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the name of its decorator; a
+            ``fallback`` with a handler, not with a method's name.
         name: What ``apply_guard``, ``circuit_breakers``, pickles and keys such as ``payments/Retry/maxRetries`` call
             it; held until ``close``. Without one, the module and line where it is made, and for all but the first of
             those that one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
@@ -58,32 +78,20 @@ class Guard:
     7
     """
 
-    def __init__(
-        self,
-        *,
-        retry: Retry | None = None,
-        timeout: Timeout | None = None,
-        circuit_breaker: CircuitBreaker | None = None,
-        bulkhead: Bulkhead | None = None,
-        rate_limit: RateLimit | None = None,
-        fallback: Fallback | None = None,
-        name: str = "",
-    ) -> None:
-        given: dict[type[Policy], Policy | None] = {
-            Fallback: fallback,
-            Retry: retry,
-            CircuitBreaker: circuit_breaker,
-            RateLimit: rate_limit,
-            Timeout: timeout,
-            Bulkhead: bulkhead,
-        }
+    __signature__ = _GuardSignature()
+
+    def __init__(self, *, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
+        given = _by_kind(policies)
         if faults := _of_other_kinds(given):
             raise FaultToleranceDefinitionException(*faults)
         place = Place(name, name) if name else placed(self)
         self.name = place.name
-        if faults := substitute_faults(fallback, self.name):
+        if faults := [
+            *exclusive_faults(given, f"Guard {self.name}"),
+            *substitute_faults(given.get(Fallback), self.name),
+        ]:
             raise FaultToleranceDefinitionException(*faults)
-        declared = [Declared(policy, "class", name, "") for policy in given.values() if policy is not None]
+        declared = [Declared(policy, "class", name, "") for policy in given.values()]
         self._shared = Shared(self, place, declared)
         self._home = _running_module()
         other = _named.setdefault(name, self) if name else self
@@ -160,12 +168,23 @@ class Guard:
         return f"Guard({', '.join([*given, f'name={self.name!r}'])})"
 
 
+_PARAMETERS = {spelled(row.policy): row.policy for row in ORDER if spelled(row.policy) in GuardPolicies.__annotations__}
+"""The policies that a guard takes, by parameter, in the order in which they nest."""
+
+
+def _by_kind(policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
+    """Sort what a guard is given by kind, in the order in which policies nest."""
+    for name in policies.keys() - _PARAMETERS.keys():
+        raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}")
+    return {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
+
+
 def _of_other_kinds(given: Mapping[type[Policy], object]) -> list[Fault]:
     """What of *given* is not of the kind for which it is given: a number, say, where a ``Timeout`` is wanted."""
     return [
         Fault(f"Guard({spelled(kind)})", f"is {shown(value)}", value, f"{kind.__name__}(...) or None")
         for kind, value in given.items()
-        if value is not None and not isinstance(value, kind)
+        if not isinstance(value, kind)
     ]
 
 

@@ -5,47 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .._call.order import RANK
 from .._config import Declared, Effective, Switches
-from .._policy import (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    BeforeRetry,
-    Bulkhead,
-    CircuitBreaker,
-    CircuitBreakerName,
-    CustomBackoff,
-    ExponentialBackoff,
-    Fallback,
-    FibonacciBackoff,
-    Policy,
-    RateLimit,
-    Retry,
-    RetryWhen,
-    Timeout,
-)
+from .._policy import Policy
 
-__all__ = ["ORDER", "Plan", "in_order"]
+__all__ = ["Plan", "in_order"]
 
-ORDER: Sequence[type[Policy]] = (
-    Asynchronous,
-    AsynchronousNonBlocking,
-    Fallback,
-    Retry,
-    ExponentialBackoff,
-    FibonacciBackoff,
-    CustomBackoff,
-    RetryWhen,
-    BeforeRetry,
-    CircuitBreaker,
-    CircuitBreakerName,
-    RateLimit,
-    Timeout,
-    Bulkhead,
-)
-"""How policies are listed, outermost first; ``attempt`` is what nests them."""
-
-
-_RANK: Mapping[type[Policy], int] = {kind: rank for rank, kind in enumerate(ORDER)}
 _NO_HOMES: Mapping[type[Policy], type] = {}
 _ALL_ON = Switches()
 
@@ -101,4 +66,4 @@ class Plan:
 
 def in_order(declared: list[Declared]) -> list[Declared]:
     """*declared* as policies nest, outermost first."""
-    return sorted(declared, key=lambda one: _RANK[type(one.policy)])
+    return sorted(declared, key=lambda one: RANK[type(one.policy)])

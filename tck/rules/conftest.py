@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from faulttolerance import Guard, Timeout
+from faulttolerance import Bulkhead, Guard, Timeout
 from faulttolerance._guard import registry
 from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 from faulttolerance._strategy.circuit_breaker import HalfOpen
@@ -49,10 +49,11 @@ def held() -> Callable[[], list[str]]:
     def look_once() -> list[str]:
         found = []
         for state in registry.every_state():
-            if state.bulkhead is not None and state.bulkhead.held:
-                found.append(f"{len(state.bulkhead.held)} permits of {state.name}")
-            if state.bulkhead is not None and state.bulkhead.waiting_count:
-                found.append(f"{state.bulkhead.waiting_count} places in the queue of {state.name}")
+            bulkhead = state.strategies.get(Bulkhead)
+            if bulkhead is not None and bulkhead.held:
+                found.append(f"{len(bulkhead.held)} permits of {state.name}")
+            if bulkhead is not None and bulkhead.waiting_count:
+                found.append(f"{bulkhead.waiting_count} places in the queue of {state.name}")
             era = state.circuit_breaker.state if state.circuit_breaker is not None else None
             if isinstance(era, HalfOpen) and era.probes:
                 found.append(f"{len(era.probes)} probes of {state.name}")

@@ -210,10 +210,11 @@ def first_difference(steps: list[Step], circuit: NaiveCircuit) -> str:
 def still_held(state: State) -> dict[str, Any]:
     """What the method holds, where it holds anything."""
     found: dict[str, Any] = {}
-    if state.bulkhead is not None:
-        found["permits"] = dict(state.bulkhead.held)
-        found["waiting"] = list(state.bulkhead.waiting)
-        found["running"] = state.bulkhead.running
+    permits = state.strategies.get(Bulkhead)
+    if permits is not None:
+        found["permits"] = dict(permits.held)
+        found["waiting"] = list(permits.waiting)
+        found["running"] = permits.running
     if state.circuit_breaker is not None:
         found["probes"] = dict(getattr(state.circuit_breaker.state, "probes", {}))
     return {name: value for name, value in found.items() if value}

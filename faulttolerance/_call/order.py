@@ -1,0 +1,212 @@
+"""The order in which policies nest, and what each of them brings to a call: a new policy is a new row.
+
+The specification (chapters on interactions) and SmallRye's rate limit give the order, whatever order the decorators are
+written in:
+
+    asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from typing import Any, NamedTuple, TypedDict
+
+from .._policy import (
+    Asynchronous,
+    AsynchronousNonBlocking,
+    BeforeRetry,
+    Bulkhead,
+    CircuitBreaker,
+    CircuitBreakerName,
+    CustomBackoff,
+    ExponentialBackoff,
+    Fallback,
+    FibonacciBackoff,
+    Policy,
+    RateLimit,
+    Retry,
+    RetryWhen,
+    Timeout,
+    seconds,
+)
+from .._runtime.clock import clock
+from .._strategy import back_off, bulkhead, circuit_breaker, rate_limit, retry
+from .mistakes import Mistakes
+
+__all__ = [
+    "ORDER",
+    "RANK",
+    "Binding",
+    "GuardPolicies",
+    "Memory",
+    "Policies",
+    "Row",
+    "Strategies",
+    "is_detached",
+]
+
+Policies = Mapping[type[Policy], Policy]
+Strategies = Mapping[type[Policy], Any]
+"""What remembers something between calls, by the policy that it applies."""
+
+
+class Binding(NamedTuple):
+    """What the policies of one guarded function are bound to."""
+
+    name: str
+    policies: Policies
+    strategies: Strategies
+    asynchronous: bool
+    detached: bool
+    """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
+    on_transition: Callable[[circuit_breaker.CircuitBreaker], None]
+
+
+class Memory(NamedTuple):
+    """How the strategy of a policy that remembers something between calls is made, and how it takes new values."""
+
+    make: Callable[[str, Any, Strategies], Any]
+    """Makes the strategy, given a name, the policy and the strategies of the rows above."""
+    renew: Callable[[Any, Any], object]
+    """Gives the strategy the values of the policy."""
+
+
+class Row(NamedTuple):
+    """One policy at its place in the order."""
+
+    policy: type[Policy]
+    bind: Callable[[Any, Binding], Mapping[str, Any]] = lambda policy, binding: {}
+    """Gives what ``BoundPolicies`` holds of the policy, by parameter."""
+    memory: Memory | None = None
+    modifies: type[Policy] | None = None
+    """The policy without which this one does nothing."""
+    excludes: type[Policy] | None = None
+    """The policy beside which this one may not stand."""
+    back_off: Callable[[Any, float, str, back_off.Mistakes], back_off.BackOff | back_off.CustomBackOff] | None = None
+    """Gives the growth of the delays of ``Retry``; a function has one at most."""
+
+
+class GuardPolicies(TypedDict, total=False):
+    """The policies that a ``Guard`` takes, each under the name of its decorator."""
+
+    retry: Retry | None
+    timeout: Timeout | None
+    circuit_breaker: CircuitBreaker | None
+    bulkhead: Bulkhead | None
+    rate_limit: RateLimit | None
+    fallback: Fallback | None
+
+
+def is_detached(policies: Container[type[Policy]]) -> bool:
+    """Tell whether calls under *policies* are asynchronous whatever the function is."""
+    return Asynchronous in policies or AsynchronousNonBlocking in policies
+
+
+def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
+    policies, name = binding.policies, binding.name
+    when: Any = policies.get(RetryWhen)
+    tell = Mistakes(name) if when is not None or CustomBackoff in policies else retry.unheard
+    delay = seconds(policy.delay, policy.delay_unit)
+    growth = [
+        row.back_off(policies[row.policy], delay, name, tell)
+        for row in ORDER
+        if row.back_off and row.policy in policies
+    ]
+    return {
+        "retry": retry.Retry(
+            policy.max_retries,
+            seconds(policy.max_duration, policy.duration_unit),
+            growth[0] if growth else back_off.fixed(delay),
+            seconds(policy.jitter, policy.jitter_delay_unit),
+            policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
+            policy.abort_on,  # type: ignore[arg-type]
+            when and when.exception,
+            when and when.result,
+            tell,
+        )
+    }
+
+
+def _breaker_values(policy: CircuitBreaker) -> tuple[float, int, float, int]:
+    delay = seconds(policy.delay, policy.delay_unit)
+    return delay, policy.request_volume_threshold, policy.failure_ratio, policy.success_threshold
+
+
+_BREAKER = Memory(
+    lambda name, policy, _: circuit_breaker.CircuitBreaker(name, *_breaker_values(policy), now=clock.monotonic()),
+    lambda breaker, policy: breaker.reconfigure(*_breaker_values(policy), clock.monotonic()),
+)
+
+
+def _circuit_breaker(policy: CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
+    return {
+        "circuit_breaker": binding.strategies[CircuitBreaker],
+        "fail_on": policy.fail_on,
+        "skip_on": policy.skip_on,
+        "on_transition": binding.on_transition,
+    }
+
+
+def _limit_values(policy: RateLimit) -> tuple[int, float, float, Any]:
+    window, spacing = seconds(policy.window, policy.window_unit), seconds(policy.min_spacing, policy.min_spacing_unit)
+    return policy.value, window, spacing, policy.type.value  # type: ignore[union-attr]  # a member once it is checked
+
+
+_RATE_LIMIT = Memory(
+    lambda name, policy, _: rate_limit.RateLimit(name, *_limit_values(policy)),
+    lambda limit, policy: limit.reconfigure(*_limit_values(policy), clock.monotonic()),
+)
+
+
+def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
+    bound: dict[str, Any] = {"seconds": seconds(policy.value, policy.unit), "interrupt": policy.interrupt}
+    if bound["seconds"] and not binding.detached:
+        if binding.asynchronous:
+            from .._runtime.task_deadlines import conclude
+        else:
+            from .._runtime.interruption import conclude
+        bound["conclude"] = conclude
+    return bound
+
+
+def _bulkhead_of(name: str, policy: Bulkhead, strategies: Strategies) -> bulkhead.Bulkhead:
+    breaker = strategies.get(CircuitBreaker)
+    lock = breaker.lock if breaker is not None else None  # one less per method
+    return bulkhead.Bulkhead(policy.value, policy.waiting_task_queue, name, lock=lock)
+
+
+_BULKHEAD = Memory(_bulkhead_of, lambda permits, policy: permits.resize(policy.value, policy.waiting_task_queue))
+
+
+def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:
+    return back_off.exponential(delay, policy.factor, seconds(policy.max_delay, policy.max_delay_unit))
+
+
+def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.BackOff:
+    return back_off.fibonacci(delay, seconds(policy.max_delay, policy.max_delay_unit))
+
+
+def _custom(policy: CustomBackoff, delay: float, name: str, tell: back_off.Mistakes) -> back_off.CustomBackOff:
+    return back_off.CustomBackOff(policy.value, name, delay, tell)
+
+
+ORDER = (
+    Row(Asynchronous, excludes=AsynchronousNonBlocking),
+    Row(AsynchronousNonBlocking),
+    Row(Fallback, lambda policy, _: {"fallback_on": policy.apply_on, "no_fallback_on": policy.skip_on}),
+    Row(Retry, _retry),
+    Row(ExponentialBackoff, modifies=Retry, back_off=_exponential),
+    Row(FibonacciBackoff, modifies=Retry, back_off=_fibonacci),
+    Row(CustomBackoff, modifies=Retry, back_off=_custom),
+    Row(RetryWhen, modifies=Retry),
+    Row(BeforeRetry, modifies=Retry),
+    Row(CircuitBreaker, _circuit_breaker, _BREAKER),
+    Row(CircuitBreakerName, modifies=CircuitBreaker),
+    Row(RateLimit, lambda _, binding: {"rate_limit": binding.strategies[RateLimit]}, _RATE_LIMIT),
+    Row(Timeout, _timeout),
+    Row(Bulkhead, lambda _, binding: {"bulkhead": binding.strategies[Bulkhead]}, _BULKHEAD),
+)
+"""Outermost first."""
+
+RANK: Mapping[type[Policy], int] = {row.policy: rank for rank, row in enumerate(ORDER)}
+"""The place of each policy in the order."""
