@@ -13,7 +13,7 @@ import pytest
 
 import faulttolerance
 from faulttolerance import testing
-from kit import report
+from kit import CONVENTIONS, Clock, Invoke, report
 from kit.interpreter import switching_every
 
 # How long an example takes says nothing about it on a machine that does other things meanwhile.
@@ -60,6 +60,12 @@ def collect_what_would_be_validated(request: pytest.FixtureRequest) -> None:
     code = getattr(request.function, "__code__", None)
     if code is None or "validate" in code.co_names or "page" in request.fixturenames:
         gc.collect()
+
+
+@pytest.fixture(params=CONVENTIONS)
+def invoke(request: pytest.FixtureRequest, clock: Clock) -> Invoke:
+    """The ways to call: the test runs once for each, unless it chooses among them by ``@conventions``."""
+    return Invoke(request.param, clock)
 
 
 @pytest.fixture

@@ -88,10 +88,21 @@ class Service:
 
 
 @contextlib.contextmanager
-def gunicorn(application: str, folder: Path, *options: str, **environment: str) -> Iterator[Service]:
-    """Serve ``application``, the text of a module with a WSGI application of that name, until the block ends."""
+def gunicorn(
+    application: str, folder: Path, *options: str, settings: str = "", **environment: str
+) -> Iterator[Service]:
+    """Serve ``application``, the text of a module with a WSGI application of that name, until the block ends.
+
+    Args:
+        application: The text.
+        folder: Where it is written, and all else that gunicorn reads and writes.
+        options: For gunicorn's command line.
+        settings: The text of its file of settings.
+        environment: Variables beside those of this process.
+    """
     (folder / "application.py").write_text(textwrap.dedent(application))
-    (folder / "gunicorn.conf.py").write_text("control_socket_disable = True  # of releases that have one\n")
+    settings += "\ncontrol_socket_disable = True  # of releases that have one\n"
+    (folder / "gunicorn.conf.py").write_text(settings)
     log = folder / "log"
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listening, log.open("wb") as stderr:
         number = listening.fileno()

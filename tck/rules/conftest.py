@@ -14,7 +14,7 @@ from faulttolerance._guard import registry
 from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import virtual_time
-from kit import CONVENTIONS, Clock, Invoke, VirtualClock
+from kit import Clock, Invoke, VirtualClock
 
 GiveUp: TypeAlias = Callable[..., BaseException]
 
@@ -24,12 +24,6 @@ def clock() -> Iterator[Clock]:
     """Time that passes once everybody waits for it."""
     with virtual_time() as virtual:
         yield VirtualClock(virtual)
-
-
-@pytest.fixture(params=CONVENTIONS)
-def invoke(request: pytest.FixtureRequest, clock: Clock) -> Invoke:
-    """The ways to call: the test runs once for each."""
-    return Invoke(request.param, clock)
 
 
 @pytest.fixture

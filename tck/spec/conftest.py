@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from faulttolerance.testing import virtual_time
-from kit import CONVENTIONS, Calls, Clock, Invoke, RealClock, VirtualClock
+from kit import Calls, Clock, Invoke, RealClock, VirtualClock
 
 
 @pytest.fixture
@@ -20,12 +20,6 @@ def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
     else:
         with virtual_time() as virtual:
             yield VirtualClock(virtual)
-
-
-@pytest.fixture(params=CONVENTIONS)
-def invoke(request: pytest.FixtureRequest, clock: Clock) -> Invoke:
-    """The ways to call: the test runs once for each, unless it chooses among them by ``@conventions``."""
-    return Invoke(request.param, clock)
 
 
 @pytest.fixture

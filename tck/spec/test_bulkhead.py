@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future as ExecutorFuture
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from faulttolerance import BulkheadException, ChronoUnit, Future, asynchronous, bulkhead, completed_future, retry
 from kit import Barrier, Calls, Clock, Invoke, Service, TestException, stacked
+from kit.crowd import Crowd
 
 synchronous = pytest.mark.parametrize("invoke", ["blocking"], indirect=True)
 """Nobody queues: a call beyond the limit is refused at once."""
@@ -346,24 +346,6 @@ def test_future_is_done_though_nobody_gets_its_result(level: str, calls: Calls) 
 
 
 # Under pressure
-
-
-class Crowd:
-    """Counts who is inside."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self.most = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._inside += 1
-            self.most = max(self.most, self._inside)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
 
 
 def _press(method: Callable[[], Any], gap: float, invoke: Invoke, clock: Clock) -> list[BaseException | None]:

@@ -47,6 +47,7 @@ from faulttolerance._runtime.interrupting.thread_deadlines import HAS_GIL, this_
 from faulttolerance._runtime.task_deadlines import rings_of
 from faulttolerance._strategy import circuit_breaker as strategy
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
+from kit.crowd import Crowd
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))
 THREADS = 64
@@ -228,24 +229,6 @@ def soon(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
             return False
         threading.Event().wait(0.01)
     return True
-
-
-class Crowd:
-    """Never more inside than the limit says."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.inside = 0
-        self.most = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self.inside -= 1
 
 
 # One guard, threads and tasks

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from kit.surroundings import Service, gunicorn as serving
+from kit.waiting import wait_until
 
 pytest.importorskip("prometheus_client")
 
@@ -173,7 +173,6 @@ SETTINGS = """
 from prometheus_client.multiprocess import mark_process_dead
 
 workers = 2
-control_socket_disable = True  # of releases that have one
 
 def child_exit(server, worker):
     mark_process_dead(worker.pid)
@@ -183,17 +182,12 @@ def child_exit(server, worker):
 class Gunicorn:
     """Two workers of gunicorn that serve guarded calls, and what they were asked for."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
-        self.process = process
+    def __init__(self, service: Service) -> None:
+        self.process = service.process
+        self.get = service.get
         self.workers: Counter[int] = Counter()
         """Calls by the worker that served them."""
         self.failing = 0
-        self._address = f"http://127.0.0.1:{port}"
-
-    def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(self._address + path, timeout=30) as answer:
-            content: bytes = answer.read()
-        return content
 
     def order(self) -> int:
         """Have one good and one failing call served; the worker of the latter."""
@@ -204,7 +198,7 @@ class Gunicorn:
         return worker
 
     def order_until(self, fulfilled: Callable[[], bool]) -> None:
-        until(lambda: self.order() > 0 and fulfilled())
+        wait_until(lambda: self.order() > 0 and fulfilled())
 
     @property
     def served(self) -> dict[str, float]:
@@ -226,21 +220,13 @@ class Gunicorn:
 
     def shown(self) -> dict[str, float]:
         """The same, of what any of the workers shows now."""
-        found = each_once(text_string_to_metric_families(self.get("/metrics").decode()))
+        found = each_once(text_string_to_metric_families(self.get("/metrics")))
         return {series: found.get(series, -1) for series in self.served}
 
     def assert_all_is_shown(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            until(lambda: self.shown() == self.served)
+        with contextlib.suppress(AssertionError):  # which says less than the next line
+            wait_until(lambda: self.shown() == self.served)
         assert self.shown() == self.served
-
-
-def until(fulfilled: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not fulfilled():
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        time.sleep(0.02)
 
 
 @pytest.fixture(params=[False, True], ids=["each-loads", "preloaded"])
@@ -248,21 +234,11 @@ def gunicorn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gunicor
     pytest.importorskip("gunicorn")
     metrics = tmp_path / "metrics"
     metrics.mkdir()
-    (tmp_path / "application.py").write_text(APPLICATION)
-    (tmp_path / "gunicorn.conf.py").write_text(f"{SETTINGS}\npreload_app = {request.param}\n")
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
-        number = listening.fileno()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gunicorn", "--log-level=warning", f"--bind=fd://{number}", "application"],
-            cwd=tmp_path,
-            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics)},
-            pass_fds=[number],
-        )
-        with process:
-            try:
-                yield Gunicorn(process, listening.getsockname()[1])
-            finally:
-                process.terminate()
+    settings = f"{SETTINGS}\npreload_app = {request.param}\n"
+    with serving(
+        APPLICATION, tmp_path, "--log-level=warning", settings=settings, PROMETHEUS_MULTIPROC_DIR=str(metrics)
+    ) as service:
+        yield Gunicorn(service)
 
 
 @pytest.mark.timeout(180)
@@ -275,7 +251,7 @@ def test_workers_of_gunicorn_add_up_over_restarts(gunicorn: Gunicorn) -> None:
     # A killed worker had its counts in the files, but for those of the last half second.
     first = set(gunicorn.workers)
     os.kill(min(first), signal.SIGKILL)
-    until(lambda: not is_alive(min(first)))
+    wait_until(lambda: not is_alive(min(first)))
     gunicorn.order_until(lambda: len(gunicorn.workers) == 3)
     gunicorn.assert_all_is_shown()
 
@@ -283,7 +259,7 @@ def test_workers_of_gunicorn_add_up_over_restarts(gunicorn: Gunicorn) -> None:
     second = set(gunicorn.workers)
     gunicorn.order()
     gunicorn.process.send_signal(signal.SIGHUP)
-    until(lambda: not any(map(is_alive, second)))
+    wait_until(lambda: not any(map(is_alive, second)))
     gunicorn.order_until(lambda: len(gunicorn.workers) == 5)
     gunicorn.assert_all_is_shown()
 
