@@ -32,7 +32,7 @@ from ._config.formatting import formatted
 from ._config.key import SWITCHES, switch_key
 from ._config.report import Unused
 from ._guard import control
-from ._guard.doubt import doubts
+from ._guard.checking.doubt import doubts
 from ._policy import parameters
 from ._shown import ends_the_caller, escaped, told
 from .exceptions import FaultToleranceDefinitionException

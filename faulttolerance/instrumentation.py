@@ -57,11 +57,11 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
     Raises:
         FaultToleranceDefinitionException: If one is a coroutine function.
     """
-    from ._guard.check import unawaited
+    from ._guard.checking.definition import never_awaited_faults
     from .exceptions import FaultToleranceDefinitionException
 
     chosen = None if sinks is None else tuple(sinks)
-    if faults := [fault for one in chosen or () for fault in unawaited("set_event_sinks(sinks)", one)]:
+    if faults := [fault for one in chosen or () for fault in never_awaited_faults("set_event_sinks(sinks)", one)]:
         raise FaultToleranceDefinitionException(*faults)
     _sinks.set(chosen)
 

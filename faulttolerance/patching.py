@@ -25,10 +25,13 @@ except ImportError as error:
 
 from ._guard import attach, control
 from ._guard.attach import Decorator
-from ._guard.declaration import CLASS_INTERCEPTORS, class_name, declaration_of, user_frames
+from ._guard.class_level import CLASS_INTERCEPTORS
+from ._guard.declaration import declaration_of
 from ._guard.interceptor import Interceptor
+from ._guard.place import user_frames
 from ._runtime.import_watch import ImportWatch
-from ._signature.proxy import of_our_own
+from ._signature.method import unproxied
+from ._signature.naming import class_name
 from .exceptions import Fault, FaultToleranceDefinitionException
 
 __all__ = ["Patch", "patch"]
@@ -201,7 +204,7 @@ class Patch:
             declaration = declaration_of(decorated)
             if declaration is not None:
                 declaration.name = attribute
-            decorated, faults = attach.adopted(holder, attribute, decorated)
+            decorated, faults = attach.adopt_attribute(holder, attribute, decorated)
             if faults:
                 raise FaultToleranceDefinitionException(*faults)
         try:
@@ -343,7 +346,7 @@ def _interceptors_on(value: Any) -> tuple[Any, ...]:
 
 def _as_in_a_class(value: Any) -> Any:
     """What a class holds, so that a function in its place is called with the same arguments."""
-    return of_our_own(value) if hasattr(type(value), "__get__") else staticmethod(value)
+    return unproxied(value) if hasattr(type(value), "__get__") else staticmethod(value)
 
 
 def _overridden(cls: type, attribute: str, inherited: Any) -> Any:

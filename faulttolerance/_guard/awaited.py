@@ -82,7 +82,7 @@ def _says_so(function: FunctionType) -> bool:
     """Whether the return annotation of *function* names nothing that can be awaited."""
     found = _said.get(function)
     if found is None:
-        from .._signature.annotation import Outcome, outcome
+        from .._signature.outcome import Outcome, outcome
 
         found = _said[function] = outcome(function) in (Outcome.FOREIGN, Outcome.OBJECT)
     return found

@@ -18,7 +18,6 @@ from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback
 from .._runtime import blocking
 from . import registry
 from .awaited import call_awaited, is_coroutine_code, told
-from .check import is_asynchronous
 from .declaration import CLASS, Declaration, unbound
 from .invocation import around
 from .plan import Plan
@@ -82,7 +81,7 @@ def _guarded(
     declaration: Declaration, plan: Plan, function: Callable[..., Any], prospect: Prospect
 ) -> blocking.GuardedCall:
     policies = plan.policies
-    asynchronous = is_asynchronous(declaration, policies)
+    asynchronous = declaration.is_asynchronous(policies)
     is_apart = is_detached(policies)
     course = course_for(plan, prospect, asynchronous=asynchronous, apart=is_apart)
     substitute = policies.get(Fallback)
@@ -91,11 +90,11 @@ def _guarded(
     if isinstance(substitute, Fallback):
         from . import fallback
 
-        aside = fallback.aside(substitute, declaration, asynchronous, plan.homes.get(Fallback))
+        aside = fallback.side_call(substitute, declaration, asynchronous, plan.homes.get(Fallback))
     if isinstance(before, BeforeRetry):
         from . import before_retry
 
-        before_aside = before_retry.aside(before, declaration, asynchronous, plan.homes.get(BeforeRetry))
+        before_aside = before_retry.side_call(before, declaration, asynchronous, plan.homes.get(BeforeRetry))
     if not asynchronous:
         # Where that was switched off, what comes later is meant to.
         course.watches_results = not is_detached({type(one.policy) for one in plan.declared})
@@ -171,7 +170,7 @@ def _awaits(declaration: Declaration) -> bool | None:
     """Whether what a method returns is awaited; ``None``: the object decides (rule R7)."""
     if declaration.is_coroutine:
         return True
-    from .._signature.annotation import Outcome, outcome
+    from .._signature.outcome import Outcome, outcome
 
     return {Outcome.FUTURE: False, Outcome.AWAITABLE: True}.get(outcome(declaration.template, declaration.owner))
 

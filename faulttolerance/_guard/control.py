@@ -17,7 +17,8 @@ from .._policy import Policy, parameters
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import exchange, registry
-from .declaration import FUNCTION, exempt
+from .class_level import exempt
+from .declaration import FUNCTION
 from .explanation import explain
 from .guard import strays
 from .plan import Plan

@@ -8,9 +8,9 @@ from typing import Any
 
 from .._policy import parameters
 from .._signature.kind import is_coroutine_function
+from .._signature.naming import class_name
 from .call_path import code_of
-from .check import is_asynchronous
-from .declaration import FUNCTION, Declaration, class_name, declaration_of, unbound
+from .declaration import FUNCTION, Declaration, declaration_of, unbound
 from .guard import Guard, finder_of
 from .plan import Plan
 from .shared import Shared
@@ -73,7 +73,7 @@ def _by_decorators(declaration: Declaration, cls: type | None, source: bool) -> 
     yield _explained(plan)
     yield from (f"  wrong: {fault}" for fault in faults)
     if source and plan.policies:
-        yield code_of(plan, is_asynchronous(declaration, plan.policies))
+        yield code_of(plan, declaration.is_asynchronous(plan.policies))
 
 
 def _by_a_guard(shared: Shared, above: str, source: bool, asynchronous: bool = False) -> Iterator[str]:

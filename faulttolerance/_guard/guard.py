@@ -14,14 +14,14 @@ from .._config import Declared
 from .._policy import Fallback, Policy
 from .._runtime.frames import module_of
 from .._shown import shown
-from .._signature import proxy
 from .._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
-from .._signature.naming import wrapper_named
+from .._signature.method import bound_when_called, unproxied
+from .._signature.naming import copy_names
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
-from .check import descriptor_faults, exclusive_faults, spelled
-from .declaration import INSTANCE, binding_by_name, user_frames
-from .place import Place, placed
+from .checking.definition import decorator_name, descriptor_faults, exclusive_faults
+from .declaration import INSTANCE, binding_by_name
+from .place import Place, place_of, user_frames
 from .shared import Shared, call_apart, call_given, substitute_faults
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Guard:
         given = _by_kind(policies)
         if faults := _of_other_kinds(given):
             raise FaultToleranceDefinitionException(*faults)
-        place = Place(name, name) if name else placed(self)
+        place = Place(name, name) if name else place_of(self)
         self.name = place.name
         if faults := [
             *exclusive_faults(given, f"Guard {self.name}"),
@@ -164,11 +164,15 @@ class Guard:
         )
 
     def __repr__(self) -> str:
-        given = [f"{spelled(type(one.policy))}={one.policy!r}" for one in self._shared.declared]
+        given = [f"{decorator_name(type(one.policy))}={one.policy!r}" for one in self._shared.declared]
         return f"Guard({', '.join([*given, f'name={self.name!r}'])})"
 
 
-_PARAMETERS = {spelled(row.policy): row.policy for row in ORDER if spelled(row.policy) in GuardPolicies.__annotations__}
+_PARAMETERS = {
+    decorator_name(row.policy): row.policy
+    for row in ORDER
+    if decorator_name(row.policy) in GuardPolicies.__annotations__
+}
 """The policies that a guard takes, by parameter, in the order in which they nest."""
 
 
@@ -182,7 +186,7 @@ def _by_kind(policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
 def _of_other_kinds(given: Mapping[type[Policy], object]) -> list[Fault]:
     """What of *given* is not of the kind for which it is given: a number, say, where a ``Timeout`` is wanted."""
     return [
-        Fault(f"Guard({spelled(kind)})", f"is {shown(value)}", value, f"{kind.__name__}(...) or None")
+        Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, f"{kind.__name__}(...) or None")
         for kind, value in given.items()
         if not isinstance(value, kind)
     ]
@@ -225,7 +229,7 @@ def apply_guard(name: str) -> Callable[[F], F]:
 def _decorated(
     function: F, find: Callable[[], Shared], check: Callable[[Callable[..., Any], bool], None] | None = None
 ) -> F:
-    function = proxy.of_our_own(function)
+    function = unproxied(function)
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
     if faults := descriptor_faults(function):
@@ -243,7 +247,7 @@ def _decorated(
     if check is not None:
         check(function, asynchronous)
     if binding_by_name(function) == INSTANCE:
-        function = proxy.bound_first(function)  # type: ignore[assignment]
+        function = bound_when_called(function)  # type: ignore[assignment]
 
     # Kept here and not by the guard, which may outlive many functions that it decorated.
     known: tuple[object, Any] = (None, None)
@@ -255,7 +259,7 @@ def _decorated(
             found = known = shared.resolve(function, asynchronous)
         return found[1](args, kwargs)
 
-    wrapper_named(guarded, function)
+    copy_names(guarded, function)
     _finders[guarded] = find
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
 

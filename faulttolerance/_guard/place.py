@@ -1,16 +1,24 @@
-"""What guards without a name are called: the line that makes them, and their number among those that live."""
+"""Where in the application something is made; guards without a name are called after the line that makes them."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from itertools import count
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 from weakref import ref
 
 from .._runtime.frames import module_of
-from .declaration import user_frames
 
-__all__ = ["Place", "placed"]
+
+def user_frames() -> Iterator[FrameType]:
+    """Walk the frames of the application that led here, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if module_of(frame).partition(".")[0] != "faulttolerance":
+            yield frame
+        frame = frame.f_back
 
 
 class Place(NamedTuple):
@@ -19,7 +27,7 @@ class Place(NamedTuple):
     line: str
     """The module and the line."""
     name: str
-    """The same, and from the second guard on that the line has made and that lives, its number."""
+    """The same, and a number for all but the first of the living guards that the line has made."""
 
 
 class _Line:
@@ -31,14 +39,14 @@ class _Line:
         self._codes: dict[tuple[str, str], ref[CodeType]] = {}
         self._count = count(1)
         self.free: dict[int, None] = {}
-        """What was given back."""
+        """The numbers that were given back."""
 
-    def is_that_of(self, code: CodeType) -> bool:
-        """Whether *code* belongs to what has made the guards, or beside it, and was not compiled anew."""
+    def is_made_by(self, code: CodeType) -> bool:
+        """Tell whether *code*, which makes a guard here, is the code that did so before, and was not compiled anew."""
         return self._codes.setdefault((code.co_filename, code.co_qualname), ref(code))() is code
 
     def take(self) -> int:
-        """The lowest number that no living guard has."""
+        """Take the lowest number that no living guard has."""
         while self.free:
             try:
                 number = min(self.free)
@@ -53,17 +61,17 @@ _lines: dict[str, _Line] = {}
 _numbers: dict[ref[object], tuple[_Line, int]] = {}
 
 
-def placed(guard: object) -> Place:
-    """Where *guard* is made; its number is given back when it is no longer there.
+def place_of(guard: object) -> Place:
+    """Tell where *guard* is being made; its number is given back when the guard is gone.
 
     A module that is loaded again, or a cell of a notebook that is run once more, counts anew.
     """
     frame = next(user_frames(), None)
     name = "guard" if frame is None else f"{module_of(frame) or 'guard'}:{frame.f_lineno}"
     line = _lines.setdefault(name, _Line())
-    if frame is not None and not line.is_that_of(frame.f_code):
+    if frame is not None and not line.is_made_by(frame.f_code):
         line = _lines[name] = _Line()
-        line.is_that_of(frame.f_code)
+        line.is_made_by(frame.f_code)
     number = line.take()
     _numbers[ref(guard, _give_back)] = line, number
     return Place(name, name if number == 1 else f"{name}#{number}")

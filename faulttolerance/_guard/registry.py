@@ -237,9 +237,9 @@ class CircuitBreakers:
         Raises:
             FaultToleranceDefinitionException: If *callback* is a coroutine function.
         """
-        from .check import unawaited
+        from .checking.definition import never_awaited_faults
 
-        if faults := unawaited("circuit_breakers.on_state_change(callback)", callback):
+        if faults := never_awaited_faults("circuit_breakers.on_state_change(callback)", callback):
             raise FaultToleranceDefinitionException(*faults)
         _listeners.setdefault(name, []).append(callback)
 

@@ -11,28 +11,16 @@ from .._call.state import Prospect, State, alias_in
 from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Policy
 from .._runtime import blocking
-from .._signature import proxy
 from .._signature.lookup import home_of
-from .._signature.naming import spelling_of
+from .._signature.method import as_method, bound_when_called
+from .._signature.naming import class_name, qualified_name_of
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .call_path import call_path, plainly, plainly_while_hidden
-from .check import is_asynchronous, misfits, widowed
-from .declaration import (
-    CLASS,
-    FUNCTION,
-    INSTANCE,
-    Declaration,
-    accessors,
-    class_level_interceptors,
-    class_name,
-    covering,
-    declaration_of,
-    first_of_name,
-    unbound,
-)
-from .methods import as_method
+from .checking.definition import callback_faults, companion_faults
+from .class_level import accessors, covering_interceptors, covering_policies, first_definition
+from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, declaration_of, unbound
 from .plan import Plan, in_order
 
 __all__ = ["Resolver"]
@@ -114,14 +102,14 @@ class Resolver:
             declared, homes, interceptors = [], {}, ()
             # Rule L3: reached through super(), or by the name of a base class, a method runs plainly.
             if self.is_first(cls):
-                covered = covering(cls, declaration.name, function, owner)
+                covered = covering_policies(cls, declaration.name, function, owner)
                 declared = self._declared(cls, owner, policies, covered)
                 home = owner if declaration.owner is not None else home_of(declaration.template, cls)
                 homes = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
-                written = class_level_interceptors(cls, declaration.name, function, owner)
+                written = covering_interceptors(cls, declaration.name, function, owner)
                 interceptors = (*written, *declaration.interceptors)
         if declaration.binding == INSTANCE:
-            function = proxy.bound_first(function)
+            function = bound_when_called(function)
         if not declared and not interceptors:
             return Plan(name, function), []
         effective, faults = settings.resolve(declared, name, basis)
@@ -180,7 +168,7 @@ class Resolver:
         owner = declaration.owner
         if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
             return  # put into a class late, it is known by the class that uses it
-        inherited = covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
+        inherited = covering_policies(owner, declaration.name, declaration.template, owner) if owner is not None else {}
         policies = {**{kind: policy for kind, (policy, _) in inherited.items()}, **declaration.policies}
         if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
             self.for_class(owner)
@@ -216,7 +204,7 @@ class Resolver:
 
     def _declared_on_function(self) -> list[Declared]:
         declaration = self.declaration
-        owner, method = spelling_of(declaration.template)
+        owner, method = qualified_name_of(declaration.template)
         return in_order([Declared(policy, "method", owner, method) for policy in declaration.policies.values()])
 
     def _declared(
@@ -237,7 +225,7 @@ class Resolver:
 
     def is_first(self, cls: type) -> bool:
         """Whether nothing of the same name hides the guard from objects of *cls* (rule L3)."""
-        found = first_of_name(cls, self.declaration.name)
+        found = first_definition(cls, self.declaration.name)
         if found is None or self._is_in(found[1]):
             return True
         return not any(self._is_in(vars(base).get(self.declaration.name)) for base in cls.__mro__)
@@ -252,7 +240,7 @@ class Resolver:
         declaration = self.declaration
         if declaration.function is not None:
             return declaration.function, declaration.policies, declaration.owner or cls
-        found = first_of_name(cls, declaration.name, after=declaration.guard)
+        found = first_definition(cls, declaration.name, after=declaration.guard)
         if found is None:
             return declaration.template, declaration.policies, declaration.owner or cls
         base, attribute = found
@@ -265,12 +253,12 @@ class Resolver:
 
     def _faults(self, plan: Plan, cls: type | None) -> list[Fault]:
         """What can be checked only once everything is known."""
-        faults = widowed(plan.declared, plan.name, cls)
-        asynchronous = is_asynchronous(self.declaration, plan.policies)
+        faults = companion_faults(plan.declared, plan.name, cls)
+        asynchronous = self.declaration.is_asynchronous(plan.policies)
         for one in plan.effective:
             if one.enabled:
                 home = plan.homes.get(type(one.policy))
-                wrong = misfits(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
+                wrong = callback_faults(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
                 faults += map(one.traced, wrong)
         return faults
 

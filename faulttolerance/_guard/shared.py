@@ -247,13 +247,13 @@ def substitute_faults(
             Fault(f"Guard {name} @Fallback(fallback_method)", f"is {policy.fallback_method!r}",
                   policy.fallback_method, "a handler: a guard belongs to no class")
         ]  # fmt: skip
-    from . import fallback
+    from .checking import callback
 
     declaration = _declaration(function)
     where = f"Guard {name}{'' if asynchronous else '.call'}"
     if function not in _GIVEN:
         where = f"{declaration.where} under Guard {name}"
-    return fallback.faults(policy, declaration, where, asynchronous, final=True)
+    return callback.faults(policy, declaration, where, asynchronous, final=True)
 
 
 def _declaration(function: Callable[..., Any]) -> Declaration:
@@ -301,6 +301,6 @@ def _aside(policy: Fallback, function: Callable[..., Any], asynchronous: bool) -
 
     def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _GIVEN else (function, args)
-        return fallback.aside(policy, _called(called, args), asynchronous)(args, kwargs, failure, attempts)
+        return fallback.side_call(policy, _called(called, args), asynchronous)(args, kwargs, failure, attempts)
 
     return aside

@@ -1,4 +1,4 @@
-"""What annotations say: types, return types, type variables.
+"""What annotations say: types, type arguments, type variables.
 
 An annotation is read, never imported for. A name that exists for type checkers only, or that is not defined yet, is
 kept as an unresolved name: its text may still decide, and it matches every type.
@@ -12,8 +12,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from enum import Enum
+from collections.abc import Callable, Iterable, Mapping
 from typing import (
     Any,
     ForwardRef,
@@ -28,39 +27,7 @@ from typing import (
     get_origin,
 )
 
-from ..exceptions import Fault
-from .kind import function_behind, is_coroutine_function
-
-__all__ = [
-    "ANYTHING",
-    "Outcome",
-    "Scope",
-    "Type",
-    "ancestry",
-    "asynchronous_faults",
-    "awaited",
-    "displayed",
-    "is_known",
-    "members",
-    "outcome",
-    "outcome_of",
-    "resolved",
-    "says_nothing",
-    "signature",
-    "takes",
-]
-
-
-class Outcome(Enum):
-    """What a function returns, as far as its return annotation tells."""
-
-    FUTURE = "future"
-    """A future of ``concurrent.futures``, ours, or another that is not awaitable."""
-    AWAITABLE = "awaitable"
-    OBJECT = "object"
-    """Not told: the object that is returned decides."""
-    FOREIGN = "foreign"
-    """Something that is neither a future nor awaitable."""
+from .kind import function_behind
 
 
 class Type(NamedTuple):
@@ -75,8 +42,8 @@ class Type(NamedTuple):
     args: tuple[Type, ...] | None = None
 
     def __str__(self) -> str:
-        """The type as it might be written in a program."""
-        args = [] if self.args is None or isinstance(self.head, (TypeVar, NewType)) else [str(one) for one in self.args]
+        """Write the type as a program might."""
+        args = () if self.args is None or isinstance(self.head, (TypeVar, NewType)) else tuple(map(str, self.args))
         if self.head is Union:
             return " | ".join(args)
         if self.head is types.NoneType:
@@ -91,20 +58,20 @@ _CALLABLE_PARAMETERS = "the parameters of a Callable"
 # Reading
 
 
-class _Unresolved:
+class UnresolvedName:
     """A name that means nothing at run time; whatever is done with it in an annotation gives an annotation."""
 
     def __init__(self, name: str, args: tuple[Any, ...] | None = None) -> None:
         self.name = name
         self.args = args
 
-    def __getattr__(self, attribute: str) -> _Unresolved:
+    def __getattr__(self, attribute: str) -> UnresolvedName:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        return _Unresolved(f"{self.name}.{attribute}")
+        return UnresolvedName(f"{self.name}.{attribute}")
 
-    def __getitem__(self, args: Any) -> _Unresolved:
-        return _Unresolved(self.name, args if isinstance(args, tuple) else (args,))
+    def __getitem__(self, args: Any) -> UnresolvedName:
+        return UnresolvedName(self.name, args if isinstance(args, tuple) else (args,))
 
     def __or__(self, other: Any) -> Any:
         return Union[self, other]  # noqa: UP007  # made of what is no type
@@ -115,126 +82,118 @@ class _Unresolved:
     def __call__(self) -> None:
         """Pass for a type: ``typing`` takes only callables as type arguments."""
 
-    def means(self, *names: str) -> bool:
-        """Whether the last part of the name is one of *names*."""
+    def ends_in(self, *names: str) -> bool:
         return self.name.rpartition(".")[2] in names
 
 
 class _Names(dict[str, Any]):
     """The names that an annotation's text sees."""
 
-    def __init__(self, outer: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
         super().__init__()
-        self._outer = outer
+        self._namespaces = namespaces
 
     def __missing__(self, name: str) -> Any:
         if name.startswith("__"):
             raise KeyError(name)  # asked by a debugger, not by an annotation
-        for names in self._outer:
-            if name in names:
-                return names[name]
-        return _Unresolved(name)
+        for namespace in self._namespaces:
+            if name in namespace:
+                return namespace[name]
+        return UnresolvedName(name)
 
 
 class Scope:
     """Where annotations were written: the names they see, and what type variables stand for.
 
     Args:
-        names: From the innermost outward.
-        variables: What is known of type variables.
-        owner: What ``Self`` means.
+        namespaces: From the innermost outward.
+        variables: The types of type variables, as far as they are known.
+        owner: The class that ``Self`` means.
+        expanding: The texts, aliases and type variables that are being expanded; what refers to itself is not
+            expanded twice.
     """
 
-    __slots__ = ("_names", "_open", "_owner", "_variables")
+    __slots__ = ("_namespaces", "expanding", "owner", "variables")
 
     def __init__(
         self,
-        names: Iterable[Mapping[str, Any]] = (),
+        namespaces: Iterable[Mapping[str, Any]] = (),
         variables: Mapping[Any, Type] | None = None,
         owner: type | None = None,
-        _open: frozenset[object] = frozenset(),
+        expanding: frozenset[object] = frozenset(),
     ) -> None:
-        self._names = tuple(names)
-        self._variables = variables or {}
-        self._owner = owner
-        self._open = _open  # what is being expanded: what refers to itself is not expanded twice
+        self._namespaces = tuple(namespaces)
+        self.variables = variables or {}
+        self.owner = owner
+        self.expanding = expanding
 
     @classmethod
     def of(cls, function: Callable[..., Any], owner: type | None = None, defined_in: type | None = None) -> Scope:
-        """The scope of *function*, defined in class *defined_in*, as seen from its subclass *owner*."""
+        """Make the scope of *function*, defined in class *defined_in*, as seen from its subclass *owner*."""
         behind = function_behind(function)
-        names: list[Mapping[str, Any]] = []
-        code, closure = getattr(behind, "__code__", None), getattr(behind, "__closure__", None)
-        if code is not None and closure:
-            names.append(dict(_filled(zip(code.co_freevars, closure, strict=True))))
-        names.append({one.__name__: one for one in getattr(behind, "__type_params__", ())})
+        namespaces: list[Mapping[str, Any]] = [_closure(behind), _type_parameters_by_name(behind)]
         variables: Mapping[Any, Type] = {}
         home = defined_in or owner
         if home is not None:
-            names.append({one.__name__: one for one in getattr(home, "__type_params__", ())})
+            namespaces.append(_type_parameters_by_name(home))
             if owner is not None and home is not owner:
-                variables = _filled_in(home, ancestry(Type(owner)).get(home))
-        names += [getattr(behind, "__globals__", {}), vars(builtins)]
+                variables = _type_arguments(home, ancestry(Type(owner)).get(home))
+        namespaces += [getattr(behind, "__globals__", {}), vars(builtins)]
         if home is not None:
             # A class is not bound to its name while it is being created.
-            names += [{home.__name__: home}, vars(home)]
-        return cls(names, variables, owner or home)
+            namespaces += [{home.__name__: home}, vars(home)]
+        return cls(namespaces, variables, owner or home)
 
     @classmethod
     def _of_class(cls, owner: type, variables: Mapping[Any, Type]) -> Scope:
         module = sys.modules.get(owner.__module__)
-        names: list[Mapping[str, Any]] = [vars(module)] if module is not None else []
-        return cls([*names, vars(builtins), {owner.__name__: owner}, vars(owner)], variables, owner)
+        names = vars(module) if module is not None else {}
+        return cls([names, vars(builtins), {owner.__name__: owner}, vars(owner)], variables, owner)
 
-    def within(self, opened: object, variables: Mapping[Any, Type] | None = None) -> Scope:
-        """This scope while *opened* is being expanded: a text, an alias, a type variable with bounds."""
-        return Scope(self._names, {**self._variables, **(variables or {})}, self._owner, self._open | {opened})
+    def within(self, expanded: object, variables: Mapping[Any, Type] | None = None) -> Scope:
+        """Copy the scope for the inside of *expanded*, whose type variables stand for *variables*."""
+        variables = {**self.variables, **(variables or {})}
+        return Scope(self._namespaces, variables, self.owner, self.expanding | {expanded})
 
-    def is_open(self, opened: object) -> bool:
-        """Whether *opened* is being expanded."""
-        return opened in self._open
-
-    def variable(self, variable: TypeVar) -> Type | None:
-        """What *variable* stands for, if that is known."""
-        return self._variables.get(variable)
-
-    @property
-    def owner(self) -> type | None:
-        """What ``Self`` means."""
-        return self._owner
-
-    def evaluated(self, text: str) -> Any:
-        """The object for which the text of an annotation stands; an unresolved name where there is none."""
+    def evaluate(self, text: str) -> Any:
+        """Evaluate the text of an annotation; give an unresolved name where that fails."""
         try:
-            return eval(text.strip(), {"__builtins__": builtins}, _Names(self._names))
+            return eval(text.strip(), {"__builtins__": builtins}, _Names(self._namespaces))
         except Exception:  # noqa: BLE001  # the text is the application's, and so is what fails in it
             head = re.match(r"[\s'\"]*([A-Za-z_][\w.]*)", text)
-            return _Unresolved(head[1]) if head else Any
+            return UnresolvedName(head[1]) if head else Any
 
 
-def _filled(cells: Iterable[tuple[str, types.CellType]]) -> Iterable[tuple[str, Any]]:
-    for name, cell in cells:
+def _closure(function: Any) -> dict[str, Any]:
+    names = {}
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    for name, cell in zip(code.co_freevars, cells, strict=True) if code is not None and cells else ():
         try:
-            yield name, cell.cell_contents
+            names[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
+    return names
 
 
-def _filled_in(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]:
-    return dict(zip(_parameters(cls), args, strict=False)) if args is not None else {}
+def _type_parameters_by_name(generic: Any) -> dict[str, Any]:
+    return {parameter.__name__: parameter for parameter in getattr(generic, "__type_params__", ())}
 
 
-def _parameters(cls: type) -> tuple[Any, ...]:
-    """The type parameters of *cls*; of one whose bases are generic but not ``Generic``, in the order of their use."""
+def _type_arguments(cls: type, args: tuple[Type, ...] | None) -> dict[Any, Type]:
+    return dict(zip(type_parameters(cls), args, strict=False)) if args is not None else {}
+
+
+def type_parameters(cls: type) -> tuple[Any, ...]:
+    """List the type parameters of *cls*; where only its bases are generic, those of the bases in their order."""
     own = vars(cls).get("__parameters__")
     if own is None:
         bases = vars(cls).get("__orig_bases__", ())
-        own = tuple(dict.fromkeys(one for base in bases for one in getattr(base, "__parameters__", ())))
+        own = tuple(dict.fromkeys(parameter for base in bases for parameter in getattr(base, "__parameters__", ())))
     return own if isinstance(own, tuple) else ()
 
 
-def signature(function: Any) -> inspect.Signature | None:
-    """The signature of *function*, its annotations as they were written; ``None`` where there is none to be had."""
+def signature_of(function: Any) -> inspect.Signature | None:
+    """Read the signature of *function*, its annotations as they were written; ``None`` where there is none."""
     try:
         if sys.version_info >= (3, 14):
             from annotationlib import Format
@@ -246,220 +205,127 @@ def signature(function: Any) -> inspect.Signature | None:
 
 
 def displayed(annotation: Any) -> str:
-    """An annotation as it is written in a program."""
+    """Write an annotation as a program does."""
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 # Resolving
 
 
-def resolved(annotation: Any, scope: Scope) -> Type:
-    """What *annotation* means in *scope*."""
+def resolve(annotation: Any, scope: Scope) -> Type:
+    """Find the type that *annotation* means in *scope*."""
     if annotation is inspect.Signature.empty or annotation is Any:
         return ANYTHING
     if isinstance(annotation, (str, ForwardRef)):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
-        return ANYTHING if scope.is_open(text) else resolved(scope.evaluated(text), scope.within(text))
+        return ANYTHING if text in scope.expanding else resolve(scope.evaluate(text), scope.within(text))
     if annotation is None:
         return Type(types.NoneType)
-    if isinstance(annotation, _Unresolved):
-        return Type(annotation, _resolved_all(annotation.args, scope) if annotation.args is not None else None)
+    if isinstance(annotation, UnresolvedName):
+        return Type(annotation, _resolve_all(annotation.args, scope) if annotation.args is not None else None)
     if isinstance(annotation, TypeVar):
-        return scope.variable(annotation) or Type(annotation, _bounds(annotation, scope))
+        return scope.variables.get(annotation) or Type(annotation, _bounds(annotation, scope))
     if annotation is typing.Self:
         return ANYTHING if scope.owner is None else Type(scope.owner)
     if annotation is typing.Never or annotation is typing.NoReturn:
         return ANYTHING
     if isinstance(annotation, NewType):
-        return Type(annotation, (resolved(annotation.__supertype__, scope),))
+        return Type(annotation, (resolve(annotation.__supertype__, scope),))
     if isinstance(annotation, list):
-        return Type(_CALLABLE_PARAMETERS, _resolved_all(annotation, scope))
-    return _resolved_generic(annotation, scope)
+        return Type(_CALLABLE_PARAMETERS, _resolve_all(annotation, scope))
+    return _resolve_generic(annotation, scope)
+
+
+def _resolve_all(annotations: Iterable[Any], scope: Scope) -> tuple[Type, ...]:
+    return tuple(resolve(annotation, scope) for annotation in annotations)
 
 
 def _bounds(variable: TypeVar, scope: Scope) -> tuple[Type, ...]:
-    if scope.is_open(variable):
+    if variable in scope.expanding:
         return ()
     bounds = variable.__constraints__ or ((variable.__bound__,) if variable.__bound__ is not None else ())
-    return _resolved_all(bounds, scope.within(variable))
+    return _resolve_all(bounds, scope.within(variable))
 
 
-def _resolved_all(annotations: Iterable[Any], scope: Scope) -> tuple[Type, ...]:
-    return tuple(resolved(one, scope) for one in annotations)
-
-
-def _resolved_generic(annotation: Any, scope: Scope) -> Type:
+def _resolve_generic(annotation: Any, scope: Scope) -> Type:
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is None:
-        return _resolved_alias(annotation, (), scope) if _is_alias(annotation) else Type(annotation)
+        return _resolve_alias(annotation, (), scope) if _is_alias(annotation) else Type(annotation)
     if _is_alias(origin):
-        return _resolved_alias(origin, args, scope)
+        return _resolve_alias(origin, args, scope)
     if origin is typing.Annotated:
-        return resolved(args[0], scope)
+        return resolve(args[0], scope)
     if origin is Union or origin is types.UnionType:
-        return Type(Union, tuple(dict.fromkeys(_resolved_all(args, scope))))
+        return Type(Union, tuple(dict.fromkeys(_resolve_all(args, scope))))
     if origin is Literal:
         return Type((Literal, frozenset((type(value), repr(value)) for value in args)))
     if origin is Callable and len(args) == 2:
-        parameters = resolved(args[0], scope) if isinstance(args[0], list) else ANYTHING
-        return Type(origin, (parameters, resolved(args[1], scope)))
-    return Type(origin, _resolved_all(args, scope) or None)
+        parameters = resolve(args[0], scope) if isinstance(args[0], list) else ANYTHING
+        return Type(origin, (parameters, resolve(args[1], scope)))
+    return Type(origin, _resolve_all(args, scope) or None)
 
 
 def _is_alias(annotation: Any) -> bool:
-    """Whether *annotation* was made by a ``type`` statement, or by the class that older versions have for it."""
+    """Tell what a ``type`` statement made, or the class that older versions have for it."""
     return type(annotation).__name__ == "TypeAliasType"
 
 
-def _resolved_alias(alias: Any, args: tuple[Any, ...], scope: Scope) -> Type:
-    if scope.is_open(alias):
+def _resolve_alias(alias: Any, args: tuple[Any, ...], scope: Scope) -> Type:
+    if alias in scope.expanding:
         return Type(alias)
-    variables = dict(zip(alias.__type_params__, _resolved_all(args, scope), strict=False))
+    variables = dict(zip(alias.__type_params__, _resolve_all(args, scope), strict=False))
     try:
         value = alias.__value__
     except Exception:  # noqa: BLE001  # computed now, from names of the application
-        return Type(_Unresolved(alias.__name__))
-    return resolved(value, scope.within(alias, variables))
+        return Type(UnresolvedName(alias.__name__))
+    return resolve(value, scope.within(alias, variables))
 
 
 def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
-    """The class *generic* and its bases, nearest first, each with its type arguments as far as they are known."""
-    found: dict[type, tuple[Type, ...] | None] = {}
+    """Map the class *generic* and its bases, nearest first, to their type arguments as far as they are known."""
+    arguments: dict[type, tuple[Type, ...] | None] = {}
 
     def walk(cls: type, args: tuple[Type, ...] | None) -> None:
-        if found.get(cls) is not None or (cls in found and args is None):
+        if arguments.get(cls) is not None or (cls in arguments and args is None):
             return
-        found[cls] = args
-        scope = Scope._of_class(cls, _filled_in(cls, args))
+        arguments[cls] = args
+        scope = Scope._of_class(cls, _type_arguments(cls, args))
         for base in vars(cls).get("__orig_bases__", cls.__bases__):
             origin = get_origin(base) or base
             if isinstance(origin, type) and origin not in (Generic, Protocol, object):
-                walk(origin, _resolved_all(get_args(base), scope) or None)
+                walk(origin, _resolve_all(get_args(base), scope) or None)
 
     if isinstance(generic.head, type):
         walk(generic.head, generic.args)
-    return found
+    return arguments
 
 
 # Knowing
 
 
-def says_nothing(one: Type) -> bool:
-    """Whether *one* is not known, and so matches everything."""
-    return one.head is Any or isinstance(one.head, (_Unresolved, TypeVar))
+def is_gradual(type_: Type) -> bool:
+    """Tell whether *type_* is not known, and so matches every type."""
+    return type_.head is Any or isinstance(type_.head, (UnresolvedName, TypeVar))
 
 
-def is_known(one: Type) -> bool:
-    """Whether no name in *one* waits to be defined."""
-    return not isinstance(one.head, _Unresolved) and all(map(is_known, one.args or ()))
+def is_resolved(type_: Type) -> bool:
+    """Tell whether no name in *type_* waits to be defined."""
+    return not isinstance(type_.head, UnresolvedName) and all(map(is_resolved, type_.args or ()))
 
 
-def members(one: Type) -> tuple[Type, ...]:
-    """The types of which *one* is the union; a bounded type variable counts as its bounds."""
-    if isinstance(one.head, TypeVar) and one.args:
-        return tuple(inner for bound in one.args for inner in members(bound))
-    return (one.args or ()) if one.head is Union else (one,)
+def members(type_: Type) -> tuple[Type, ...]:
+    """List the members of a union; a bounded type variable counts as its bounds, another type as its own member."""
+    if isinstance(type_.head, TypeVar) and type_.args:
+        return tuple(member for bound in type_.args for member in members(bound))
+    return (type_.args or ()) if type_.head is Union else (type_,)
 
 
-def takes(one: Type, value: object) -> bool:
-    """Whether *value* is of a type whose classes are known, or have a name that a class of *value* has."""
-    return any(_takes(member.head, value) for member in members(one))
+def accepts(type_: Type, value: object) -> bool:
+    """Tell whether *value* is an instance of *type_*; an unresolved name is compared with those of its classes."""
+    return any(_accepts(member.head, value) for member in members(type_))
 
 
-def _takes(head: Any, value: object) -> bool:
-    if isinstance(head, _Unresolved):
-        return head.means(*(cls.__name__ for cls in type(value).__mro__))
+def _accepts(head: Any, value: object) -> bool:
+    if isinstance(head, UnresolvedName):
+        return head.ends_in(*(cls.__name__ for cls in type(value).__mro__))
     return head is Any or (isinstance(head, type) and isinstance(value, head))
-
-
-# Asynchronous or not (rule R7)
-
-
-def outcome(function: Callable[..., Any], owner: type | None = None) -> Outcome:
-    """What calling *function* gives: a future, something awaitable, or neither; only its return annotation is read."""
-    if is_coroutine_function(function):
-        return Outcome.AWAITABLE
-    return outcome_of(_returned(function, owner))
-
-
-def _returned(function: Callable[..., Any], owner: type | None) -> Type:
-    found = signature(function)
-    return ANYTHING if found is None else resolved(found.return_annotation, Scope.of(function, owner))
-
-
-def outcome_of(returned: Type) -> Outcome:
-    """What a function whose return type is *returned* gives."""
-    head = returned.head
-    if isinstance(head, _Unresolved):
-        return _outcome_by_name(head)
-    if head is Union or isinstance(head, TypeVar):
-        members = {outcome_of(one) for one in returned.args or ()}
-        return members.pop() if len(members) == 1 else Outcome.OBJECT
-    if isinstance(head, NewType):
-        return outcome_of(returned.args[0]) if returned.args else Outcome.OBJECT
-    if isinstance(head, type) and head is not object and head is not Any:
-        return _outcome_by_class(head)
-    return Outcome.FOREIGN if isinstance(head, tuple) and head[0] is Literal else Outcome.OBJECT
-
-
-def _outcome_by_name(name: _Unresolved) -> Outcome:
-    if name.means("Future"):
-        return Outcome.AWAITABLE if name.name.startswith("asyncio.") else Outcome.FUTURE
-    return Outcome.AWAITABLE if name.means("Task", "Awaitable", "Coroutine") else Outcome.OBJECT
-
-
-def _outcome_by_class(cls: type) -> Outcome:
-    future = _loaded("concurrent.futures", "Future")
-    if future is not None and issubclass(cls, future):
-        return Outcome.FUTURE
-    if getattr(cls, "__await__", None) is not None:
-        return Outcome.AWAITABLE
-    if hasattr(cls, "add_done_callback") and hasattr(cls, "result"):
-        return Outcome.FUTURE
-    return Outcome.FOREIGN
-
-
-def _loaded(module: str, name: str) -> type | None:
-    """A class of the standard library, if it is loaded; no class can derive from it before that."""
-    found = getattr(sys.modules.get(module), name, None)
-    return found if isinstance(found, type) else None
-
-
-def awaited(returned: Type) -> Type:
-    """What comes of awaiting *returned*, or of waiting for it."""
-    head = returned.head
-    if isinstance(head, _Unresolved):
-        return returned.args[-1] if returned.args else ANYTHING
-    if head is Union:
-        members = tuple(awaited(one) for one in returned.args or ())
-        return members[0] if len(members) == 1 else Type(Union, members)
-    if isinstance(head, NewType):
-        return awaited(returned.args[0]) if returned.args else ANYTHING
-    future, own_future = _loaded("asyncio", "Future"), _loaded("concurrent.futures", "Future")
-    waited_for = {Awaitable, future, own_future, _loaded("asyncio", "Task")}
-    for base, args in ancestry(returned).items():
-        if args is None:
-            continue
-        if base is Coroutine:
-            return args[-1]
-        if base in waited_for or (base is head and len(args) == 1 and not _parameters(base)):
-            return args[0]
-    return ANYTHING
-
-
-def asynchronous_faults(
-    function: Callable[..., Any], where: str, owner: type | None = None, class_level: bool = False
-) -> list[Fault]:
-    """What is wrong with the return annotation of *function* for ``@asynchronous``.
-
-    *class_level*: the decorator is on the class, and the method may be exempted.
-    """
-    if outcome(function, owner) is not Outcome.FOREIGN:
-        return []
-    found = signature(function)
-    annotation = found.return_annotation if found is not None else None
-    text = displayed(annotation)
-    allowed = f"`async def`, or a result that comes later: `-> Future[{text}]` or `-> Awaitable[{text}]`"
-    if class_level:
-        allowed += "; or @unguarded above the method, which exempts it"
-    return [Fault(f"{where} @Asynchronous", f"is on a function that returns {text}", annotation, allowed)]

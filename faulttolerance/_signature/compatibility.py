@@ -1,328 +1,205 @@
-"""Whether a function can stand in for a guarded one: its parameters, its result, and when that comes (rule R6).
-
-What is not known fits everything, and everything fits it: ``Any``, unresolved names, type variables that nothing fills
-in. A bare generic fits each of its parametrisations.
-"""
+"""Whether a function can stand in for a guarded one: its kind, its parameters, and its result (rule R6)."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from inspect import Parameter
-from typing import Any, Literal, NamedTuple, NewType, Union, is_typeddict
+from typing import Any, NamedTuple
 
-from .annotation import (
-    ANYTHING,
-    Outcome,
-    Scope,
-    Type,
-    ancestry,
-    awaited,
-    displayed,
-    is_known,
-    members,
-    outcome,
-    outcome_of,
-    resolved,
-    says_nothing,
-    signature,
-)
+from .annotation import ANYTHING, Scope, displayed, is_gradual, is_resolved, members, resolve, signature_of
+from .assignability import is_assignable
 from .kind import is_coroutine_function, is_generator_function
 from .lookup import home_of
+from .outcome import Outcome, awaited, outcome_of
 
-__all__ = ["Guarded", "Problem", "Shape", "can_bind", "fits", "fitted", "is_asynchronous", "same", "shape_of"]
-
-Problem = tuple[str, str]
-"""What is wrong, as in ``Fault.problem``, and what is allowed."""
+Mismatch = tuple[str, str]
+"""What is wrong with a function, as a clause that follows its name, and what is allowed instead."""
 
 _PENDING = (Outcome.FUTURE, Outcome.AWAITABLE)
 
-_TOWER: dict[object, tuple[object, ...]] = {int: (float, complex), bool: (float, complex), float: (complex,)}
-"""What type checkers take for one another though no class derives from the other."""
-_ELEMENTS: dict[object, type] = {str: str, bytes: int, bytearray: int, range: int}
-"""Of what sequences are that are not generic."""
 
-
-# Types
-
-
-def fits(one: Type, other: Type) -> bool:
-    """Whether each value of the type *one* is one of the type *other*, as far as is known.
-
-    A subclass fits its base, a member its union, a literal its class. Type arguments have to be the same.
-    """
-    if says_nothing(one) or says_nothing(other) or other.head is object:
-        return True
-    mine = _alternatives(one)
-    if mine != (one,):
-        return all(fits(member, other) for member in mine)
-    if other.head is Union:
-        return any(fits(one, member) for member in _alternatives(other))
-    if isinstance(one.head, NewType):
-        return one.head is other.head or any(fits(base, other) for base in one.args or ())
-    if _is_literal(one):
-        [(cls, _)] = one.head[1]
-        return one.head[1] <= other.head[1] if _is_literal(other) else fits(Type(cls), other)
-    return _head_fits(one, other)
-
-
-def _head_fits(one: Type, other: Type) -> bool:
-    if one.head == other.head:
-        return _same_arguments(one.args, other.args)
-    if not isinstance(one.head, type) or not isinstance(other.head, type):
-        return False
-    if other.head in _TOWER.get(one.head, ()):
-        return True
+def accepts_arguments(signature: inspect.Signature | None, count: int) -> bool:
+    """Tell whether a function takes *count* positional arguments, as far as its signature is known."""
     try:
-        is_subclass = issubclass(one.head, other.head)
-    except TypeError:  # structural types, which cannot be asked
-        return getattr(other.head, "_is_protocol", False) or is_typeddict(other.head)
-    return is_subclass and (other.args is None or _same_arguments(_arguments_as(one, other), other.args))
-
-
-def _arguments_as(one: Type, other: Type) -> tuple[Type, ...] | None:
-    """The type arguments of *one* seen as what *other* is of, as far as they are known."""
-    if one.head in _ELEMENTS:
-        return (Type(_ELEMENTS[one.head]),)
-    found = ancestry(one).get(other.head)
-    if found is not None or one.args is None or one.head.__module__ not in ("builtins", "collections.abc"):
-        return found
-    # The built-in containers say nowhere what they pass on to their abstract bases.
-    if other.head is Awaitable:
-        return one.args[-1:]
-    if one.head is tuple:
-        elements = tuple(dict.fromkeys(element for element in one.args if element.head is not Ellipsis))
-        return elements if len(elements) == 1 else (Type(Union, elements),)
-    return one.args[: len(other.args or ())]
-
-
-def same(one: Type, other: Type) -> bool:
-    """Whether two types are the same as far as is known."""
-    if says_nothing(one) or says_nothing(other):
-        return True
-    if one.head is Union or other.head is Union:
-        return _same_union(one, other)
-    return one.head == other.head and _same_arguments(one.args, other.args)
-
-
-def _same_arguments(mine: tuple[Type, ...] | None, yours: tuple[Type, ...] | None) -> bool:
-    return mine is None or yours is None or (len(mine) == len(yours) and all(map(same, mine, yours)))
-
-
-def _same_union(one: Type, other: Type) -> bool:
-    mine, yours = _alternatives(one), _alternatives(other)
-    if any(map(says_nothing, (*mine, *yours))):
-        return True
-    return all(any(same(a, b) for b in yours) for a in mine) and all(any(same(a, b) for a in mine) for b in yours)
-
-
-def _alternatives(one: Type) -> tuple[Type, ...]:
-    """The types and the single literals of which *one* is made up."""
-    if _is_literal(one) and len(one.head[1]) > 1:
-        return tuple(Type((Literal, frozenset([value]))) for value in one.head[1])
-    return (one.args or ()) if one.head is Union else (one,)
-
-
-def _is_literal(one: Type) -> bool:
-    """Whether *one* is a ``Literal``: its head has the values, each with its class."""
-    return isinstance(one.head, tuple) and one.head[0] is Literal
-
-
-# Parameters
-
-
-def can_bind(found: inspect.Signature | None, arguments: int) -> bool:
-    """Whether a function takes so many positional arguments, as far as its signature is known."""
-    try:
-        if found is not None:
-            found.bind(*[None] * arguments)
+        if signature is not None:
+            signature.bind(*[None] * count)
     except TypeError:
         return False
     return True
 
 
-class Shape(NamedTuple):
-    """The parameters of a function by kind, without itself or its class."""
+class Parameters(NamedTuple):
+    """The parameters of a function by kind, without its instance or class."""
 
     positional: list[Parameter]
     rest: Parameter | None
     named: dict[str, Parameter]
-    more: Parameter | None
+    named_rest: Parameter | None
 
     @property
     def is_open(self) -> bool:
-        """Whether it is ``(*args, **kwargs)``, as of a wrapper, which tells nothing and takes everything."""
-        return self.rest is not None and self.more is not None and not self.positional and not self.named
-
-    @property
-    def all(self) -> list[Parameter]:
-        """Every parameter, in order."""
-        every = [*self.positional, self.rest, *self.named.values(), self.more]
-        return [one for one in every if one is not None]
+        """``(*args, **kwargs)``, as of a wrapper, which tells nothing and takes everything."""
+        return self.rest is not None and self.named_rest is not None and not self.positional and not self.named
 
     def __str__(self) -> str:
-        return str(inspect.Signature(self.all))
+        parameters = (*self.positional, self.rest, *self.named.values(), self.named_rest)
+        return str(inspect.Signature([parameter for parameter in parameters if parameter is not None]))
 
 
-def shape_of(function: Callable[..., Any], takes_itself: bool) -> Shape | None:
-    """The parameters of *function*, without the first where that is its instance or class."""
-    found = signature(function)
-    if found is None:
-        return None
-    every = list(found.parameters.values())
-    if takes_itself and every and every[0].kind is not Parameter.VAR_POSITIONAL:
-        del every[0]
-    return Shape(
-        [one for one in every if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)],
-        next((one for one in every if one.kind is Parameter.VAR_POSITIONAL), None),
-        {one.name: one for one in every if one.kind is Parameter.KEYWORD_ONLY},
-        next((one for one in every if one.kind is Parameter.VAR_KEYWORD), None),
+class Callee:
+    """A function that is called, as its signature describes it.
+
+    Args:
+        function: Any callable; ``written`` is its signature, ``None`` where there is none.
+        owner: The class from which it is seen.
+        home: The class that defines it; by default the one in whose body it was written.
+        takes_itself: Whether its first parameter is its instance or class.
+    """
+
+    __slots__ = ("function", "is_settled", "parameters", "returned", "returned_text", "scope", "written")
+
+    def __init__(
+        self, function: Callable[..., Any], owner: type | None = None, home: type | None = None, *, takes_itself: bool
+    ) -> None:
+        if home is None and owner is not None:
+            home = home_of(function, owner)
+        self.function = function
+        self.scope = Scope.of(function, owner, home)
+        self.written = signature_of(function)
+        self.parameters: Parameters | None = None
+        self.returned = ANYTHING
+        self.returned_text = "another"
+        if self.written is not None:
+            self.parameters = _parameters_of(self.written, takes_itself)
+            self.returned = resolve(self.written.return_annotation, self.scope)
+            self.returned_text = displayed(self.written.return_annotation)
+        self.is_settled = is_resolved(self.returned)
+        """Whether comparing the result again later would say the same."""
+
+
+def _parameters_of(signature: inspect.Signature, takes_itself: bool) -> Parameters:
+    parameters = list(signature.parameters.values())
+    if takes_itself and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
+        del parameters[0]
+    by_kind: defaultdict[Any, list[Parameter]] = defaultdict(list)
+    for parameter in parameters:
+        by_kind[parameter.kind].append(parameter)
+    return Parameters(
+        by_kind[Parameter.POSITIONAL_ONLY] + by_kind[Parameter.POSITIONAL_OR_KEYWORD],
+        next(iter(by_kind[Parameter.VAR_POSITIONAL]), None),
+        {parameter.name: parameter for parameter in by_kind[Parameter.KEYWORD_ONLY]},
+        next(iter(by_kind[Parameter.VAR_KEYWORD]), None),
     )
 
 
-class Fit(NamedTuple):
-    """How a function takes what another takes: the same, and then the exception where *error* is there."""
+def mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
+    """List why *substitute* cannot be called instead of *guarded*.
 
-    error: Parameter | None = None
+    *asynchronous* tells whether calls of the guarded function are awaited; ``None`` where that is still open.
+    """
+    yield from kind_mismatches(guarded, substitute.function, asynchronous)
+    yield from _parameter_mismatches(guarded, substitute)
+    yield from result_mismatches(guarded, substitute, asynchronous)
 
 
-def fitted(guarded: Shape | None, substitute: Shape | None, scope: Scope) -> Fit | None:
-    """How *substitute*, written in *scope*, takes what *guarded* takes; ``None`` where it does not."""
-    if guarded is None or substitute is None or substitute.is_open:
-        return Fit()
-    if (guarded.rest is None) != (substitute.rest is None) or (guarded.more is None) != (substitute.more is None):
+def kind_mismatches(guarded: Callee, function: Callable[..., Any], asynchronous: bool | None) -> Iterator[Mismatch]:
+    """Refuse a generator function, and a coroutine function that nobody would await."""
+    if is_generator_function(function):
+        yield "which is a generator function", "a function that returns"
+    elif (
+        asynchronous is False
+        and is_coroutine_function(function)
+        and outcome_of(guarded.returned) is not Outcome.AWAITABLE
+    ):
+        yield "which is a coroutine function", "a plain function, as the guarded one is"
+
+
+# Parameters
+
+
+def _parameter_mismatches(guarded: Callee, substitute: Callee) -> Iterator[Mismatch]:
+    mine, yours = guarded.parameters, substitute.parameters
+    if extra_parameters(guarded, substitute) is None:
+        yield f"whose parameters {yours} are not those of the guarded function", allowed_parameters(guarded)
+    elif mine is not None and yours is not None and not yours.is_open:
+        for passed, taken in _pairs(mine, yours):
+            type_, target = resolve(passed.annotation, guarded.scope), resolve(taken.annotation, substitute.scope)
+            if not is_assignable(type_, target):
+                problem = f"whose parameter `{taken}` does not take what `{passed}` takes"
+                yield problem, "the same type, a base of it, or a union with it"
+
+
+def allowed_parameters(guarded: Callee) -> str:
+    """Say which parameters a substitute may have."""
+    return f"{guarded.parameters}, and at will one more at the end, which takes the exception"
+
+
+def extra_parameters(guarded: Callee, substitute: Callee) -> list[Parameter] | None:
+    """List the parameters that only *substitute* has: none, or one that takes the exception.
+
+    ``None`` where it does not take what the guarded function takes.
+    """
+    mine, yours = guarded.parameters, substitute.parameters
+    if mine is None or yours is None or yours.is_open:
+        return []
+    if (mine.rest is None) != (yours.rest is None) or (mine.named_rest is None) != (yours.named_rest is None):
         return None
-    extra = substitute.positional[len(guarded.positional) :]
-    if len(extra) != len(substitute.positional) - len(guarded.positional) or (extra and substitute.rest is not None):
+    extra = yours.positional[len(mine.positional) :]
+    if len(yours.positional) < len(mine.positional) or (extra and yours.rest is not None):
         return None
-    if guarded.named.keys() - substitute.named.keys():
+    if mine.named.keys() - yours.named.keys():
         return None
-    extra += [one for name, one in substitute.named.items() if name not in guarded.named]
-    if not extra:
-        return Fit()
-    return Fit(extra[0]) if len(extra) == 1 and _takes_exceptions(extra[0], scope) else None
+    extra += [parameter for name, parameter in yours.named.items() if name not in mine.named]
+    is_right = not extra or (len(extra) == 1 and _takes_exceptions(extra[0], substitute.scope))
+    return extra if is_right else None
 
 
 def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
-    """Whether a parameter more than the guarded function has can only be the exception."""
+    """Tell whether a parameter more than the guarded function has can only be the exception."""
     if parameter.annotation is Parameter.empty:
         return parameter.default is Parameter.empty or parameter.default is None
-    found = [one for one in members(resolved(parameter.annotation, scope)) if one.head is not type(None)]
-    return bool(found) and all(
-        says_nothing(one) or one.head is object or (isinstance(one.head, type) and issubclass(one.head, BaseException))
-        for one in found
+    types = [member for member in members(resolve(parameter.annotation, scope)) if member.head is not type(None)]
+    return bool(types) and all(
+        is_gradual(type_)
+        or type_.head is object
+        or (isinstance(type_.head, type) and issubclass(type_.head, BaseException))
+        for type_ in types
     )
 
 
-# Now or later
-
-
-def is_asynchronous(function: Callable[..., Any], owner: type | None, asynchronous: bool, final: bool) -> bool | None:
-    """Whether calls of *function* are waited for; ``None`` where a further decorator could still make it so.
-
-    *asynchronous* is what is known now. On a class a decorator may follow too; where nothing is annotated it is not
-    waited for.
-    """
-    if asynchronous or final:
-        return asynchronous
-    kind = outcome(function, owner)
-    certain = kind is Outcome.FOREIGN or (kind is Outcome.OBJECT and owner is not None)
-    return False if certain else None
-
-
-# The whole of it
-
-
-class Guarded:
-    """The guarded function, as what is to stand in for it is compared with it.
-
-    Args:
-        function: The guarded function.
-        takes_itself: Whether its first parameter is its instance or class.
-        owner: The class from which it is seen.
-        asynchronous: See ``is_asynchronous``.
-    """
-
-    __slots__ = ("_function", "_scope", "_signature", "asynchronous", "is_certain", "result", "shape")
-
-    def __init__(
-        self, function: Callable[..., Any], takes_itself: bool, owner: type | None, asynchronous: bool | None
-    ) -> None:
-        self._function = function
-        self.asynchronous = asynchronous
-        home = home_of(function, owner) if owner is not None else None
-        self._scope = Scope.of(function, owner, home)
-        self._signature = signature(function)
-        self.shape = shape_of(function, takes_itself)
-        self.result = ANYTHING
-        if self._signature is not None:
-            self.result = resolved(self._signature.return_annotation, self._scope)
-        self.is_certain = asynchronous is not None and is_known(self.result)
-        """Whether comparing results again later would say the same."""
-
-    def problems_of_kind(self, subject: str, function: Callable[..., Any]) -> Iterator[Problem]:
-        """What is wrong with the sort of *function*, which *subject* tells of, as in ``names 'charge_later'``."""
-        if is_generator_function(function):
-            yield f"{subject}, which is a generator function", "a function that returns"
-        elif (
-            self.asynchronous is False
-            and is_coroutine_function(function)
-            and outcome_of(self.result) is not Outcome.AWAITABLE
-        ):
-            yield f"{subject}, which is a coroutine function", "a plain function, as the guarded one is"
-
-    def problems_of_parameters(self, subject: str, substitute: Shape | None, scope: Scope) -> Iterator[Problem]:
-        """What is wrong with the parameters of a function that was written in *scope*."""
-        guarded = self.shape
-        if fitted(guarded, substitute, scope) is None:
-            yield f"{subject}, whose parameters {substitute} are not those of the guarded function", self.allowed
-        elif guarded is not None and substitute is not None and not substitute.is_open:
-            for mine, yours in _pairs(guarded, substitute):
-                if not fits(resolved(mine.annotation, self._scope), resolved(yours.annotation, scope)):
-                    yield (
-                        f"{subject}, whose parameter `{yours}` does not take what `{mine}` takes",
-                        "the same type, a base of it, or a union with it",
-                    )
-
-    @property
-    def allowed(self) -> str:
-        """Which parameters would be right."""
-        return f"{self.shape}, and at will one more at the end, which takes the exception"
-
-    def problems_of_result(
-        self, subject: str, function: Callable[..., Any], gives: Type, text: str
-    ) -> Iterator[Problem]:
-        """What is wrong with the result of *function*: it *gives* a type, which is written as *text*."""
-        self.is_certain = self.is_certain and is_known(gives)
-        is_coroutine = is_coroutine_function(function)
-        now = self.asynchronous is not True and self._is_result_now(gives, is_coroutine)
-        later = self.asynchronous is not False and self._is_result_later(gives, is_coroutine)
-        if not now and not later:
-            expected = displayed(self._signature.return_annotation) if self._signature is not None else "another"
-            yield f"{subject}, which returns {text}", f"{expected}, as the guarded function returns, or a subtype"
-
-    def _is_result_now(self, gives: Type, is_coroutine: bool) -> bool:
-        """Whether what is returned is of the type that is expected."""
-        if not is_coroutine:
-            return fits(gives, self.result)
-        if outcome_of(self.result) is Outcome.AWAITABLE:
-            return fits(gives, awaited(self.result))
-        return self.asynchronous is False  # of the wrong kind, which was told already
-
-    def _is_result_later(self, gives: Type, is_coroutine: bool) -> bool:
-        """The same for what both come to: ``async def -> T``, ``Awaitable[T]``, ``Future[T]`` and plain ``T``."""
-        wanted = self.result
-        if not is_coroutine_function(self._function):
-            wanted = awaited(wanted) if outcome_of(wanted) in _PENDING else ANYTHING
-        if not is_coroutine and outcome_of(gives) in _PENDING and fits(awaited(gives), wanted):
-            return True
-        return fits(gives, wanted)
-
-
-def _pairs(guarded: Shape, substitute: Shape) -> Iterator[tuple[Parameter, Parameter]]:
+def _pairs(guarded: Parameters, substitute: Parameters) -> Iterator[tuple[Parameter, Parameter]]:
     yield from zip(guarded.positional, substitute.positional, strict=False)
-    for mine, yours in ((guarded.rest, substitute.rest), (guarded.more, substitute.more)):
+    for mine, yours in ((guarded.rest, substitute.rest), (guarded.named_rest, substitute.named_rest)):
         if mine is not None and yours is not None:
             yield mine, yours
     for name, mine in guarded.named.items():
         yield mine, substitute.named[name]
+
+
+# Results
+
+
+def result_mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
+    """Compare what the two return, or what both come to: ``async def -> T``, ``Awaitable[T]``, ``Future[T]``, ``T``."""
+    fits_now = asynchronous is not True and _returns_same(guarded, substitute, asynchronous)
+    if not fits_now and (asynchronous is False or not _leads_to_same(guarded, substitute)):
+        allowed = f"{guarded.returned_text}, as the guarded function returns, or a subtype"
+        yield f"which returns {substitute.returned_text}", allowed
+
+
+def _returns_same(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> bool:
+    if not is_coroutine_function(substitute.function):
+        return is_assignable(substitute.returned, guarded.returned)
+    if outcome_of(guarded.returned) is Outcome.AWAITABLE:
+        return is_assignable(substitute.returned, awaited(guarded.returned))
+    return asynchronous is False  # of the wrong kind, which was told already
+
+
+def _leads_to_same(guarded: Callee, substitute: Callee) -> bool:
+    wanted, given = guarded.returned, substitute.returned
+    if not is_coroutine_function(guarded.function):
+        wanted = awaited(wanted) if outcome_of(wanted) in _PENDING else ANYTHING
+    is_pending = not is_coroutine_function(substitute.function) and outcome_of(given) in _PENDING
+    return (is_pending and is_assignable(awaited(given), wanted)) or is_assignable(given, wanted)

@@ -8,14 +8,6 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
-__all__ = [
-    "function_behind",
-    "is_coroutine_function",
-    "is_generator_function",
-    "mark_coroutine_function",
-    "own",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Plain functions, which is nearly all that is decorated, are told by their code; only the rest needs ``inspect``.
@@ -23,12 +15,12 @@ _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 """``inspect.CO_GENERATOR`` and its neighbours."""
 
 
-def own(call: Any, name: str, default: Any = None) -> Any:
-    """An attribute that *call* really has; not one that its ``__getattr__`` makes up, as proxies of servers do."""
+def own_attribute(call: Any, name: str, default: Any = None) -> Any:
+    """Get an attribute that *call* really has; not one that its ``__getattr__`` makes up, as proxies of servers do."""
     if type(call) is FunctionType:
         return getattr(call, name, default)  # a plain function makes nothing up
     if type(call) is MethodType:
-        return own(call.__func__, name, default)
+        return own_attribute(call.__func__, name, default)
     import inspect
 
     try:
@@ -39,7 +31,7 @@ def own(call: Any, name: str, default: Any = None) -> Any:
 
 
 def function_behind(call: Any) -> Any:
-    """The function that runs in the end: behind partials, wrappers that name it, bound methods and ``__call__``."""
+    """Find the function that runs in the end: behind partials, wrappers that name it, bound methods, ``__call__``."""
     seen: set[int] = set()
     while id(call) not in seen:
         seen.add(id(call))
@@ -47,7 +39,7 @@ def function_behind(call: Any) -> Any:
             call = call.func
         elif isinstance(call, (MethodType, staticmethod, classmethod)):
             call = call.__func__
-        elif (wrapped := own(call, "__wrapped__")) is not None:
+        elif (wrapped := own_attribute(call, "__wrapped__")) is not None:
             call = wrapped
         elif not _is_routine(call) and not isinstance(call, type) and hasattr(type(call), "__call__"):  # noqa: B004
             call = type(call).__call__
@@ -63,12 +55,12 @@ def _is_routine(call: Any) -> bool:
 
 
 def is_coroutine_function(call: Any) -> bool:
-    """Whether calling *call* gives a coroutine.
+    """Tell whether calling *call* gives a coroutine.
 
     A wrapper that is an ordinary function counts as what it wraps: made with ``functools.wraps`` or wrapt around a
     coroutine function, it hands its coroutine on.
     """
-    return any(map(_is_coroutine_function, (call, function_behind(call))))
+    return _is_coroutine_function(call) or _is_coroutine_function(function_behind(call))
 
 
 def _is_coroutine_function(call: Any) -> bool:
@@ -80,7 +72,7 @@ def _is_coroutine_function(call: Any) -> bool:
 
 
 def is_generator_function(call: Any) -> bool:
-    """Whether calling *call* gives a generator, asynchronous or not."""
+    """Tell whether calling *call* gives a generator, asynchronous or not."""
     behind = function_behind(call)
     if type(behind) is FunctionType:
         return bool(behind.__code__.co_flags & (_GENERATOR | _ASYNC_GENERATOR))

@@ -11,18 +11,6 @@ from .._shown import shown
 from .kind import function_behind
 from .naming import class_name
 
-__all__ = [
-    "NamedFunction",
-    "attribute_of",
-    "found_in_class",
-    "found_in_module",
-    "home_of",
-    "mangled",
-    "missing",
-    "named",
-    "weakly",
-]
-
 T = TypeVar("T")
 
 
@@ -42,8 +30,49 @@ class NamedFunction(NamedTuple):
     needs_instance: bool
 
 
+class LateLookup:
+    """A function that is looked up by its name at each call: an override may be another each time.
+
+    Args:
+        name: As the decorator has it.
+        function: The guarded function.
+        owner: The class that declares the policy; ``None`` for a function of a module.
+        takes_itself: Whether calls of *function* have its instance or class in front.
+    """
+
+    __slots__ = ("_attribute", "_function", "_home", "_takes_itself", "name")
+
+    def __init__(self, name: str, function: Callable[..., Any], owner: type | None, takes_itself: bool) -> None:
+        # A method that was guarded late is known by its qualified name.
+        scope = getattr(function, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
+        self.name = name
+        self._attribute = mangled(name, owner or scope)
+        self._function = function
+        self._home = weakly(owner)
+        self._takes_itself = takes_itself
+
+    @property
+    def owner(self) -> type | None:
+        return self._home()
+
+    def find(self, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """Find the function for a call with *args*: the override of the object's own class, if there is an object."""
+        owner = self.owner
+        if self._takes_itself:
+            function = getattr(args[0], self._attribute, None)
+        elif owner is not None:
+            function = getattr(owner, self._attribute, None)
+        else:
+            return getattr(found_in_module(self._attribute, self._function), "function", None)
+        return function if callable(function) else None
+
+    def missing(self) -> str:
+        """Say that there is no such function."""
+        return missing(self.name, self._function, self.owner)
+
+
 def mangled(name: str, owner: type | str | None) -> str:
-    """*name* as Python spells it in the body of *owner*: ``__name`` is private to its class."""
+    """Spell *name* as Python does in the body of *owner*: ``__name`` is private to its class."""
     if owner is None or not name.startswith("__") or name.endswith("__"):
         return name
     stripped = (owner if isinstance(owner, str) else owner.__name__).lstrip("_")
@@ -51,7 +80,7 @@ def mangled(name: str, owner: type | str | None) -> str:
 
 
 def found_in_class(name: str, owner: type) -> NamedFunction | None:
-    """The method *name* of *owner* or its bases, not of subclasses; ``None`` where there is none of this name."""
+    """Find the method *name* of *owner* or its bases, not of subclasses."""
     name = mangled(name, owner)
     for base in owner.__mro__:
         if name in vars(base):
@@ -70,61 +99,37 @@ def _in_class(value: Any, name: str, base: type, owner: type) -> NamedFunction |
 
 
 def found_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | None:
-    """The function *name* of the module that defines *function*."""
+    """Find the function *name* of the module that defines *function*."""
     behind = function_behind(function)
     names = getattr(behind, "__globals__", None)
     if names is None:
         names = vars(sys.modules.get(getattr(behind, "__module__", None) or "", object))
-    found = names.get(name)
-    return NamedFunction(found, None, False, False) if callable(found) else None
+    value = names.get(name)
+    return NamedFunction(value, None, False, False) if callable(value) else None
 
 
 def home_of(function: Callable[..., Any], owner: type) -> type:
-    """The class in the method resolution order of *owner* in whose body *function* was written; *owner* if none was."""
+    """Find the class among *owner* and its bases in whose body *function* was written; *owner* if it was in none."""
     behind = function_behind(function)
-    scope = getattr(behind, "__qualname__", "").rpartition(".")[0]
-    module = getattr(behind, "__module__", None)
-    return next((one for one in owner.__mro__ if (one.__qualname__, one.__module__) == (scope, module)), owner)
-
-
-def attribute_of(name: str, function: Callable[..., Any], owner: type | None) -> str:
-    """*name* as it is spelled where it is looked up; a method that was guarded late is known by its qualified name."""
-    scope = getattr(function, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
-    return mangled(name, owner or scope)
-
-
-def named(
-    attribute: str, function: Callable[..., Any], takes_itself: bool, owner: type | None, args: tuple[Any, ...]
-) -> Callable[..., Any] | None:
-    """The function that *attribute* names for a call of *function* with *args*.
-
-    Where the call *takes_itself*, its instance or class, that is the override of the object's own class.
-    """
-    if takes_itself:
-        found = getattr(args[0], attribute, None)
-    elif owner is not None:
-        found = getattr(owner, attribute, None)
-    else:
-        in_module = found_in_module(attribute, function)
-        found = in_module.function if in_module is not None else None
-    return found if callable(found) else None
+    written_in = (getattr(behind, "__qualname__", "").rpartition(".")[0], getattr(behind, "__module__", None))
+    return next((base for base in owner.__mro__ if (base.__qualname__, base.__module__) == written_in), owner)
 
 
 def missing(name: str, function: Callable[..., Any], owner: type | None) -> str:
-    """Say that there is no such function, as a fault does; with the name that was probably meant."""
+    """Say that neither *owner* nor the module of *function* has the function *name*; guess what was meant."""
     import difflib
 
     behind = function_behind(function)
     place = class_name(owner) if owner is not None else getattr(behind, "__module__", None) or "the module"
     names = dir(owner) if owner is not None else getattr(behind, "__globals__", ())
-    close = difflib.get_close_matches(name, [one for one in names if not one.startswith("__")], 1)
+    close = difflib.get_close_matches(name, [known for known in names if not known.startswith("__")], 1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     return f"names {shown(name)}, which {place} does not define{hint}"
 
 
-def weakly(thing: T | None) -> Callable[[], T | None]:
-    """Gives *thing* while it lives: a guard outlives the classes that inherit it, and must not keep them."""
+def weakly(target: T | None) -> Callable[[], T | None]:
+    """Refer to *target* while it lives: a guard outlives the classes that inherit it, and must not keep them."""
     try:
-        return ref(thing) if thing is not None else lambda: None
+        return ref(target) if target is not None else lambda: None
     except TypeError:  # of no use for keeping, and so found anew each time
         return lambda: None

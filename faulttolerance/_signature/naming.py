@@ -1,4 +1,4 @@
-"""What functions and classes are called in metrics, configuration keys and messages."""
+"""The names of functions and classes in metrics, configuration keys and messages."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ from types import (
 )
 from typing import Any, NamedTuple
 
-from .kind import own
+from .kind import own_attribute
 
-__all__ = ["Spelling", "class_name", "module_name", "spelling_of", "wrapper_named"]
-
-
+_ABSENT = object()
 _CACHED = ("cache_clear", "cache_info")
-"""What ``functools.lru_cache`` gives a function beside what can be copied."""
+"""The attributes that ``functools.lru_cache`` adds to a function."""
 
 
 def class_name(cls: type) -> str:
-    """A class as messages, metrics and configuration keys name it; a program run with ``-m`` by its real module."""
+    """Name a class in messages, metrics and configuration keys; in a program run with ``-m`` by its real module."""
     return f"{module_name(cls.__module__)}.{cls.__qualname__}".lstrip(".")
 
 
 def module_name(name: object) -> str:
-    """*name*, or what ``__main__`` is called when it is imported; empty where it is no name, as under ``exec``."""
+    """Give *name*, or that of ``__main__`` when it is imported; empty where it is no name, as under ``exec``."""
     if not isinstance(name, str):
         return ""
     if name == "__main__":
@@ -42,8 +40,8 @@ def module_name(name: object) -> str:
     return name
 
 
-class Spelling(NamedTuple):
-    """What a function is called that no class body guards: ``<class>`` and ``<method>`` of its keys."""
+class QualifiedName(NamedTuple):
+    """The name of a function that no class body guards: ``<class>`` and ``<method>`` of its keys."""
 
     owner: str
     """Module, dot and ``__qualname__`` of the class; the module alone where there is none."""
@@ -54,32 +52,33 @@ class Spelling(NamedTuple):
         return f"{self.owner}.{self.method}".lstrip(".")
 
 
-def spelling_of(call: Any) -> Spelling:
-    """The names of *call*: of a bound method by the class of its object, of a partial object by what that calls."""
+def qualified_name_of(call: Any) -> QualifiedName:
+    """Name *call*: a bound method by the class of its object, a partial object by what that calls."""
     named = _named_by(call)
-    owner, name = _owner(named), own(named, "__name__", "")
+    owner, name = _owner(named), own_attribute(named, "__name__", "")
     if owner is not None:
-        return Spelling(class_name(owner), name)
-    return Spelling(module_name(own(named, "__module__")), own(named, "__qualname__", name))
+        return QualifiedName(class_name(owner), name)
+    return QualifiedName(module_name(own_attribute(named, "__module__")), own_attribute(named, "__qualname__", name))
 
 
-def wrapper_named(wrapper: Any, call: Any) -> Any:
-    """*wrapper* with the names and the texts of *call*."""
-    update_wrapper(wrapper, call, [name for name in WRAPPER_ASSIGNMENTS if own(call, name, own) is not own])
+def copy_names(wrapper: Any, call: Any) -> Any:
+    """Give *wrapper* the names and the texts of *call*."""
+    present = [name for name in WRAPPER_ASSIGNMENTS if own_attribute(call, name, _ABSENT) is not _ABSENT]
+    update_wrapper(wrapper, call, present)
     if type(call) is not FunctionType:
         for name in _CACHED:
-            if (value := own(call, name)) is not None:
+            if (value := own_attribute(call, name)) is not None:
                 setattr(wrapper, name, value)
     named = _named_by(call)
-    if named is not call or own(call, "__module__", own) is own:
-        wrapper.__name__ = own(named, "__name__", "")
-        wrapper.__qualname__ = own(named, "__qualname__", wrapper.__name__)
-        wrapper.__module__ = own(named, "__module__") or own(_owner(named), "__module__") or ""
+    if named is not call or "__module__" not in present:
+        wrapper.__name__ = own_attribute(named, "__name__", "")
+        wrapper.__qualname__ = own_attribute(named, "__qualname__", wrapper.__name__)
+        wrapper.__module__ = own_attribute(named, "__module__") or own_attribute(_owner(named), "__module__") or ""
     return wrapper
 
 
 def _named_by(call: Any) -> Any:
-    """What has the name of *call*: itself, what a partial object calls in the end, or the class of an object."""
+    """Find what names *call*: itself, what a partial object calls in the end, or the class of an object."""
     if type(call) is FunctionType:
         return call
     while isinstance(call, partial) and not _has_name(call):
@@ -90,7 +89,7 @@ def _named_by(call: Any) -> Any:
 
 
 def _has_name(call: Any) -> bool:
-    return isinstance(own(call, "__name__"), str)
+    return isinstance(own_attribute(call, "__name__"), str)
 
 
 _BOUND = (MethodType, BuiltinMethodType, MethodWrapperType)
@@ -98,7 +97,7 @@ _UNBOUND = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorTy
 
 
 def _owner(call: Callable[..., Any]) -> type | None:
-    """The class to whose object a method is bound, or that defines one written in C."""
+    """Find the class to whose object a method is bound, or that defines one written in C."""
     if isinstance(call, _UNBOUND):
         return call.__objclass__
     target = call.__self__ if isinstance(call, _BOUND) else None

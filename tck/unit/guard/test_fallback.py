@@ -17,6 +17,7 @@ import pytest
 
 from faulttolerance import FaultToleranceDefinitionException, fallback as guard_by_fallback
 from faulttolerance._guard import before_retry, fallback
+from faulttolerance._guard.checking import callback
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
 from faulttolerance._guard.execution_context import ExecutionContext
 from faulttolerance._policy import BeforeRetry, Fallback
@@ -43,7 +44,7 @@ def faults_of(cls: type, name: str = "substitute", *, asynchronous: bool | None 
     declaration = declared(cls)
     is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
     final = asynchronous is not None
-    found = fallback.faults(
+    found = callback.faults(
         Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous, final=final
     )
     return [str(fault) for fault in found]
@@ -52,7 +53,7 @@ def faults_of(cls: type, name: str = "substitute", *, asynchronous: bool | None 
 def faults_of_handler(value: Any, cls: type, *, asynchronous: bool | None = None) -> list[str]:
     declaration = declared(cls)
     is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
-    found = fallback.faults(Fallback(value), declaration, "shop.Cart.method", is_asynchronous)
+    found = callback.faults(Fallback(value), declaration, "shop.Cart.method", is_asynchronous)
     return [str(fault) for fault in found]
 
 
@@ -60,7 +61,7 @@ def substitute_for(
     cls: type, *args: Any, failure: BaseException | None = None, name: str = "substitute", **kwargs: Any
 ) -> Any:
     """What the fallback gives for a call that failed."""
-    call = fallback.aside(Fallback(fallback_method=name), declared(cls), False)
+    call = fallback.side_call(Fallback(fallback_method=name), declared(cls), False)
     return call(args, kwargs, failure or ValueError("down"), 1)
 
 
@@ -200,7 +201,7 @@ def test_what_needs_the_class_is_checked_once_it_is_there() -> None:
     """While the class body runs, the fallback may not be written yet."""
     declaration = Declaration(Cart.method, {}, INSTANCE)
 
-    assert fallback.faults(Fallback(fallback_method="nothing"), declaration, "shop.Cart.method", False) == []
+    assert callback.faults(Fallback(fallback_method="nothing"), declaration, "shop.Cart.method", False) == []
 
 
 def test_a_fallback_declared_by_a_subclass_is_looked_up_there() -> None:
@@ -212,9 +213,9 @@ def test_a_fallback_declared_by_a_subclass_is_looked_up_there() -> None:
 
     policy = Fallback(fallback_method="of_own")
 
-    assert fallback.faults(policy, declared(Cart), "Own.method", False, Own) == []
-    assert fallback.faults(policy, declared(Cart), "Own.method", False) != []
-    assert fallback.aside(policy, declared(Cart), False, Own)((Own(), 1), {}, ValueError(), 1) == "own"
+    assert callback.faults(policy, declared(Cart), "Own.method", False, Own) == []
+    assert callback.faults(policy, declared(Cart), "Own.method", False) != []
+    assert fallback.side_call(policy, declared(Cart), False, Own)((Own(), 1), {}, ValueError(), 1) == "own"
 
 
 # Functions of the module
@@ -242,8 +243,8 @@ def test_a_function_names_a_function_of_its_module() -> None:
     """Rule R6."""
     policy, declaration = Fallback(fallback_method="charge_later"), function_of(charge)
 
-    assert fallback.faults(policy, declaration, "shop.charge", False, final=True) == []
-    assert fallback.aside(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
+    assert callback.faults(policy, declaration, "shop.charge", False, final=True) == []
+    assert fallback.side_call(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
 
 
 @pytest.mark.parametrize(
@@ -253,10 +254,10 @@ def test_a_function_is_looked_up_when_it_is_first_used(name: str, words: str) ->
     """It may be defined below the guarded one."""
     policy = Fallback(fallback_method=name)
 
-    assert fallback.faults(policy, function_of(charge), "shop.charge", False) == []
-    assert words in str(fallback.faults(policy, function_of(charge), "shop.charge", False, final=True)[0])
+    assert callback.faults(policy, function_of(charge), "shop.charge", False) == []
+    assert words in str(callback.faults(policy, function_of(charge), "shop.charge", False, final=True)[0])
     with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
-        fallback.aside(policy, function_of(charge), False)(("a",), {}, ValueError(), 1)
+        fallback.side_call(policy, function_of(charge), False)(("a",), {}, ValueError(), 1)
 
 
 # Kinds and count
@@ -374,7 +375,7 @@ def test_an_override_may_take_the_failure_too() -> None:
         def substitute(self, a: int, error: Exception | None = None) -> str:
             return f"{a} {error}"
 
-    call = fallback.aside(Fallback(fallback_method="substitute"), declared(Cart), False)
+    call = fallback.side_call(Fallback(fallback_method="substitute"), declared(Cart), False)
 
     assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
     assert call((Telling(), 1), {}, ERROR, 1) == "1 down"
@@ -639,8 +640,8 @@ def test_a_method_without_annotations_is_taken_for_synchronous() -> None:
 
     assert "which is a coroutine function" in faults_of(Bare)[0]
     assert "which is a coroutine function" in faults_of_handler(handler, Bare)[0]
-    assert fallback.faults(Fallback(handler), function_of(bare), "bare", False) == []
-    assert len(fallback.faults(Fallback(handler), function_of(bare), "bare", False, final=True)) == 1
+    assert callback.faults(Fallback(handler), function_of(bare), "bare", False) == []
+    assert len(callback.faults(Fallback(handler), function_of(bare), "bare", False, final=True)) == 1
 
 
 def test_a_generator_function_is_no_fallback() -> None:
@@ -829,7 +830,7 @@ def test_a_handler_is_made_for_each_call_and_told_about_it() -> None:
             return "handled"
 
     declaration, cart = declared(Cart), Cart()
-    call = fallback.aside(Fallback(Handler), declaration, False)
+    call = fallback.side_call(Fallback(Handler), declaration, False)
 
     results = [call((cart, 1), {}, ERROR, 3), call((cart,), {"a": 2}, ERROR, 1)]
 
@@ -877,7 +878,7 @@ def failing(error: BaseException, *, asynchronous: bool = False) -> Any:
         raise error
 
     value = asynchronous_handler if asynchronous else handler
-    return fallback.aside(Fallback(value), function_of(charge), asynchronous)
+    return fallback.side_call(Fallback(value), function_of(charge), asynchronous)
 
 
 def run(coroutine: Any) -> Any:
@@ -946,7 +947,7 @@ def test_a_coroutine_of_a_fallback_can_be_cancelled_and_closed() -> None:
             return "caught"
         return "done"
 
-    call = fallback.aside(Fallback(handler), function_of(charge), True)
+    call = fallback.side_call(Fallback(handler), function_of(charge), True)
     driven, thrown, closed = (call(("a",), {}, ERROR, 1) for _ in range(3))
 
     assert isinstance(driven, Coroutine)
@@ -975,8 +976,8 @@ def test_a_failure_is_not_kept_by_the_guard() -> None:
         del failure
         return reference
 
-    taken = fallback.aside(Fallback(lambda context: ""), function_of(charge), False)
-    raised_on = fallback.aside(Fallback(fallback_method="substitute"), declared(Choosy), False)
+    taken = fallback.side_call(Fallback(lambda context: ""), function_of(charge), False)
+    raised_on = fallback.side_call(Fallback(fallback_method="substitute"), declared(Choosy), False)
     gc.collect()
     gc.disable()
     try:
@@ -994,9 +995,9 @@ def test_a_class_that_is_dropped_is_not_kept() -> None:
         def substitute(self, a: int) -> str:
             return f"own {super().substitute(a)}"
 
-    home = fallback.aside(Fallback(fallback_method="substitute"), declared(Cart), False, Own)
-    override = fallback.aside(Fallback(fallback_method="substitute"), declared(Cart), False)
-    hook = before_retry.aside(BeforeRetry(method_name="substitute"), declared(Cart), False, Own)
+    home = fallback.side_call(Fallback(fallback_method="substitute"), declared(Cart), False, Own)
+    override = fallback.side_call(Fallback(fallback_method="substitute"), declared(Cart), False)
+    hook = before_retry.side_call(BeforeRetry(method_name="substitute"), declared(Cart), False, Own)
 
     assert home((Own(), 1), {}, ERROR, 1) == override((Own(), 1), {}, ERROR, 1) == "own Own 1"
     reference = weakref.ref(Own)
@@ -1038,11 +1039,11 @@ class Session:
 
 
 def before(name: str, *, asynchronous: bool = False) -> Any:
-    return before_retry.aside(BeforeRetry(method_name=name), declared(Session), asynchronous)
+    return before_retry.side_call(BeforeRetry(method_name=name), declared(Session), asynchronous)
 
 
 def faults_before(asynchronous: bool = False, **values: Any) -> list[str]:
-    found = before_retry.faults(BeforeRetry(**values), declared(Session), "shop.Session.method", asynchronous)
+    found = callback.faults(BeforeRetry(**values), declared(Session), "shop.Session.method", asynchronous)
     return [str(fault) for fault in found]
 
 
@@ -1053,7 +1054,7 @@ def test_a_method_or_a_callable_runs_before_a_retry() -> None:
 
     before("reconnect")((session, 1), {}, ERROR, 2)
     before("__login")((session, 1), {}, ERROR, 2)
-    before_retry.aside(BeforeRetry(seen.append), declared(Session), False)((session, 1), {}, ERROR, 2)
+    before_retry.side_call(BeforeRetry(seen.append), declared(Session), False)((session, 1), {}, ERROR, 2)
     run(before("login_later", asynchronous=True)((session, 1), {}, ERROR, 2))
 
     assert session.log == ["reconnected", "logged in", "logged in later"]

@@ -34,20 +34,9 @@ import pytest
 from hypothesis import given, strategies
 
 from faulttolerance._runtime.future import Future as OurFuture
-from faulttolerance._signature.annotation import (
-    ANYTHING,
-    Outcome,
-    Scope,
-    Type,
-    ancestry,
-    asynchronous_faults,
-    awaited,
-    members,
-    outcome,
-    resolved,
-    takes,
-)
-from faulttolerance._signature.compatibility import fits, same
+from faulttolerance._signature.annotation import ANYTHING, Scope, Type, accepts, ancestry, members, resolve
+from faulttolerance._signature.assignability import is_assignable, is_equivalent
+from faulttolerance._signature.outcome import Outcome, awaited, outcome
 from kit.program import python
 
 if TYPE_CHECKING:
@@ -274,7 +263,7 @@ def test_looking_at_annotations_imports_nothing() -> None:
     """A program without asyncio and futures stays without them."""
     program = (
         "import sys\n"
-        "from faulttolerance._signature.annotation import outcome\n"
+        "from faulttolerance._signature.outcome import outcome\n"
         "def f() -> 'Future[int]': ...\n"
         "def g() -> int: ...\n"
         "print(outcome(f).name, outcome(g).name, 'asyncio' in sys.modules, 'concurrent.futures' in sys.modules)"
@@ -285,42 +274,11 @@ def test_looking_at_annotations_imports_nothing() -> None:
     assert done.stdout.split() == ["FUTURE", "FOREIGN", "False", "False"]
 
 
-# Faults of @asynchronous
-
-
-def test_a_foreign_type_is_refused_with_what_to_write() -> None:
-    """Rule R7: a definition error that says what to write."""
-
-    def name() -> str:
-        return ""
-
-    [fault] = asynchronous_faults(name, "shop.name")
-
-    assert str(fault).startswith("shop.name @Asynchronous is on a function that returns str; allowed: `async def`")
-    assert "`-> Future[str]`" in fault.allowed
-    assert "`-> Awaitable[str]`" in fault.allowed
-    assert "@unguarded" not in fault.allowed
-
-
-def test_a_class_level_fault_says_how_to_exempt_the_method() -> None:
-    """Rule L7."""
-    [fault] = asynchronous_faults(returning("int | None"), "shop.Cart.total", None, class_level=True)
-
-    assert "@unguarded" in fault.allowed
-    assert "returns int | None" in fault.problem
-
-
-@pytest.mark.parametrize("annotation", ["Future[int]", "Awaitable[int]", "Any", "Reply", "T"])
-def test_what_may_be_asynchronous_is_not_refused(annotation: str) -> None:
-    """Only what is known to be another type is wrong."""
-    assert asynchronous_faults(returning(annotation), "shop.name") == []
-
-
 # Types that are the same
 
 
 def meant(annotation: object, scope: Scope | None = None) -> Type:
-    return resolved(annotation, scope or Scope.of(returning(None)))
+    return resolve(annotation, scope or Scope.of(returning(None)))
 
 
 @pytest.mark.parametrize("written", [str, lambda text: eval(text)], ids=["text", "object"])
@@ -357,8 +315,8 @@ def meant(annotation: object, scope: Scope | None = None) -> Type:
 )
 def test_types_that_are_the_same(one: str, other: str, written: Callable[[str], object]) -> None:
     """However they are spelled; what is not known matches."""
-    assert same(meant(written(one)), meant(written(other)))
-    assert same(meant(written(other)), meant(written(one)))
+    assert is_equivalent(meant(written(one)), meant(written(other)))
+    assert is_equivalent(meant(written(other)), meant(written(one)))
 
 
 @pytest.mark.parametrize(
@@ -386,8 +344,8 @@ def test_types_that_are_the_same(one: str, other: str, written: Callable[[str], 
 )
 def test_types_that_differ(one: str, other: str) -> None:
     """Type arguments have to be the same: a related or narrower one is another."""
-    assert not same(meant(one), meant(other))
-    assert not same(meant(other), meant(one))
+    assert not is_equivalent(meant(one), meant(other))
+    assert not is_equivalent(meant(other), meant(one))
 
 
 # Types that fit
@@ -468,7 +426,7 @@ Heavy = NewType("Heavy", Weight)
 def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written: Callable[[str], object]) -> None:
     """A subclass, a member of the union, what is not known."""
     try:
-        assert fits(meant(written(one)), meant(written(other)))
+        assert is_assignable(meant(written(one)), meant(written(other)))
     except NameError:
         pytest.skip("known to type checkers only")
 
@@ -510,7 +468,7 @@ def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written
 )
 def test_a_type_does_not_fit_where_a_narrower_or_another_one_is_expected(one: str, other: str) -> None:
     """Type arguments have to be the same."""
-    assert not fits(meant(one), meant(other))
+    assert not is_assignable(meant(one), meant(other))
 
 
 SAMPLES: dict[str, set[object]] = {
@@ -539,7 +497,7 @@ def test_a_union_fits_if_and_only_if_the_other_has_all_of_its_values(one: list[s
     """Of classes, literals, new types and sequences of one element type."""
     mine, yours = (set[object]().union(*(SAMPLES[name] for name in union)) for union in (one, other))
 
-    assert fits(meant(f"Union[{', '.join(one)}]"), meant(f"Union[{', '.join(other)}]")) is (mine <= yours)
+    assert is_assignable(meant(f"Union[{', '.join(one)}]"), meant(f"Union[{', '.join(other)}]")) is (mine <= yours)
 
 
 @given(unions, unions, strategies.sampled_from(["Any", "T", "Decimal", "NoReturn"]))
@@ -547,19 +505,19 @@ def test_what_is_not_known_fits_everything_and_everything_fits_it(one: list[str]
     """Alone, in a union, and inside of a generic."""
     mine, yours = (f"Union[{', '.join(union)}]" for union in (one, other))
 
-    assert fits(meant(mine), meant(open_))
-    assert fits(meant(open_), meant(mine))
-    assert fits(meant(mine), meant(f"Union[{', '.join(other)}, {open_}]"))
-    assert fits(meant(f"list[{mine}]"), meant(f"list[{open_}]"))
-    assert fits(meant(f"list[{mine}]"), meant(f"list[{yours}]")) is same(meant(mine), meant(yours))
+    assert is_assignable(meant(mine), meant(open_))
+    assert is_assignable(meant(open_), meant(mine))
+    assert is_assignable(meant(mine), meant(f"Union[{', '.join(other)}, {open_}]"))
+    assert is_assignable(meant(f"list[{mine}]"), meant(f"list[{open_}]"))
+    assert is_assignable(meant(f"list[{mine}]"), meant(f"list[{yours}]")) is is_equivalent(meant(mine), meant(yours))
 
 
 @pytest.mark.parametrize("annotation", ["Decimal", "list[Decimal]", "Decimal | None", "Mapping[str, Decimal]"])
 def test_unresolved_names_match_within_what_is_known(annotation: str) -> None:
     """`Decimal` is imported for type checkers only: it may be anything, a list of it is still a list."""
-    assert same(meant(annotation), meant(annotation.replace("Decimal", "int")))
-    assert not same(meant("list[Decimal]"), meant("set[int]"))
-    assert not same(meant("dict[int, Decimal]"), meant("dict[str, Decimal]"))
+    assert is_equivalent(meant(annotation), meant(annotation.replace("Decimal", "int")))
+    assert not is_equivalent(meant("list[Decimal]"), meant("set[int]"))
+    assert not is_equivalent(meant("dict[int, Decimal]"), meant("dict[str, Decimal]"))
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement is new in Python 3.12")
@@ -584,8 +542,8 @@ def test_type_statements_are_resolved() -> None:
     assert outcome(names["generic"]) is Outcome.OBJECT
     assert outcome(names["missing"]) is Outcome.OBJECT
     assert outcome(names["least"]) is Outcome.FOREIGN
-    assert same(awaited(meant(names["Reply"][int])), meant("list[int]"))
-    assert not same(awaited(meant(names["Reply"][int])), meant("list[str]"))
+    assert is_equivalent(awaited(meant(names["Reply"][int])), meant("list[int]"))
+    assert not is_equivalent(awaited(meant(names["Reply"][int])), meant("list[str]"))
 
 
 @pytest.mark.parametrize("text", ["int", "None", "list[int]", "int | None", "dict[str, list[T]]", "Decimal", "Any"])
@@ -607,14 +565,14 @@ class Comparable(Generic[Ordered]):
 @pytest.mark.parametrize("text", ["Json", "One", "Ordered", "Comparable[Ordered]", "list[Json]"])
 def test_what_refers_to_itself_is_resolved_once(text: str) -> None:
     """Recursive aliases, and type variables whose bound names them."""
-    assert same(meant(text), meant(text))
+    assert is_equivalent(meant(text), meant(text))
     assert outcome(returning(text)) in (Outcome.FOREIGN, Outcome.OBJECT)
 
 
 @pytest.mark.parametrize("annotation", [[1], {"a": 1}, 42, object(), Literal[[]]])  # type: ignore[valid-type]
 def test_what_is_no_type_is_no_error(annotation: object) -> None:
     """Annotations may be used for anything."""
-    assert same(meant(annotation), meant(annotation))
+    assert is_equivalent(meant(annotation), meant(annotation))
     assert outcome(returning(annotation)) in (Outcome.FOREIGN, Outcome.OBJECT)
 
 
@@ -652,7 +610,7 @@ def test_type_variables_are_followed_through_generic_bases() -> None:
     assert ancestry(Type(Both))[Base] == (Type(bytes),)
     assert ancestry(Type(Both))[collections.abc.Mapping] == (Type(int), Type(str))
     assert ancestry(meant("Middle[str]"))[Base] == (Type(str),)
-    assert same(ancestry(Type(Middle))[Base][0], Type(str))  # type: ignore[index]
+    assert is_equivalent(ancestry(Type(Middle))[Base][0], Type(str))  # type: ignore[index]
 
 
 class Service(Base[str]):
@@ -668,9 +626,9 @@ def test_a_scope_fills_in_type_variables_as_seen_from_the_subclass() -> None:
 
     annotation = fallback.__annotations__["names"]
 
-    assert same(meant(annotation, Scope.of(fallback, Service, Base)), meant("list[set[str]]"))
-    assert not same(meant(annotation, Scope.of(fallback, Service, Base)), meant("list[set[int]]"))
-    assert same(meant(annotation, Scope.of(fallback, Base, Base)), meant("list[set[int]]"))
+    assert is_equivalent(meant(annotation, Scope.of(fallback, Service, Base)), meant("list[set[str]]"))
+    assert not is_equivalent(meant(annotation, Scope.of(fallback, Service, Base)), meant("list[set[int]]"))
+    assert is_equivalent(meant(annotation, Scope.of(fallback, Base, Base)), meant("list[set[int]]"))
 
 
 # What comes of a future
@@ -693,8 +651,8 @@ def test_a_scope_fills_in_type_variables_as_seen_from_the_subclass() -> None:
 )
 def test_what_comes_of_waiting_for_a_result(annotation: str, expected: str) -> None:
     """Rule R6: `async def -> T`, `Awaitable[T]`, `Future[T]` compare by T."""
-    assert same(awaited(meant(annotation)), meant(expected))
-    assert not same(awaited(meant(annotation)), meant("bytes"))
+    assert is_equivalent(awaited(meant(annotation)), meant(expected))
+    assert not is_equivalent(awaited(meant(annotation)), meant("bytes"))
 
 
 @pytest.mark.parametrize("annotation", ["Future", "Awaitable", "elsewhere.Future", "Ticket", "DuckFuture"])
@@ -732,7 +690,7 @@ def test_an_annotated_parameter_takes_exceptions_of_its_class(
     annotation: str, failure: Exception, expected: bool
 ) -> None:
     """A class that is imported for type checkers only is known by its name."""
-    assert takes(meant(annotation), failure) is expected
+    assert accepts(meant(annotation), failure) is expected
 
 
 def test_members_of_a_union_are_told_apart() -> None:

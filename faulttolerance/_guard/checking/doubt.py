@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from .._policy import Bulkhead, CircuitBreaker, Policy, RateLimit, Timeout, seconds
-from .._shown import escaped
-from ..exceptions import BulkheadException, RateLimitException, TimeoutException
+from ..._policy import Bulkhead, CircuitBreaker, Policy, RateLimit, Timeout, seconds
+from ..._shown import escaped
+from ...exceptions import BulkheadException, RateLimitException, TimeoutException
 
-__all__ = ["Doubt", "doubts"]
+if TYPE_CHECKING:
+    from ..control import GuardedMethod
 
 
 class Doubt(NamedTuple):
@@ -29,14 +30,6 @@ class Doubt(NamedTuple):
         return escaped(f"{self.where} {self.problem}; {self.hint}")
 
 
-class _Guarded(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def policies(self) -> tuple[Policy, ...]: ...
-
-
 _INSIDE = (
     (Bulkhead, BulkheadException, "a call that the bulkhead refuses"),
     (RateLimit, RateLimitException, "a call that the rate limit refuses"),
@@ -45,28 +38,28 @@ _INSIDE = (
 """What stands between a circuit breaker and the method, what it raises, and when."""
 
 
-def doubts(guards: Iterable[_Guarded]) -> Iterator[Doubt]:
-    """Circuit breakers that take trouble of the guard itself for a success, since ``fail_on`` names other failures.
+def doubts(guards: Iterable[GuardedMethod]) -> Iterator[Doubt]:
+    """Find circuit breakers that take trouble of the guard itself for a success, since ``fail_on`` names others.
 
     Specification, circuitbreaker: any exception that ``failOn`` does not name is a success. Whoever means it says so by
     ``skip_on``.
     """
     for guard in guards:
-        policies = {type(one): one for one in guard.policies}
+        policies = {type(policy): policy for policy in guard.policies}
         breaker = policies.get(CircuitBreaker)
         if isinstance(breaker, CircuitBreaker):
-            told = (*_classes(breaker.fail_on), *_classes(breaker.skip_on))
-            for kind, error, what in _INSIDE:
-                if _is_at_work(policies.get(kind)) and not issubclass(error, told):
+            named = (*_classes(breaker.fail_on), *_classes(breaker.skip_on))
+            for kind, error, case in _INSIDE:
+                if _is_at_work(policies.get(kind)) and not issubclass(error, named):
                     yield Doubt(
                         f"{guard.name} @CircuitBreaker(fail_on)",
-                        f"does not name {error.__name__}: {what} is a success of the circuit",
+                        f"does not name {error.__name__}: {case} is a success of the circuit",
                         f"name {error.__name__} in fail_on, or in skip_on if that is meant",
                     )
 
 
-def _classes(given: object) -> tuple[type[BaseException], ...]:
-    return given if isinstance(given, tuple) else ()
+def _classes(exceptions: object) -> tuple[type[BaseException], ...]:
+    return exceptions if isinstance(exceptions, tuple) else ()
 
 
 def _is_at_work(policy: Policy | None) -> bool:

@@ -1,0 +1,209 @@
+"""What is wrong with the policies of a function or a class, as far as is known when they are put on it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property, partialmethod, singledispatchmethod
+from typing import Any
+
+from ..._call.order import ORDER, is_detached
+from ..._config import Declared
+from ..._policy import BeforeRetry, CustomBackoff, Fallback, Policy, RetryWhen
+from ..._signature.kind import is_coroutine_function
+from ..._signature.naming import class_name
+from ...exceptions import Fault
+from ..class_level import class_level_policies, covering_policies
+from ..declaration import Declaration, declaration_of
+
+_COMPANIONS: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies}
+"""The policies that do nothing by themselves, and those that they belong to."""
+_DESCRIPTORS = {
+    property: "a function, a method, a class; guard the getter below @property",
+    cached_property: "a function, a method, a class; guard the function below @cached_property",
+    partialmethod: "a function, a method, a class; guard the method that it calls",
+    singledispatchmethod: "a function, a method, a class; guard the functions that it chooses from",
+}
+
+
+def definition_faults(declaration: Declaration) -> list[Fault]:
+    """List what is wrong with a function as far as is known when the last policy is put on it."""
+    policies, where, owner = declaration.policies, declaration.where, declaration.owner
+    inherited = covering_policies(owner, declaration.name, declaration.template, owner) if owner is not None else {}
+    asynchronous = declaration.is_asynchronous({**inherited, **policies})
+    faults: list[Fault] = []
+    if is_detached(policies):
+        faults += _asynchronous_faults(declaration, where, owner)
+    faults += exclusive_faults(policies, where)
+    for policy in policies.values():
+        faults += callback_faults(policy, declaration, where, asynchronous)
+    return faults + _interceptor_faults(declaration.interceptors, declaration, where, owner)
+
+
+def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Fault]:
+    """Refuse *policies* that may not stand beside one another."""
+    faults = [
+        Fault(f"{where} @{row.policy.annotation}", f"stands beside @{row.excludes.annotation}", None, "one of them")
+        for row in ORDER
+        if row.excludes is not None and row.policy in policies and row.excludes in policies
+    ]
+    back_offs = [f"@{row.policy.annotation}" for row in ORDER if row.back_off and row.policy in policies]
+    if len(back_offs) > 1:
+        faults.append(Fault(f"{where} {' and '.join(back_offs)}", "are both there", None, "one back-off per function"))
+    return faults
+
+
+def class_level_faults(
+    declaration: Declaration,
+    cls: type,
+    covered: Mapping[type[Policy], tuple[Policy, type]],
+    interceptors: Iterable[Any] = (),
+) -> list[Fault]:
+    """List what is wrong with the class-level policies and interceptors of *cls* for one of its methods."""
+    where = f"{class_name(cls)}.{declaration.name}"
+    faults: list[Fault] = []
+    if is_detached(covered) and not declaration.is_coroutine:
+        exemption = "; or @unguarded above the method, which exempts it"
+        faults += _asynchronous_faults(declaration, where, cls, exemption)
+    asynchronous = declaration.is_asynchronous({**covered, **declaration.policies})
+    for kind, (policy, home) in covered.items():
+        if kind not in declaration.policies:
+            faults += callback_faults(policy, declaration, where, asynchronous, home)
+    return faults + _interceptor_faults(interceptors, declaration, where, cls)
+
+
+def descriptor_faults(target: object) -> list[Fault]:
+    """Refuse a *target* that becomes something else when it is looked up."""
+    kind = next((kind for kind in _DESCRIPTORS if isinstance(target, kind)), None)
+    if kind is None:
+        return []
+    article = "an" if kind.__name__[0] in "aeiou" else "a"
+    return [Fault(f"{article} {kind.__name__}", "cannot be guarded", target, _DESCRIPTORS[kind])]
+
+
+def _asynchronous_faults(
+    declaration: Declaration, where: str, owner: type | None, also_allowed: str = ""
+) -> list[Fault]:
+    """Refuse ``@asynchronous`` on a function whose annotation says that its result does not come later."""
+    from ..._signature.annotation import displayed, signature_of
+    from ..._signature.outcome import Outcome, outcome
+
+    function = declaration.template
+    if outcome(function, owner) is not Outcome.FOREIGN:
+        return []
+    signature = signature_of(function)
+    annotation = signature.return_annotation if signature is not None else None
+    text = displayed(annotation)
+    allowed = f"`async def`, or a result that comes later: `-> Future[{text}]` or `-> Awaitable[{text}]`"
+    return [
+        Fault(f"{where} @Asynchronous", f"is on a function that returns {text}", annotation, allowed + also_allowed)
+    ]
+
+
+def _interceptor_faults(
+    interceptors: Iterable[Any], declaration: Declaration, where: str, owner: type | None
+) -> list[Fault]:
+    """Refuse *interceptors* that would make a coroutine function of one that is none."""
+    functions = [interceptor.function for interceptor in interceptors if is_coroutine_function(interceptor.function)]
+    if not functions or declaration.is_coroutine:
+        return []
+    from ..._signature.outcome import Outcome, outcome
+
+    if outcome(declaration.template, owner) is Outcome.AWAITABLE:
+        return []
+    return [
+        Fault(f"{where} @{getattr(function, '__name__', function)}", "is `async def`, and its callers await nothing",
+              function, "an interceptor that is a plain `def`; `async def` around what is awaited, or annotated so")
+        for function in functions
+    ]  # fmt: skip
+
+
+# Companions: policies that belong to another
+
+
+def companion_faults(declared: Sequence[Declared], where: str, cls: type | None) -> list[Fault]:
+    """Refuse companions of a policy that the function does not have: they would do nothing, silently.
+
+    Decorators come in any order, and those of a class last; so this is known when the function is first used. What is
+    switched off counts as there. A class-level companion is for the methods of the class that have the other. An
+    abstract class has no objects: what its methods lack, its subclasses may have.
+    """
+    if getattr(cls, "__abstractmethods__", None):
+        return []
+    kinds = {type(each.policy) for each in declared}
+    faults = []
+    for each in declared:
+        main = _COMPANIONS.get(type(each.policy))
+        if main and main not in kinds and not (each.level == "class" and cls and _occurs(main, cls)):
+            place, problem = f"{where} @{each.policy.annotation}", f"stands without @{main.annotation}"
+            faults.append(Fault(place, problem, None, f"@{decorator_name(main)} on the same method or its class"))
+    return faults
+
+
+def companion_above_guard_faults(kind: type[Policy], declaration: Declaration) -> list[Fault]:
+    """Refuse a companion above a ``Guard`` whose own policy it cannot reach."""
+    main = _COMPANIONS.get(kind)
+    if main is None or main in declaration.policies:
+        return []
+    allowed = f"@{decorator_name(main)} below it; the one of the Guard takes no companion"
+    problem = f"stands above a Guard without @{main.annotation}"
+    return [Fault(f"{declaration.where} @{kind.annotation}", problem, None, allowed)]
+
+
+def decorator_name(kind: type[Policy]) -> str:
+    """Spell the name of the decorator of *kind*, which is also that of the parameter of a ``Guard``."""
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in kind.annotation).removeprefix("_")
+
+
+def _occurs(kind: type[Policy], cls: type) -> bool:
+    """Tell whether a method of *cls* has a policy of *kind*, by whatever decorator."""
+    declarations = (declaration_of(value) for base in cls.__mro__ for value in vars(base).values())
+    return kind in class_level_policies(cls) or any(
+        declaration is not None and kind in declaration.policies for declaration in declarations
+    )
+
+
+# Callbacks: functions of the application that a policy calls
+
+
+def callback_faults(
+    policy: Policy,
+    declaration: Declaration,
+    where: str,
+    asynchronous: bool,
+    owner: type | None = None,
+    *,
+    final: bool = False,
+) -> list[Fault]:
+    """List how the callbacks of *policy* do not fit the guarded function; see ``callback.faults``.
+
+    Only what compares functions needs ``inspect``, and is loaded here.
+    """
+    if isinstance(policy, (Fallback, BeforeRetry)):
+        from . import callback
+
+        return callback.faults(policy, declaration, where, asynchronous, owner, final=final)
+    asked: list[tuple[str, Any]] = []
+    if isinstance(policy, RetryWhen):
+        asked = [("exception", policy.exception), ("result", policy.result)]
+        if any(is_coroutine_function(predicate) for _, predicate in asked):
+            from .callback import is_awaited_in_the_end
+
+            # Whoever awaits the call awaits the predicate; a decorator that makes it so may still follow.
+            if is_awaited_in_the_end(declaration, asynchronous, final) is not False:
+                return []
+    elif isinstance(policy, CustomBackoff):
+        asked = [("value", policy.value.__call__ if isinstance(policy.value, type) else policy.value)]
+    return [
+        fault
+        for parameter, function in asked
+        for fault in never_awaited_faults(f"{where} @{policy.annotation}({parameter})", function)
+    ]
+
+
+def never_awaited_faults(where: str, function: Any) -> list[Fault]:
+    """Refuse a coroutine function as *where*, which is called and never awaited."""
+    if not is_coroutine_function(function):
+        return []
+    name = getattr(function, "__qualname__", function)
+    problem = f"is {name}, a coroutine function, which nothing awaits"
+    return [Fault(where, problem, function, "a function that answers at once")]

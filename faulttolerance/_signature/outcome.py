@@ -1,0 +1,88 @@
+"""What calling a function gives, as its annotation says: a future, something to await, or neither (rule R7)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from enum import Enum
+from typing import Any, Literal, NewType, TypeVar, Union
+
+from .annotation import ANYTHING, Scope, Type, UnresolvedName, ancestry, resolve, signature_of, type_parameters
+from .kind import is_coroutine_function
+
+
+class Outcome(Enum):
+    """What a function returns, as far as its return annotation tells."""
+
+    FUTURE = "future"
+    """A future of ``concurrent.futures``, ours, or another that is not awaitable."""
+    AWAITABLE = "awaitable"
+    OBJECT = "object"
+    """Not told: the object that is returned decides."""
+    FOREIGN = "foreign"
+    """Something that is neither a future nor awaitable."""
+
+
+def outcome(function: Callable[..., Any], owner: type | None = None) -> Outcome:
+    """Read from its return annotation what a call of *function*, of the class *owner*, gives."""
+    if is_coroutine_function(function):
+        return Outcome.AWAITABLE
+    signature = signature_of(function)
+    if signature is None:
+        return Outcome.OBJECT
+    return outcome_of(resolve(signature.return_annotation, Scope.of(function, owner)))
+
+
+def outcome_of(returned: Type) -> Outcome:
+    """Tell what a function gives whose return type is *returned*."""
+    head = returned.head
+    if isinstance(head, UnresolvedName):
+        if head.ends_in("Future"):
+            return Outcome.AWAITABLE if head.name.startswith("asyncio.") else Outcome.FUTURE
+        return Outcome.AWAITABLE if head.ends_in("Task", "Awaitable", "Coroutine") else Outcome.OBJECT
+    if head is Union or isinstance(head, TypeVar):
+        outcomes = {outcome_of(member) for member in returned.args or ()}
+        return outcomes.pop() if len(outcomes) == 1 else Outcome.OBJECT
+    if isinstance(head, NewType):
+        return outcome_of(returned.args[0]) if returned.args else Outcome.OBJECT
+    if isinstance(head, type) and head is not object and head is not Any:
+        return _outcome_of_class(head)
+    return Outcome.FOREIGN if isinstance(head, tuple) and head[0] is Literal else Outcome.OBJECT
+
+
+def _outcome_of_class(cls: type) -> Outcome:
+    future = _loaded("concurrent.futures", "Future")
+    if future is not None and issubclass(cls, future):
+        return Outcome.FUTURE
+    if getattr(cls, "__await__", None) is not None:
+        return Outcome.AWAITABLE
+    if hasattr(cls, "add_done_callback") and hasattr(cls, "result"):
+        return Outcome.FUTURE
+    return Outcome.FOREIGN
+
+
+def _loaded(module: str, name: str) -> type | None:
+    """Get a class of the standard library if it is loaded; no class can derive from it before that."""
+    cls = getattr(sys.modules.get(module), name, None)
+    return cls if isinstance(cls, type) else None
+
+
+def awaited(returned: Type) -> Type:
+    """Tell the type that awaiting *returned*, or waiting for it, gives."""
+    head = returned.head
+    if isinstance(head, UnresolvedName):
+        return returned.args[-1] if returned.args else ANYTHING
+    if head is Union:
+        members = tuple(awaited(member) for member in returned.args or ())
+        return members[0] if len(members) == 1 else Type(Union, members)
+    if isinstance(head, NewType):
+        return awaited(returned.args[0]) if returned.args else ANYTHING
+    futures = (_loaded("asyncio", "Future"), _loaded("concurrent.futures", "Future"), _loaded("asyncio", "Task"))
+    for base, args in ancestry(returned).items():
+        if args is None:
+            continue
+        if base is Coroutine:
+            return args[-1]
+        if base in (Awaitable, *futures) or (base is head and len(args) == 1 and not type_parameters(base)):
+            return args[0]
+    return ANYTHING
