@@ -265,40 +265,36 @@ class Patch:
 # Modules that are imported later, or once more
 
 
-_Told = Callable[[ModuleType], object]
-_told: dict[str, list[_Told]] = {}
+_Hook = Callable[[ModuleType], object]
+_hooks: dict[str, list[_Hook]] = {}
 
 
-def _at_import(name: str, tell: _Told) -> None:
-    """Call *tell* with the module *name* whenever it has run, the first time in turn with the hooks of others.
+def _at_import(name: str, hook: _Hook) -> None:
+    """Call *hook* with the module *name* whenever it has run, after the hooks of others, and now if it is there.
 
-    A hook of wrapt is asked once, even where it makes the import fail: the next import would go on without it.
+    A hook of wrapt's would be called once, even where it makes the import fail: the next one would go on without it.
     """
-    _told.setdefault(name, []).append(tell)
-
-    def first(module: ModuleType) -> None:
-        if tell in _told.get(name, ()):
-            _import_watch.add(name)
-            tell(module)
-
-    wrapt.register_post_import_hook(first, name)
+    _hooks.setdefault(name, []).append(hook)
+    _watch.add(name)
+    if name in sys.modules:
+        hook(sys.modules[name])
 
 
-def _no_more_at_import(name: str, tell: _Told) -> None:
-    waiting = _told.get(name, [])
-    if tell in waiting:
-        waiting.remove(tell)
-    if not waiting:
-        _told.pop(name, None)
-        _import_watch.discard(name)
+def _no_more_at_import(name: str, hook: _Hook) -> None:
+    hooks = _hooks.get(name, [])
+    if hook in hooks:
+        hooks.remove(hook)
+    if not hooks:
+        _hooks.pop(name, None)
+        _watch.discard(name)
 
 
-def _arrived(name: str) -> None:
-    for tell in list(_told.get(name, ())):
-        tell(sys.modules[name])
+def _call_hooks(name: str) -> None:
+    for hook in list(_hooks.get(name, ())):
+        hook(sys.modules[name])
 
 
-_import_watch = ImportWatch((), _arrived, once=False)
+_watch = ImportWatch((), _call_hooks, once=False)
 
 
 def _take_back(changes: list[_Change]) -> None:

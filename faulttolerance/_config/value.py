@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache, partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
-from .._policy import Parameter, Policy, parameters
+from .._policy import Kind, Policy, parameters
 from .._shown import brief, ends_the_caller, escaped, shown, told
 from ..exceptions import Fault
 from .formatting import SPANS
@@ -27,62 +28,61 @@ _LONGEST = 100
 """No duration needs more characters; arithmetic with more digits has failures of its own."""
 
 
-def validated(policy: type[Policy], found: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
-    """The values of the parameters that were *found* (parameter to key and entry), and what is wrong with them."""
+def validated(policy: type[Policy], settings: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
+    """Read the values of some parameters (each with its key and entry), and tell what is wrong with them."""
     try:
-        model = _model(policy).model_validate({name: entry.value for name, (_, entry) in found.items()})
+        model = _model(policy).model_validate(  # type: ignore[arg-type]  # for mypy a class is hashed as what it makes
+            {name: entry.value for name, (_, entry) in settings.items()}
+        )
     except ValidationError as error:
         faults = {}
-        for one in error.errors():
-            name = str(one["loc"][0])
-            key, entry = found[name]
-            problem = one["msg"] if one["type"] == _PROBLEM else f"is {shown(entry.value)}"
-            faults[name] = Fault(key, problem, entry.value, parameters(policy)[name].configurable, entry.place)
+        for problem in error.errors():
+            name = str(problem["loc"][0])
+            key, entry = settings[name]
+            words = problem["msg"] if problem["type"] == _PROBLEM else f"is {shown(entry.value)}"
+            faults[name] = Fault(key, words, entry.value, parameters(policy)[name].configurable, entry.place)
         return {}, list(faults.values())
-    return {name: getattr(model, name) for name in found}, []
+    return {name: getattr(model, name) for name in settings}, []
 
 
-_MODELS: dict[type[Policy], type[BaseModel]] = {}
-
-
+@cache
 def _model(policy: type[Policy]) -> type[BaseModel]:
-    found = _MODELS.get(policy)
-    if found is None:
-        fields: dict[str, Any] = {
-            name: (Annotated[_parsed(one), AfterValidator(_within(one))], None)
-            for name, one in parameters(policy).items()
-        }
-        found = _MODELS[policy] = create_model(policy.__name__, **fields)
-    return found
+    fields: dict[str, Any] = {
+        name: (Annotated[_type_of(parameter.kind), AfterValidator(_within(parameter.kind))], None)
+        for name, parameter in parameters(policy).items()
+    }
+    return create_model(policy.__name__, **fields)
 
 
-def _within(parameter: Parameter) -> Callable[[Any], Any]:
+def _within(kind: Kind) -> Callable[[Any], Any]:
     def within(value: Any) -> Any:
-        if not parameter.kind.accepts(value):
-            raise ValueError(parameter.kind.allowed)
-        return parameter.kind.normalised(value)
+        if not kind.accepts(value):
+            raise ValueError(kind.allowed)
+        return kind.normalised(value)
 
     return within
 
 
-def _parsed(parameter: Parameter) -> Any:
-    match parameter.kind.name:
+def _type_of(kind: Kind) -> Any:
+    """Give what pydantic makes of a value of this kind."""
+    match kind.name:
         case "integer":
             return Annotated[int, BeforeValidator(_no_bool)]
         case "ratio":
             return Annotated[float, BeforeValidator(_no_bool)]
-        case "duration":
-            return Annotated[Any, BeforeValidator(_duration)]
         case "flag":
             return Annotated[bool, BeforeValidator(flag)]
-        case "exceptions":
-            return Annotated[Any, BeforeValidator(_exceptions)]
-        case "callable":
-            return Annotated[Any, BeforeValidator(_callable)]
         case "text":
             return Annotated[str, BeforeValidator(_stripped)]
+        case "duration":
+            before = _duration
+        case "exceptions":
+            before = _exceptions
+        case "callable":
+            before = _callable
         case _:
-            return Annotated[Any, BeforeValidator(_member_of(parameter.kind.members))]
+            before = partial(_member, kind.members)
+    return Annotated[Any, BeforeValidator(before)]
 
 
 def _no_bool(value: Any) -> Any:
@@ -122,11 +122,8 @@ def _duration(value: Any) -> float | timedelta:
     return span
 
 
-def _member_of(kind: Any) -> Callable[[Any], Any]:
-    def member(value: Any) -> Any:
-        return kind.__members__.get(value.strip().upper(), value) if isinstance(value, str) else value
-
-    return member
+def _member(kind: Any, value: Any) -> Any:
+    return kind.__members__.get(value.strip().upper(), value) if isinstance(value, str) else value
 
 
 def _exceptions(value: Any) -> Any:

@@ -3,6 +3,9 @@
 An exporter that comes after the first guarded call must find the counts complete at its first collection. Whoever only
 asks where a module is, as libraries do to know what is installed, or fails to import it, changes nothing: what counts
 is that it ran to its end.
+
+The hooks of wrapt do not serve here. They are called once, so neither a reload nor an import that is tried again is
+seen, and they pass for done by a module that is imported lazily; and wrapt need not be installed for metrics.
 """
 
 from __future__ import annotations
@@ -13,8 +16,6 @@ from importlib.machinery import ModuleSpec
 from threading import get_ident
 from types import ModuleType
 from typing import Any
-
-__all__ = ["ImportWatch", "is_here"]
 
 
 def is_here(name: str) -> bool:
@@ -55,16 +56,16 @@ class ImportWatch:
             self.add(name)
 
     def add(self, name: str) -> None:
-        """Wait for the module *name*, too."""
-        if not self._names:
-            sys.meta_path.insert(0, self)
+        """Wait for the module *name*, too; the hooks of others that wait for it already are called before."""
+        if sys.meta_path[:1] != [self]:
+            sys.meta_path.insert(0, self)  # not taken out further on: an import under way would pass over a finder
         self._names.add(name)
         self._watch_under_way(name)
 
     def discard(self, name: str) -> None:
         """Wait no longer for the module *name*."""
         self._names.discard(name)
-        if not self._names and self in sys.meta_path:
+        while not self._names and self in sys.meta_path:
             sys.meta_path.remove(self)
 
     @property

@@ -469,6 +469,24 @@ def test_an_import_that_fails_for_another_reason_leaves_the_next_one_guarded(ven
         assert "maxRetries = 2" in explain(vendor().Client.send)
 
 
+def test_what_others_put_there_at_the_import_stays_inside(vendor: Callable[[], Any]) -> None:
+    """Their hook was registered before, and its finder stands before the one that waits for another patch already."""
+    seen: list[Any] = []
+    with patch("this", "d", again):
+        wrapt.register_post_import_hook(
+            lambda module: wrapt.wrap_function_wrapper(module, "Client.send", recording(seen)), "vendor"
+        )
+        finder = next(one for one in sys.meta_path if isinstance(one, wrapt.importer.ImportHookFinder))
+        sys.meta_path.remove(finder)
+        sys.meta_path.insert(0, finder)
+        with patch("vendor", "Client.send", again):
+            module = vendor()
+            module.Client.failures = 2
+            module.Client().send("a")
+
+    assert len(seen) == 3
+
+
 @pytest.mark.parametrize("path", ["Client.send", "Client", "get"])
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_module_that_is_run_again_is_patched_again(vendor: Callable[[], Any], path: str, is_late: bool) -> None:
