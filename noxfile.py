@@ -1,4 +1,4 @@
-"""What is checked before a change is kept: `nox` runs the default sessions, `nox -l` lists all."""
+"""The checks that a change has to pass: `nox` runs the default sessions, `nox -l` lists all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, format, and the direction of imports."""
+    """Check style, format, and the direction of imports."""
     session.install("--editable", ".[lint]")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
@@ -24,7 +24,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def typing(session: nox.Session) -> None:
-    """What two type checkers say of the package, the examples and a user's code; whether they would find a mistake."""
+    """Check the types of the package, the examples and a user's code twice; plant mistakes that have to be found."""
     session.install("--editable", ".[typing]")
     session.run("mypy")
     session.run("pyright")
@@ -34,28 +34,28 @@ def typing(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 @nox.parametrize("optional", [True, False], ids=["with-optional", "without-optional"])
 def tests(session: nox.Session, optional: bool) -> None:
-    """All tests, with and without the optional packages."""
+    """Run all tests, with and without the optional packages."""
     session.install("--editable", ".[test,test-optional]" if optional else ".[test]")
     session.run("pytest", *session.posargs)
 
 
 @nox.session
 def bare(session: nox.Session) -> None:
-    """What the core promises, where no optional package is installed."""
+    """Test what the core promises, where no optional package is installed."""
     session.install("--editable", ".[test]")
     session.run("pytest", "tck/rules", "tck/spec", "tck/docs", *session.posargs)
 
 
 @nox.session
 def tck(session: nox.Session) -> None:
-    """The official kit against the wheel, in virtual time; renews the page on conformance, fails where it was stale."""
+    """Run the official kit against the wheel, in virtual time; renew the page on conformance, fail if it was stale."""
     _install_wheel(session)
     session.run("pytest", "tck/spec", "--installed", "--conformance-report", *session.posargs)
 
 
 @nox.session
 def wheel(session: nox.Session) -> None:
-    """All tests against the wheel, as a user would install it."""
+    """Run all tests against the wheel, as a user would install it."""
     _install_wheel(session)
     session.run("pytest", "--installed", *session.posargs)
 
@@ -69,14 +69,14 @@ def _install_wheel(session: nox.Session) -> None:
 
 @nox.session
 def mutation(session: nox.Session) -> None:
-    """Whether the tests notice when a decision, or the order of the policies, is changed."""
+    """Change decisions and the order of the policies, one at a time; fail where the tests do not notice."""
     session.install("--editable", ".[test,test-optional]")
     session.run("python", "tck/kit/mutation.py", *session.posargs)
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The examples in pages and docstrings run, and every relative link leads somewhere."""
+    """Run the examples in pages and docstrings, and follow every relative link."""
     session.install("--editable", ".[test,test-optional,demo]")
     session.run("pytest", "tck/docs", *session.posargs)
     session.run("pytest", "--doctest-modules", "faulttolerance", *session.posargs)
@@ -84,13 +84,13 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """The storefront under load, guarded and not."""
+    """Put the storefront under load, guarded and not."""
     session.install("--editable", ".[demo]")
     session.run("python", "examples/storefront", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """What a guarded call costs, beside its peers; `-- --quick` to see whether it runs."""
+    """Measure what a guarded call costs, beside its peers; `-- --quick` to see whether it runs."""
     session.install("--editable", ".[bench]")
     session.run("python", "-m", "benchmarks", *session.posargs)

@@ -1,1 +1,1 @@
-"""What a guarded call costs, beside its peers: ``python -m benchmarks``."""
+"""The cost of a guarded call, beside its peers: ``python -m benchmarks``."""

@@ -1,4 +1,4 @@
-"""What one call costs: the rows of single policies, of stacks, and of calls that fail."""
+"""The cost of one call: the rows of single policies, of stacks, and of calls that fail."""
 
 from __future__ import annotations
 

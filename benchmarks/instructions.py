@@ -1,4 +1,4 @@
-"""How many instructions of the interpreter a guarded call takes: a cost that no machine and no load changes.
+"""The instructions of the interpreter that a guarded call takes: a cost that no machine and no load changes.
 
 ``tck/unit/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
 """

@@ -1,4 +1,4 @@
-"""Where the nanoseconds of one guarded call go: what each policy adds to the ones before it.
+"""The nanoseconds of one guarded call, policy by policy: the price that each adds to the ones before it.
 
 ``python -m benchmarks.layers`` prints it; ``docs/explanation/cost.md`` shows and explains one run.
 """
@@ -136,7 +136,7 @@ def _added(cost: dict[str, float]) -> dict[str, float]:
 
 
 def primitives(rounds: int) -> dict[str, float]:
-    """What the interpreter asks for the pieces."""
+    """Measure the interpreter's price for the pieces."""
     held: dict[object, int] = {}
     samples: list[float] = []
 

@@ -1,4 +1,4 @@
-"""How many bytes a guarded method takes after its first call, exporters aside: the same on every machine.
+"""The bytes that a guarded method takes after its first call, exporters aside: the same on every machine.
 
 ``tck/unit/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
 """

@@ -1,4 +1,4 @@
-"""What metrics cost: one fully guarded call with metrics off, with Prometheus, with OpenTelemetry's SDK, and with both.
+"""The cost of metrics: one fully guarded call without, with Prometheus, with OpenTelemetry's SDK, and with both.
 
     python benchmarks/metrics.py [--calls 4096] [--rounds 100]
 

@@ -1,4 +1,4 @@
-"""What is measured of this library."""
+"""The guarded methods of this library that are measured."""
 
 from __future__ import annotations
 

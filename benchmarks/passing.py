@@ -1,4 +1,4 @@
-"""How many files and calls of the package a guarded call passes: what a reader of a traceback has to follow.
+"""The files and calls of the package that a guarded call passes: the steps of whoever reads a traceback.
 
 ``python -m benchmarks.passing`` prints the figures of each kind of call, with ``--files`` the files, too, in the order
 in which they are entered. ``tck/unit/test_cost.py`` keeps the files of a healthy call at what they are.
@@ -25,7 +25,7 @@ _WARM_UP = {False: 200, True: 10}  # the window of the breaker fills with succes
 _CALLS = 10
 
 Passed = dict[str, int]
-"""How many functions of each file a call entered, the first file first; the body of a module is one, too."""
+"""The number of functions of each file that a call entered, in order; the body of a module is one, too."""
 
 
 class _Client:
@@ -123,7 +123,7 @@ async def _watched_async(client: _Client) -> Passed:
 
 
 def count() -> dict[str, Passed]:
-    """What calls pass under fallback, retry, circuit breaker, time-out and bulkhead, by the kind of call.
+    """Count what calls pass under fallback, retry, circuit breaker, time-out and bulkhead, by the kind of call.
 
     A first call is the first of its process, which loads what no declaration needs; so each way of calling has one.
     """

@@ -1,4 +1,4 @@
-"""What others offer, put together as their documentation shows it."""
+"""Other libraries, put together as their documentation shows it."""
 
 from __future__ import annotations
 

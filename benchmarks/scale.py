@@ -1,4 +1,4 @@
-"""What grows: threads, tasks, guarded methods, deadlines."""
+"""The cost of many: threads, tasks, guarded methods, deadlines."""
 
 from __future__ import annotations
 

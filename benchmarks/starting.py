@@ -1,4 +1,4 @@
-"""What is paid once: the import, and the first call of a guard."""
+"""The cost that comes once: of the import, and of the first call of a guard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .table import Limit, Row, under
 __all__ = ["rows"]
 
 HEAVY = ("asyncio", "pydantic", "prometheus_client", "opentelemetry")
-"""What the import must not bring along; ``wrapt`` is the aim."""
+"""Packages that the import must not bring along; ``wrapt`` is the aim."""
 
 
 def rows(rounds: int) -> list[Row]:
@@ -27,7 +27,7 @@ def rows(rounds: int) -> list[Row]:
 
 
 def _run(code: str) -> dict[str, float]:
-    """What a fresh interpreter prints, as JSON, when it runs *code*."""
+    """Run *code* in a fresh interpreter, and read the JSON that it prints."""
     done = subprocess.run([sys.executable, "-I", "-c", code], check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""What holds for every test: nothing that one leaves behind reaches the next."""
+"""Rules for every test: nothing that one leaves behind reaches the next."""
 
 from __future__ import annotations
 

@@ -39,6 +39,13 @@ def test_every_rule_that_is_cited_is_defined() -> None:
     assert not unknown
 
 
+def test_rules_are_cited_by_the_name_that_their_page_has() -> None:
+    misnamed = re.compile(rf"\bcontracts? (?:{'|'.join(RULES)})\b", re.IGNORECASE)
+    files = [path for folder in ("faulttolerance", "tck", "docs") for path in (ROOT / folder).rglob("*.py")]
+
+    assert [str(path) for path in files if misnamed.search(path.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_test_cites_each_rule(rule: str) -> None:
     assert rule in cited("tck")

@@ -1,4 +1,4 @@
-"""What the tests under ``spec`` share: time, calling conventions, barriers, failures; built on public names only."""
+"""The words of the tests under ``spec``: time, calling conventions, barriers, failures; built on public names only."""
 
 from __future__ import annotations
 

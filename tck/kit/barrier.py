@@ -16,7 +16,7 @@ __all__ = ["Barrier", "wait_ignoring_interruptions"]
 _BODY_SECONDS = 30
 """Bodies give up after so long, so that no failed test leaves one behind for ever."""
 _LOOK_SECONDS = 0.05
-"""How long a body sleeps that waits interruptibly, before it looks again."""
+"""The sleep of a body that waits interruptibly, before it looks again."""
 _PIECE_SECONDS = 3
 """The longest single wait of a body that ignores its interruptions."""
 

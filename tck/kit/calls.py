@@ -26,7 +26,7 @@ class Call:
         self._clock = clock
         self._barrier = barrier
         self.future = future
-        """What the call returned where that is a future, else the future of what it comes to."""
+        """The result of the call where that is a future, else the future of its outcome."""
 
     @property
     def has_started(self) -> bool:
@@ -47,7 +47,7 @@ class Call:
         self._barrier.open()
 
     def result(self, seconds: float = _START_SECONDS) -> Any:
-        """What the call returned; raises what it raised."""
+        """Give the call's result, or raise its exception."""
         return self.future.result(self._clock.within(seconds))
 
     def failure(self, seconds: float = _START_SECONDS) -> type[BaseException | None]:

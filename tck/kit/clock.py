@@ -23,7 +23,7 @@ _PIECE_SECONDS = 0.005
 
 
 class Clock(ABC):
-    """What a test may do with time; durations are in seconds."""
+    """Time, as far as a test may use it; durations are in seconds."""
 
     def __init__(self, factor: float = 1.0) -> None:
         self.factor = factor

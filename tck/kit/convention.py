@@ -30,7 +30,7 @@ CONVENTIONS = ("blocking", "asyncio", "offloaded", "task")
 """``def``; ``async def``; ``@asynchronous def -> Future``; ``@asynchronous async def``."""
 
 INTERRUPTION = (Interrupted, asyncio.CancelledError)
-"""How a body learns that it is to stop: on a thread, and in a task."""
+"""The exceptions by which a body learns that it is to stop: on a thread, and in a task."""
 
 _RESULT_SECONDS = 30
 
@@ -93,7 +93,7 @@ class Invoke:
 
 
 def _driven(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine comes to that never waits for a loop."""
+    """Run a coroutine that never waits for a loop to its end."""
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""What guarded bodies of the tests raise."""
+"""The exceptions of the guarded bodies of the tests."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ class E2S(E2):
 
 
 class Error(BaseException):
-    """What stands for ``java.lang.Error``: no ``Exception``, and no control flow of Python's own either."""
+    """The counterpart of ``java.lang.Error``: no ``Exception``, and no control flow of Python's own either."""

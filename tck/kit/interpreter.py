@@ -1,4 +1,4 @@
-"""What the interpreter allows."""
+"""Differences between interpreters, and their pace."""
 
 from __future__ import annotations
 

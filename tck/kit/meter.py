@@ -30,7 +30,7 @@ class Durations(NamedTuple):
 
     @property
     def count(self) -> int:
-        """How many samples there are."""
+        """The number of samples."""
         return sum(self.buckets)
 
     def fits(self, *seconds: float) -> bool:
@@ -146,7 +146,7 @@ class OpenTelemetryMeter(Meter):
         return name.lower()
 
     def metrics(self) -> dict[str, Any]:
-        """What is collected now, by name; each name once."""
+        """Collect now, by name; each name once."""
         data = self.reader.get_metrics_data()
         scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
         found = [metric for scope in scopes for metric in scope.metrics]

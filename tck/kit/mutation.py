@@ -172,7 +172,7 @@ def _tried(chosen: list[Mutant], home: Path, jobs: int) -> dict[Mutant, str]:
 
 
 def page(outcomes: dict[Mutant, str]) -> str:
-    """What is committed of a run."""
+    """Write the page on a run."""
     noticed = [by for by in outcomes.values() if by]
     by_the_kit = sum(by.startswith("spec/") for by in noticed)
     lines = [

@@ -1,4 +1,4 @@
-"""What only some installations have."""
+"""Packages that only some installations have."""
 
 from __future__ import annotations
 

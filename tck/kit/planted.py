@@ -46,7 +46,7 @@ CODES = {
     "await too many": {"misc", "func-returns-value"},
     "None not ruled out": {"arg-type", "union-attr"},
 }
-"""What mypy calls a mistake of each kind."""
+"""The codes by which mypy reports a mistake of each kind."""
 
 MISTAKES = [
     Mistake("wrong argument", "breaker.admit(permit, get_ident(), began)", "breaker.admit(permit, began)"),

@@ -44,7 +44,7 @@ def output_of(
     folder: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> str:
-    """What *program* prints; it ends well and writes nothing to its standard error."""
+    """Give the output of *program*, which ends well and writes nothing to its standard error."""
     done = python(program, *options, arguments=arguments, folder=folder, environment=environment)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()

@@ -38,7 +38,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of an entry."""
+    """The outcome of an entry."""
 
     entry: Entry
     outcome: str
@@ -110,7 +110,7 @@ class Collector:
             terminalreporter.write_line(f"{self._page} was stale; it is new now", yellow=True)
 
     def results(self) -> list[Result]:
-        """What became of every entry of the catalogue, in its order."""
+        """Conclude on every entry of the catalogue, in its order."""
         troubles: dict[str, set[str]] = {}
         for node, ids in self._claims.items():
             for entry in ids:
@@ -122,7 +122,7 @@ class Collector:
 
 
 def result_of(entry: Entry, tests: Iterable[str], troubles: Iterable[str] = ()) -> Result:
-    """What became of *entry*, given the tests that stand for it and what happened to them."""
+    """Conclude on *entry*, given the tests that stand for it and the troubles that they had."""
     names = tuple(sorted(tests))
     if reasons := sorted(troubles):
         return Result(entry, "failed", "; ".join(reasons), names)

@@ -1,4 +1,4 @@
-"""What the table of scenarios is made of: its rows, and what bodies, callers and handlers do in them."""
+"""The parts of the table of scenarios: its rows, and the bodies, callers and handlers in them."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class Fatal(Exception):
 
 
 class Differs(NamedTuple):
-    """What a way that leaves late attempts behind, or one that queues, comes to instead, and why."""
+    """The outcome in a way that leaves late attempts behind, or one that queues, and why it differs."""
 
     why: str
     attempts: int | None = None
     outcomes: tuple[Any, ...] | None = None
     leaves_out: tuple[str, ...] = ()
-    """What is not compared: ``log``, ``left``, ``counts``, ``outcomes``."""
+    """Parts that are not compared: ``log``, ``left``, ``counts``, ``outcomes``."""
 
 
 class Scenario(NamedTuple):
@@ -69,15 +69,15 @@ class Scenario(NamedTuple):
     policies: Callable[[Run], Policies]
     body: Body
     attempts: int
-    """How often the body begins."""
+    """The number of times that the body begins."""
     outcomes: tuple[Any, ...]
-    """What the calls come to: what they return, or the class of what they raise by its name."""
+    """The outcomes of the calls: their results, or the names of the classes of their exceptions."""
     scene: Scene
     differs: Mapping[str, Differs]
     """By convention, or ``apart`` for those that leave late attempts behind, ``queueing`` for those that may wait."""
 
     def difference(self, way: Way) -> Differs | None:
-        """What the rules let *way* do otherwise."""
+        """Find the outcome that the rules allow *way* instead, if any."""
         kinds = (way.convention, "apart" if way.is_apart else "", "queueing" if way.queues else "")
         return next((self.differs[kind] for kind in kinds if kind in self.differs), None)
 
@@ -271,7 +271,7 @@ def stops(*_: Any) -> Any:
 
 
 def of_call(value: Any) -> Any:
-    """What the body returned; where that is to be a future, a predicate is given the future (R7)."""
+    """Give the body's result; where that is to be a future, a predicate is given the future (R7)."""
     return value.result() if isinstance(value, Future) else value
 
 

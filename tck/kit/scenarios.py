@@ -1,4 +1,4 @@
-"""What can become of a call, as a table: policies, what each attempt does, how it is called, what comes out.
+"""The possible outcomes of a call, as a table: policies, what each attempt does, how it is called, what comes out.
 
 Each row runs in every way of calling, and all have to agree. Where the specification or a rule makes a
 difference, the row says which.

@@ -1,4 +1,4 @@
-"""What the guarded classes of the tests have in common."""
+"""The base of the guarded classes of the tests, and their keys."""
 
 from __future__ import annotations
 

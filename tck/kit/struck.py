@@ -18,11 +18,11 @@ __all__ = ["Strike", "Struck", "strikes"]
 _LIBRARY = str(Path(faulttolerance.__file__).parent)
 _TESTING = str(Path(_LIBRARY) / "testing")
 _WATCHING = ("RESUME", "CALL", "JUMP_BACKWARD")
-"""How the instructions begin behind which the interpreter looks whether a signal has come."""
+"""The beginnings of the instructions behind which the interpreter looks whether a signal has come."""
 
 
 class Struck(BaseException):
-    """What the handler raises: Ctrl-C, or a worker's soft time limit."""
+    """The exception of the handler: Ctrl-C, or a worker's soft time limit."""
 
 
 class Strike:

@@ -24,7 +24,7 @@ import pytest
 __all__ = ["Service", "gunicorn", "needs", "run"]
 
 SECONDS = 40.0
-"""How long a program may take; it takes one or two where the machine has nothing else to do."""
+"""The time that a program may take; it takes one or two where the machine has nothing else to do."""
 
 _WATCHED = "import faulthandler; faulthandler.dump_traceback_later({seconds}, exit=True); del faulthandler\n"
 
@@ -72,7 +72,7 @@ class Service:
         self._log = log
 
     def get(self, path: str, seconds: float = SECONDS) -> str:
-        """What it answers; for any status but 200, the status before it."""
+        """Ask for *path*, and give the answer; for any status but 200, the status before it."""
         request = urllib.request.Request(self._address + path)
         try:
             with urllib.request.urlopen(request, timeout=seconds) as answer:
@@ -83,7 +83,7 @@ class Service:
 
     @property
     def log(self) -> str:
-        """What the processes wrote to their standard error."""
+        """The text that the processes wrote to their standard error."""
         return self._log.read_text()
 
 

@@ -39,11 +39,11 @@ class Declared(NamedTuple):
     """A guarded function."""
 
     method: Callable[[], Any]
-    """What calls it."""
+    """The way to call it."""
     name: str
     """That of its guard."""
     close: Callable[[], None]
-    """What forgets the guard."""
+    """The way to forget the guard."""
 
 
 class Way(NamedTuple):
@@ -51,9 +51,9 @@ class Way(NamedTuple):
 
     name: str
     convention: str
-    """How its body is called; see ``convention``."""
+    """The convention by which its body is called; see ``convention``."""
     guard: str = ""
-    """How a ``Guard`` comes in: ``call``, ``decorator``, ``name``; none: the decorators of the policies."""
+    """The use of a ``Guard``: ``call``, ``decorator``, ``name``; none: the decorators of the policies."""
 
     @property
     def is_on_loop(self) -> bool:
@@ -151,13 +151,13 @@ class Run:
         self.clock = clock
         self.attempts = 0
         self.left: list[float | None] = []
-        """What ``remaining()`` said in each attempt, and in what runs beside it, of the calls that were made alone."""
+        """The answers of ``remaining()`` in each attempt and beside it, of the calls that were made alone."""
         self.outcomes: list[Any] = []
         self._invoke = Invoke(way.convention, clock)
         self._calls: list[Any] = []
         self._is_over = False
         self.counts: dict[Any, int] = {}
-        """What was counted, but for what only a queue has and what is a level or a time."""
+        """The counts, but for those that only a queue has, and for levels and times."""
         self.state: str | None = None
         self.log: list[tuple[str, str]] = []
 
