@@ -29,6 +29,7 @@ from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.foreign import refuse_trio
+from .._runtime.interrupting.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._runtime.interrupting.thread_deadlines import HAS_GIL, deadlines_here, this_thread
 from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, set_innermost, settle, watchdog
 from .._runtime.native import get_ident
@@ -142,6 +143,7 @@ def path(
     awaits: bool | None,
 ) -> Any:
     """The way of a call through its policies, for every combination of them; ``woven`` cuts it down to one."""
+    role = ATTEMPT
     if BREAKER:
         breaker = policies.circuit_breaker
     if RATE_LIMIT:
@@ -151,6 +153,8 @@ def path(
         if ASYNC:
             from .._runtime import task_deadlines
             from .._runtime.task_deadlines import current_task
+        else:
+            role = TIMED_ATTEMPT
     if BULKHEAD:
         bulkhead = policies.bulkhead
         held = bulkhead.held
@@ -445,4 +449,4 @@ def path(
             finally:
                 del failure  # its traceback holds this frame
 
-    return call
+    return register(role)(call)

@@ -16,6 +16,7 @@ from .._call.state import Prospect, State
 from .._metrics.ledger import Ledger
 from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback
 from .._runtime import blocking
+from .._runtime.interrupting.roles import CALLER, register
 from . import registry
 from .awaited import call_awaited, is_coroutine_code, told
 from .declaration import CLASS, Declaration, unbound
@@ -28,6 +29,7 @@ __all__ = ["call_path", "code_of", "course_for", "plainly", "plainly_while_hidde
 def plainly(function: Callable[..., Any]) -> blocking.GuardedCall:
     """The way to *function* where nothing guards it."""
 
+    @register(CALLER)
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         return function(*args, **kwargs)
 
@@ -46,6 +48,7 @@ def plainly_while_hidden(function: Callable[..., Any], declaration: Declaration,
     is_function = any(isinstance(one, (FunctionType, classmethod, staticmethod)) for one in places[:1])
     is_simple = is_function and guard() in map(unbound, places)
 
+    @register(CALLER)
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         cls = args[0] if is_of_class else type(args[0])
         if is_simple:

@@ -13,6 +13,7 @@ from .._call.state import Prospect, State
 from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Fallback, Policy
 from .._runtime import blocking
+from .._runtime.interrupting.roles import CALLER, register
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
@@ -222,11 +223,13 @@ class _Prepared:
         self._prospect.state.follow()
 
 
+@register(CALLER)
 def call_given(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call *function*: what a guard guards to which functions are given."""
     return function(*args, **kwargs)
 
 
+@register(CALLER)
 def call_apart(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call *function* on a thread of the pool, while its caller awaits that."""
     return function(*args, **kwargs)

@@ -18,6 +18,7 @@ from .callback import to_its_end
 from .clock import clock
 from .environment import Attempt, StoppedIteration
 from .inherited import pass_on
+from .interrupting.roles import TIMED_ATTEMPT, register
 from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, deadlines_here
 from .interruption import NOT_WANTED, Interrupted, set_innermost, settle, watchdog
 from .loop_thread import loop_thread
@@ -138,6 +139,7 @@ class Body(Suspension):
         if self._run_body():
             self.resume()
 
+    @register(TIMED_ATTEMPT)
     def _run_body(self) -> bool:
         """Run the body; whether its outcome counts, and the call goes on here."""
         attempt, call = self._attempt, self.call

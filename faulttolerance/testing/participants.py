@@ -8,14 +8,17 @@ nobody has ended, or has not moved from one place for a while.
 from __future__ import annotations
 
 import os
-import sys
+import queue
 import threading
 from collections.abc import Collection
 from concurrent.futures import Future
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from .. import _call, _guard, _runtime
+from .._runtime import future, loop_thread, pool
 from .._runtime.frames import module_of
+from .._runtime.interrupting import watchdog
 from .._runtime.one_step import frames_of_threads, stack_of, variables_of
 
 __all__ = ["STARTING", "Look", "Onlooker", "place_of"]
@@ -23,17 +26,13 @@ __all__ = ["STARTING", "Look", "Onlooker", "place_of"]
 STARTING = 0
 """Stands for the threads that are just being started, and have no frame to look at yet."""
 
-_PACKAGE = os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename))
-_OURS = tuple(os.path.join(_PACKAGE, room) + os.sep for room in ("_runtime", "_call", "_guard"))
-_OUR_MODULES = ("faulttolerance._runtime.", "faulttolerance._call.", "faulttolerance._guard.")
-_POOL = os.path.join(_PACKAGE, "_runtime", "pool.py")
-_WATCHDOG = os.path.join(_PACKAGE, "_runtime", "interrupting", "watchdog.py")
-_OUTSIDE = (_WATCHDOG, *(os.path.join(_PACKAGE, "_runtime", name) for name in ("future.py", "loop_thread.py")))
+_ROOMS = tuple(f"{room.__name__}." for room in (_runtime, _call, _guard))
+_BESIDE = (watchdog.__name__, future.__name__, loop_thread.__name__)
 """Ours, and yet no guard: what other threads have on their stacks that only wait for guarded calls, or serve them."""
 
-_STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
-_WAITS = tuple(_STANDARD_LIBRARY + name for name in ("threading.py", "queue.py", "concurrent" + os.sep))
+_WAITS = (threading.__name__, queue.__name__, "concurrent")
 """Where a thread stands that waits for another one; who waits is who called that."""
+_STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
 _CONDITION_WAIT = threading.Condition.wait.__code__
 _JOINS: tuple[CodeType, ...] = tuple(
     getattr(threading.Thread, name).__code__
@@ -119,20 +118,20 @@ class _Trace:
         """If it waits at all: for a call of this library, whose own threads hold time as long as they have to."""
         caller = outermost = ""
         for frame in stack_of(innermost):
-            file = frame.f_code.co_filename
-            is_ours = file.startswith(_OURS) or module_of(frame).startswith(_OUR_MODULES)
-            if is_ours and file not in _OUTSIDE:
+            module = module_of(frame)
+            is_ours = module.startswith(_ROOMS)
+            if is_ours and module not in _BESIDE:
                 self.is_guarded = True
             if not caller:
                 if frame.f_code in _FUTURE_WAITS:
-                    self.waits_for_us = type(variables_of(frame).get("self")).__module__.startswith("faulttolerance.")
-                if not file.startswith(_WAITS):
-                    caller = file
+                    self.waits_for_us = isinstance(variables_of(frame).get("self"), future.Future)
+                if module not in _WAITS and not module.startswith("concurrent."):
+                    caller = module
                     self.waits_for_us = self.waits_for_us or is_ours
-            if file != _WAITS[0]:
-                outermost = file
-        self.is_watchdog = outermost == _WATCHDOG
-        self.is_between_jobs = caller == outermost == _POOL
+            if module != threading.__name__:
+                outermost = module
+        self.is_watchdog = outermost == watchdog.__name__
+        self.is_between_jobs = caller == outermost == pool.__name__
         """Whether it is the pool's, and not parked: it was given something to do, however long it takes to wake up."""
 
 
@@ -167,10 +166,7 @@ def _is_runnable(thread: threading.Thread | None) -> bool:
 
 def _parked() -> frozenset[int | None]:
     """The pool's threads that have nothing to do; one that was woken has, before it gets to run."""
-    module = sys.modules.get("faulttolerance._runtime.pool")
-    if module is None:
-        return frozenset()
-    return frozenset(worker.thread.ident for worker in module.pool._parked.copy() if not worker.is_woken)
+    return frozenset(worker.thread.ident for worker in pool.pool._parked.copy() if not worker.is_woken)
 
 
 def place_of(ident: int, innermost: FrameType) -> str:

@@ -48,7 +48,7 @@ MOST_LINES_OF_A_FILE = 500
 
 LARGE_FUNCTIONS = {
     # One attempt under all policies, from which the policies that a function has not are cut away.
-    "_call/attempt.py path": (164, 314),
+    "_call/attempt.py path": (164, 317),
     "_call/attempt.py path.call": (156, 283),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
@@ -56,7 +56,7 @@ LARGE_FUNCTIONS = {
 LARGE_FILES = {"_runtime/interrupting/watchdog.py": 784, "testing/virtual_clock.py": 507}
 """Files that may exceed the limit, each with the lines that it may have."""
 
-NAMING_FILES = {"_runtime/interrupting/safe_point.py", "testing/participants.py"}
+NAMING_FILES: set[str] = set()
 """Files that may tell code by the name of the file in which it stands."""
 
 ABOUT_ALL = {

@@ -7,13 +7,12 @@ code that stands at a call which takes or gives back something; but only for a w
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import takewhile
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TypeAlias
 
 from ..._swap import Swap
@@ -32,6 +31,7 @@ from .instructions import (
     may_call,
     rite_at,
 )
+from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, looks_at_threads
 
 __all__ = [
     "IS_EXACT",
@@ -54,18 +54,6 @@ IS_EXACT = sys.version_info < (3, 13)
 OURS = "it was in code of this library"
 """An objection that says nothing of the body: the call was about to begin, or to end."""
 
-# As code spells it: a module may have no ``__file__``, and compiled files may have been moved since.
-_ROOM = os.path.dirname(sys._getframe().f_code.co_filename) + os.sep
-_PACKAGE = (os.path.dirname(os.path.dirname(os.path.dirname(_ROOM))) or "nowhere") + os.sep
-_DRIVERS = (os.path.join(_PACKAGE, "_call", "attempt.py"), os.path.join(_PACKAGE, "_runtime", "body.py"))
-"""Code of ours that expects interruptions wherever one may land in it."""
-_LOOKING = tuple(os.path.join(_ROOM, f"{name}.py") for name in ("instructions", "safe_point", "watchdog"))
-"""Code of ours that calls the standard library to find out where a thread stands."""
-_CALLING = (
-    os.path.join(_PACKAGE, "_call", "attempt.py"),
-    *(os.path.join(_PACKAGE, "_guard", name) for name in ("call_path.py", "shared.py")),
-)
-"""Code of ours that calls what is guarded, as ``function(*args, **kwargs)``."""
 _MODULES = frozenset(
     {
         "_frozen_importlib",
@@ -143,9 +131,9 @@ def objection(
         return "its thread ran no Python code"
     waits = blocked
     stack = stack_of(frame)
-    if frame.f_code.co_filename.startswith(_PACKAGE):
+    if is_ours(frame):
         # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
-        if not (blocked and _calls_what_is_guarded(frame)):
+        if not (blocked and calls_what_is_guarded(frame)):
             return OURS
     elif frame.f_code is _CONDITION_WAIT:
         # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
@@ -194,7 +182,7 @@ def _rite_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameType | None:
     callee: FrameType | None = None
     for step in frames_of_call(stack, depth):
         code = step.f_code
-        if not (code.co_filename.startswith(_PACKAGE) or (waits and _is_made_for_waiting(step))):
+        if not (is_ours(step) or (waits and _is_made_for_waiting(step))):
             if code.co_name in RITES:
                 return step
             if callee is not None and not (waits and _is_made_for_waiting(callee)) and rite_at(code, step.f_lasti):
@@ -206,8 +194,8 @@ def _rite_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameType | None:
 def frames_of_call(stack: Stack, depth: int) -> Iterator[FrameType]:
     """The frames down to the guard whose deadline is number *depth*, counted from the innermost one."""
     for step in stack:
-        if step.f_code.co_filename.startswith(_PACKAGE):
-            depth -= _has_deadline(step)
+        if is_ours(step):
+            depth -= has_deadline(step)
             if depth <= 0:
                 return
         yield step
@@ -220,15 +208,6 @@ def _starts_thread(stack: Stack) -> bool:
     """
     callers = takewhile(lambda step: step.f_globals.get("__name__") == "threading", stack[1:])
     return any(step.f_code is _THREAD_START for step in callers)
-
-
-def _has_deadline(frame: FrameType) -> bool:
-    """Whether code of ours has begun a deadline, and now calls what that is for."""
-    return "entry" in frame.f_code.co_varnames and frame.f_lasti in _calls_under_deadline(frame.f_code)
-
-
-def _calls_what_is_guarded(frame: FrameType) -> bool:
-    return frame.f_lasti in _calls_of_guarded_functions(frame.f_code)
 
 
 def _is_made_for_waiting(frame: FrameType) -> bool:
@@ -250,9 +229,9 @@ def _objection_on_the_way(stack: Stack) -> str | None:
         code = step.f_code
         if code.co_name == "__del__" or step.f_globals.get("__name__") == "weakref":
             return "it was in a finalizer"
-        if code.co_filename.startswith(_LOOKING):
+        if looks_at_threads(step):
             return OURS  # the handler of the signal looks at what it has come upon
-        if code.co_filename.startswith(_PACKAGE):
+        if is_ours(step):
             guarded = True
         elif not guarded and not may_call(code, step.f_lasti):
             return f"it was in something that the interpreter called amidst {_name_of(step)}"
@@ -261,12 +240,7 @@ def _objection_on_the_way(stack: Stack) -> str | None:
 
 def is_of_call(stack: Stack, entry: object) -> bool:
     """Whether the call that began the deadline *entry* stands on *stack*: greenlets have their own."""
-    return any(
-        step.f_code.co_filename.startswith(_PACKAGE)
-        and "entry" in step.f_code.co_varnames
-        and variables_of(step).get("entry") is entry
-        for step in stack
-    )
+    return any(value is entry for step in stack if has_deadline(step) for value in variables_of(step).values())
 
 
 def _is_left_in_peace(frame: FrameType) -> bool:
@@ -302,30 +276,11 @@ def _coming(stack: Stack) -> str | None:
         if RETURNS not in ways:
             return None
         # The function may return to its caller before anything is checked.
-        if caller is None or caller.f_code.co_filename.startswith(_DRIVERS) or _calls_what_is_guarded(caller):
+        if caller is None or is_attempt(caller) or calls_what_is_guarded(caller):
             return None
-        if caller.f_code.co_filename.startswith(_PACKAGE) or _is_left_in_peace(caller):
+        if is_ours(caller) or _is_left_in_peace(caller):
             return GIVES
     return GIVES
-
-
-@cache
-def _calls_of_guarded_functions(code: CodeType) -> frozenset[int]:
-    """Where code of ours calls what it guards; what is raised there comes out as if that had raised it."""
-    if not code.co_filename.startswith(_CALLING):
-        return frozenset()
-    return frozenset(
-        offset for offset, opname, loaded in calls_of(code) if opname == "CALL_FUNCTION_EX" and "function" in loaded
-    )
-
-
-@cache
-def _calls_under_deadline(code: CodeType) -> frozenset[int]:
-    if code.co_filename.startswith(_DRIVERS):
-        return frozenset(
-            offset for offset, opname, loaded in calls_of(code) if opname == "CALL_FUNCTION_EX" and "function" in loaded
-        )
-    return frozenset()
 
 
 @cache

@@ -1,0 +1,130 @@
+"""Code says itself what it has to do with interruptions: no name of a file, a function or a variable tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Future,
+    Guard,
+    Timeout,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    completed_future,
+    fallback,
+    rate_limit,
+    retry,
+    timeout,
+)
+from faulttolerance._call import attempt
+from faulttolerance._runtime.interrupting import roles, safe_point
+from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
+from faulttolerance._runtime.one_step import stack_of
+
+Seen = tuple[bool, int, int, str | None]
+
+
+def look() -> Seen:
+    """What a stack tells: whether it is known who calls the body, the deadlines found there, and those there are."""
+    frame = sys._getframe(1)
+    stack = stack_of(frame)
+    caller = next(step for step in stack if roles.is_ours(step))
+    links, entry = 0, this_thread.deadlines.innermost
+    while entry is not None:
+        links, entry = links + 1, entry[1]
+    is_known = roles.is_attempt(caller) or roles.calls_what_is_guarded(caller)
+    found = sum(map(roles.has_deadline, stack))
+    return is_known, found, links, safe_point.objection(frame, 1000.0, exact=True)
+
+
+def body() -> Seen:
+    return look()
+
+
+def completed() -> Future[Seen]:
+    return completed_future(look())
+
+
+async def coroutine() -> Seen:
+    return look()
+
+
+class Base:
+    @timeout(60_000)
+    def method(self) -> Seen:
+        return look()
+
+
+class Derived(Base):
+    @retry
+    def method(self) -> Seen:
+        return super().method()
+
+
+async def through_guard() -> Seen:
+    return await Guard(timeout=Timeout(60_000)).call_async(body)
+
+
+def under_all_policies() -> Seen:
+    guarded: Callable[[], Seen] = body
+    for policy in (fallback(lambda _: body()), retry, circuit_breaker, rate_limit(9), bulkhead(2), timeout(60_000)):
+        guarded = policy(guarded)
+    return guarded()
+
+
+WAYS: dict[str, tuple[int, Callable[[], Seen]]] = {
+    "a deadline": (1, lambda: timeout(60_000)(body)()),
+    "one that interrupts nothing": (1, lambda: timeout(60_000, interrupt=False)(body)()),
+    "no deadline": (0, lambda: retry(body)()),
+    "all policies": (1, under_all_policies),
+    "one in another": (2, lambda: timeout(60_000)(lambda: timeout(50_000)(body)())()),
+    "a guard of its own": (1, lambda: Guard(timeout=Timeout(60_000)).call(body)),
+    "the same, elsewhere": (1, lambda: asyncio.run(through_guard())),
+    "below a subclass": (0, lambda: Derived().method()),
+    "elsewhere": (1, lambda: asynchronous(timeout(60_000)(completed))().result()),
+    "a coroutine": (0, lambda: asyncio.run(timeout(60_000)(coroutine)())),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_a_body_says_what_it_is(way: str) -> None:
+    """Each deadline of the thread is known by its frame, and who calls the body is known to do that."""
+    deadlines, call = WAYS[way]
+
+    assert call() == (True, deadlines, deadlines, None)
+
+
+@pytest.mark.parametrize("way", ["a deadline", "a coroutine"])
+def test_names_tell_nothing(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file, a function and all its variables may be renamed, and nothing changes about who is interrupted."""
+    deadlines, call = WAYS[way]
+
+    def under_other_names(register: Callable[[int], Callable[[Any], Any]], role: int) -> Callable[[Any], Any]:
+        def rename(function: FunctionType) -> Any:
+            code = function.__code__
+            local, free, cells = (
+                tuple(f"renamed_{name}" for name in names)
+                for names in (code.co_varnames, code.co_freevars, code.co_cellvars)
+            )
+            renamed = code.replace(
+                co_filename="elsewhere.py", co_name="other", co_varnames=local, co_freevars=free, co_cellvars=cells
+            )
+            copy = FunctionType(renamed, function.__globals__, "other", function.__defaults__, function.__closure__)
+            copies.append(copy)
+            return register(role)(copy)
+
+        return rename
+
+    copies: list[FunctionType] = []
+    monkeypatch.setattr(attempt, "register", partial(under_other_names, attempt.register))
+
+    assert call() == (True, deadlines, deadlines, None)
+    assert copies
