@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[F], F]: ...
 
     class _Asynchronous(Protocol):
-        """``@asynchronous()``: gives handles where it stands above a coroutine function, else futures."""
+        """``@asynchronous``: gives handles where it stands above a coroutine function, else futures."""
 
         @overload
         def __call__(  # type: ignore[overload-overlap]
@@ -87,9 +87,11 @@ if TYPE_CHECKING:
         def __call__(self, target: Callable[P, Awaitable[T]], /) -> Callable[P, Future[T]]: ...
         @overload
         def __call__(self, target: F, /) -> F: ...
+        @overload
+        def __call__(self) -> _Asynchronous: ...
 
     class _NonBlocking(Protocol):
-        """``@asynchronous_non_blocking()``: gives handles."""
+        """``@asynchronous_non_blocking``: gives handles."""
 
         @overload
         def __call__(self, target: C, /) -> C: ...
@@ -97,6 +99,8 @@ if TYPE_CHECKING:
         def __call__(self, target: Callable[P, Awaitable[T]], /) -> Callable[P, AsyncCall[T]]: ...
         @overload
         def __call__(self, target: F, /) -> F: ...
+        @overload
+        def __call__(self) -> _NonBlocking: ...
 
 
 def _declare(kind: Any, values: dict[str, Any], target: Any = None) -> Any:
@@ -106,7 +110,17 @@ def _declare(kind: Any, values: dict[str, Any], target: Any = None) -> Any:
     return decorate(kind, values, target)
 
 
-def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:
+@overload
+def _decorator(  # type: ignore[overload-overlap]
+    kind: type[Asynchronous],  # pyright: ignore[reportOverlappingOverload]
+) -> Callable[[Callable[[], None]], _Asynchronous]: ...
+@overload
+def _decorator(  # type: ignore[overload-overlap]
+    kind: type[AsynchronousNonBlocking],
+) -> Callable[[Callable[[], None]], _NonBlocking]: ...
+@overload
+def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]: ...
+def _decorator(kind: Any) -> Any:
     """Turn a documented name into the decorator that declares a *kind* of policy."""
 
     def decorator(*args: Any, **named: Any) -> Any:
@@ -220,27 +234,8 @@ def fallback() -> None:
     """
 
 
-@overload
-def asynchronous(  # type: ignore[overload-overlap]
-    target: staticmethod[P, Coroutine[Any, Any, T]], /
-) -> staticmethod[P, AsyncCall[T]]: ...
-@overload
-def asynchronous(target: classmethod[Owner, P, Coroutine[Any, Any, T]], /) -> classmethod[Owner, P, AsyncCall[T]]: ...
-@overload
-def asynchronous(target: C, /) -> C: ...
-@overload
-def asynchronous(  # type: ignore[overload-overlap]
-    target: Callable[P, Coroutine[Any, Any, T]], /
-) -> Callable[P, AsyncCall[T]]: ...
-@overload
-def asynchronous(target: Callable[P, ExecutorFuture[T]], /) -> Callable[P, Future[T]]: ...
-@overload
-def asynchronous(target: Callable[P, Awaitable[T]], /) -> Callable[P, Future[T]]: ...
-@overload
-def asynchronous(target: F, /) -> F: ...
-@overload
-def asynchronous() -> _Asynchronous: ...
-def asynchronous(target: Any = None, /) -> Any:
+@_decorator(Asynchronous)
+def asynchronous() -> None:
     """Return at once, and run the call apart (specification, chapter Asynchronous).
 
     A ``def`` runs on a thread of the pool and returns a ``faulttolerance.Future``; an ``async def`` runs as a task. The
@@ -250,20 +245,11 @@ def asynchronous(target: Any = None, /) -> Any:
     Raises:
         FaultToleranceDefinitionException: When decorating, if the return annotation is another type.
     """
-    return _declare(Asynchronous, {}, target)
 
 
-@overload
-def asynchronous_non_blocking(target: C, /) -> C: ...
-@overload
-def asynchronous_non_blocking(target: Callable[P, Awaitable[T]], /) -> Callable[P, AsyncCall[T]]: ...
-@overload
-def asynchronous_non_blocking(target: F, /) -> F: ...
-@overload
-def asynchronous_non_blocking() -> _NonBlocking: ...
-def asynchronous_non_blocking(target: Any = None, /) -> Any:
+@_decorator(AsynchronousNonBlocking)
+def asynchronous_non_blocking() -> None:
     """Run a ``def`` that returns an awaitable on the caller's thread; its call is over when the awaitable is."""
-    return _declare(AsynchronousNonBlocking, {}, target)
 
 
 @_decorator(ExponentialBackoff)
