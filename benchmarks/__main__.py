@@ -28,20 +28,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds, nothing is written: whether it runs at all")
     parser.add_argument("--rounds", type=int, default=60, help="how often each contender has its turn")
-    given = parser.parse_args()
-    rounds = 3 if given.quick else given.rounds
+    options = parser.parse_args()
+    rounds = 3 if options.quick else options.rounds
     metrics = ours.metrics_on()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else -1.0
-    found = [*calls.rows(rounds), *scale.rows(rounds, quick=given.quick), *starting.rows(rounds)]
+    rows = [*calls.rows(rounds), *scale.rows(rounds, quick=options.quick), *starting.rows(rounds)]
     machine = f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {metrics}"
     print(f"{machine}; load average {load:.1f} at the beginning\n")
-    print(render(found))
-    if not given.quick:
-        _write(found, machine, load)
+    print(render(rows))
+    if not options.quick:
+        _write(rows, machine, load)
     return 0
 
 
-def _write(found: list[Row], machine: str, load: float) -> None:
+def _write(rows: list[Row], machine: str, load: float) -> None:
     results = {
         "machine": machine,
         "load": load,
@@ -52,16 +52,16 @@ def _write(found: list[Row], machine: str, load: float) -> None:
                 "what": row.what,
                 "measured": row.measured,
                 "verdict": row.verdict,
-                "must": [{"text": one.text, "holds": one.holds} for one in row.must],
-                "aim": [{"text": one.text, "holds": one.holds} for one in row.aim],
+                "must": [{"text": limit.text, "holds": limit.holds} for limit in row.must],
+                "aim": [{"text": limit.text, "holds": limit.holds} for limit in row.aim],
                 "ns": {name: round(spent, 1) for name, spent in row.figures.items()},
             }
-            for row in found
+            for row in rows
         ],
     }
     (HERE / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     sync, coroutines = (
-        next(row.figures for row in found if row.what.startswith(which)) for which in ("sync, five", "async, five")
+        next(row.figures for row in rows if row.what.startswith(which)) for which in ("sync, five", "async, five")
     )
     panels = [_panel("Synchronous call", sync), _panel("Coroutine", coroutines)]
     PICTURE.write_text(svg(panels, f"Above the bare call, logarithmic. {machine}."), encoding="utf-8")

@@ -51,7 +51,7 @@ def _smooth(rounds: int) -> list[Row]:
     contenders.append(Contender("all, failures in the window", guarded.all_failures, guarded.fail_once))
     cost = overheads(contenders, rounds)
     stacks = [name for name in cost if name.startswith("stack")]
-    found = [
+    rows = [
         Row(
             "sync, five policies, metrics on",
             _ns(cost, "all"),
@@ -76,8 +76,8 @@ def _smooth(rounds: int) -> list[Row]:
     ]
     for kind in KINDS:
         peer = NEAREST[kind]
-        found.append(Row(f"{kind} only", _ns(cost, kind), [cheaper(cost, kind, peer)], [cheaper(cost, kind, peer, 2)]))
-    return found
+        rows.append(Row(f"{kind} only", _ns(cost, kind), [cheaper(cost, kind, peer)], [cheaper(cost, kind, peer, 2)]))
+    return rows
 
 
 async def _smooth_async(rounds: int) -> list[Row]:

@@ -145,8 +145,8 @@ _Counter = _Monitored if sys.version_info >= (3, 12) else _Traced
 def count() -> dict[str, int]:
     """Instructions of one call by what is called: the fewest of a few calls, in each of which all else is warm."""
     subject = _Subject()
-    found = {name: _counted(getattr(subject, name), subject, fails=name == "retried_once") for name in _SYNC}
-    return {**found, **asyncio.run(_count_async(subject))}
+    counts = {name: _counted(getattr(subject, name), subject, fails=name == "retried_once") for name in _SYNC}
+    return {**counts, **asyncio.run(_count_async(subject))}
 
 
 def _counted(call: Callable[[int], object], subject: _Subject, fails: bool) -> int:
@@ -173,18 +173,18 @@ def _tried(call: Callable[[int], object]) -> None:
 
 
 async def _count_async(subject: _Subject) -> dict[str, int]:
-    found = {}
+    counts = {}
     for name in _ASYNC:
         call = getattr(subject, name)
         for _ in range(_WARM_UP):
             await call(1)
-        found[name] = sys.maxsize
+        counts[name] = sys.maxsize
         for _ in range(_CALLS):
             counter = _Counter()
             with counter:
                 await call(1)
-            found[name] = min(found[name], counter.seen)
-    return found
+            counts[name] = min(counts[name], counter.seen)
+    return counts
 
 
 if __name__ == "__main__":

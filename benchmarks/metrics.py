@@ -77,13 +77,13 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--serve", choices=VARIANTS)
-    given = parser.parse_args()
-    if given.serve:
-        serve(given.serve, given.calls)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.calls)
         return 0
     workers = {
         variant: subprocess.Popen(
-            [sys.executable, __file__, "--serve", variant, "--calls", str(given.calls)],
+            [sys.executable, __file__, "--serve", variant, "--calls", str(options.calls)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -91,7 +91,7 @@ def main() -> int:
         for variant in VARIANTS
     }
     rounds: dict[str, list[tuple[float, float]]] = {variant: [] for variant in VARIANTS}
-    for _ in range(given.rounds):
+    for _ in range(options.rounds):
         for variant, worker in workers.items():
             assert worker.stdin is not None
             assert worker.stdout is not None

@@ -70,33 +70,33 @@ class _Watch:
             self._entered[frame] = None
 
     def passed(self) -> Passed:
-        found: Passed = {}
+        counts: Passed = {}
         for frame in self._entered:
             file = Path(frame.f_code.co_filename)
             if file.is_relative_to(_PACKAGE):
                 name = file.relative_to(_PACKAGE).as_posix()
-                found[name] = found.get(name, 0) + 1
-        return found
+                counts[name] = counts.get(name, 0) + 1
+        return counts
 
 
 def _of_functions() -> dict[str, Passed]:
     client = _Client()
-    found = {"first call": _watched(client.charge)}
+    by_kind = {"first call": _watched(client.charge)}
     for client.fails in (False, True):
         for _ in range(_WARM_UP[client.fails]):
             client.charge()
-        found[_name(client)] = min((_watched(client.charge) for _ in range(_CALLS)), key=_calls)
-    return {f"def, {kind}": passed for kind, passed in found.items()}
+        by_kind[_name(client)] = min((_watched(client.charge) for _ in range(_CALLS)), key=_calls)
+    return {f"def, {kind}": passed for kind, passed in by_kind.items()}
 
 
 async def _of_coroutines() -> dict[str, Passed]:
     client = _Client()
-    found = {"first call": await _watched_async(client)}
+    by_kind = {"first call": await _watched_async(client)}
     for client.fails in (False, True):
         for _ in range(_WARM_UP[client.fails]):
             await client.charge_async()
-        found[_name(client)] = min([await _watched_async(client) for _ in range(_CALLS)], key=_calls)
-    return {f"async def, {kind}": passed for kind, passed in found.items()}
+        by_kind[_name(client)] = min([await _watched_async(client) for _ in range(_CALLS)], key=_calls)
+    return {f"async def, {kind}": passed for kind, passed in by_kind.items()}
 
 
 def _name(client: _Client) -> str:
@@ -127,12 +127,12 @@ def count() -> dict[str, Passed]:
 
     A first call is the first of its process, which loads what no declaration needs; so each way of calling has one.
     """
-    found: dict[str, Passed] = {}
+    by_kind: dict[str, Passed] = {}
     for way in ("def", "async def"):
         # As a script: the root of the project is not on its path, so that an installed wheel is what is counted.
         done = subprocess.run([sys.executable, __file__, "--way", way], check=True, stdout=subprocess.PIPE)
-        found |= json.loads(done.stdout)
-    return found
+        by_kind |= json.loads(done.stdout)
+    return by_kind
 
 
 def main() -> int:
@@ -140,17 +140,17 @@ def main() -> int:
     parser.add_argument("--files", action="store_true", help="list the files, each with the functions entered there")
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     parser.add_argument("--way", choices=["def", "async def"], help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.way:
-        print(json.dumps(_of_functions() if given.way == "def" else asyncio.run(_of_coroutines())))
+    options = parser.parse_args()
+    if options.way:
+        print(json.dumps(_of_functions() if options.way == "def" else asyncio.run(_of_coroutines())))
         return 0
-    found = count()
-    if given.json:
-        print(json.dumps(found))
+    counted = count()
+    if options.json:
+        print(json.dumps(counted))
         return 0
-    for kind, passed in found.items():
+    for kind, passed in counted.items():
         print(f"{kind:34} {len(passed):3} files {_calls(passed):4} calls")
-        if given.files:
+        if options.files:
             print(*(f"    {file} {calls}" for file, calls in passed.items()), sep="\n")
     return 0
 

@@ -17,14 +17,14 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abif
 
 def main() -> None:
     for kind in KINDS:
-        found = json.loads(
+        counts = json.loads(
             subprocess.run([sys.executable, HERE / f"{kind}.py"], check=True, stdout=subprocess.PIPE).stdout
         )
         file = HERE / f"{kind}.json"
         recorded = json.loads(file.read_text(encoding="utf-8"))
-        text = json.dumps({**recorded, VERSION: found}, indent=2, sort_keys=True)
+        text = json.dumps({**recorded, VERSION: counts}, indent=2, sort_keys=True)
         file.write_text(f"{text}\n", encoding="utf-8")
-        print(f"{kind}: {found}")
+        print(f"{kind}: {counts}")
 
 
 if __name__ == "__main__":

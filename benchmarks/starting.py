@@ -54,12 +54,12 @@ def _imports(rounds: int) -> Row:
     loaded: list[str] = []
     for turn in range(rounds):
         for name in (*names[turn % len(names) :], *names[: turn % len(names)]):
-            found = _run(_IMPORT.format(name=name, heavy=(*HEAVY, "wrapt")))
-            best[name] = min(found["ms"], best.get(name, found["ms"]))
+            measured = _run(_IMPORT.format(name=name, heavy=(*HEAVY, "wrapt")))
+            best[name] = min(measured["ms"], best.get(name, measured["ms"]))
             if name == "faulttolerance":
-                loaded = [one for one in (*HEAVY, "wrapt") if found[one]]
+                loaded = [package for package in (*HEAVY, "wrapt") if measured[package]]
     ours, tenacity = best["faulttolerance"], best["tenacity"]
-    heavy = [one for one in loaded if one != "wrapt"]
+    heavy = [package for package in loaded if package != "wrapt"]
     return Row(
         "import",
         f"{ours:.1f} ms",
@@ -77,9 +77,9 @@ def _first_calls() -> Row:
     guarded()().method(1)
     objects = [guarded()() for _ in range(1_000)]
     spent = []
-    for one in objects:
+    for guarded_object in objects:
         began = perf_counter()
-        one.method(1)
+        guarded_object.method(1)
         spent.append(perf_counter() - began)
     middle, total = median(spent) * 1e6, sum(spent)
     return Row(

@@ -80,8 +80,8 @@ def no_thread_left() -> Iterator[None]:
     """Refuse a test after which a thread is left that would hold the interpreter's exit."""
     before = set(threading.enumerate())
     yield
-    left = [one for one in threading.enumerate() if one not in before and not one.daemon]
-    for one in left:
-        one.join(1.0)
-    alive = [one.name for one in left if one.is_alive()]
+    left = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    for thread in left:
+        thread.join(1.0)
+    alive = [thread.name for thread in left if thread.is_alive()]
     assert not alive, f"threads left behind: {alive}"

@@ -29,13 +29,13 @@ def refused(*words: str) -> Iterator[Refused]:
 
     Before Python 3.12 what `__set_name__` raises arrives as the cause of a `RuntimeError`.
     """
-    found = Refused()
+    refusal = Refused()
     with pytest.raises(RuntimeError) as raised:
-        yield found
+        yield refusal
     error: BaseException | None = raised.value
     if not isinstance(error, FaultToleranceDefinitionException):
         error = raised.value.__cause__
     assert isinstance(error, FaultToleranceDefinitionException), raised.value
-    found.error = error
+    refusal.error = error
     missing = [word for word in words if word not in str(error)]
     assert not missing, f"{missing} not in: {error}"

@@ -59,8 +59,8 @@ class Mutant:
 
 def mutants() -> list[Mutant]:
     """All changes, in the order of the file."""
-    given = tomllib.loads((ROOT / "tck" / "kit" / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
-    return [Mutant(**{**one, "tests": tuple(one["tests"])}) for one in given]
+    tables = tomllib.loads((ROOT / "tck" / "kit" / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
+    return [Mutant(**{**table, "tests": tuple(table["tests"])}) for table in tables]
 
 
 class Copy:
@@ -86,10 +86,10 @@ class Copy:
     def _confirmed_failure(self, tests: tuple[str, ...]) -> str:
         # A test that fails now and then on any library says nothing about this one: it has to fail twice.
         while tests:
-            found, _ = self.first_failure(tests)
-            if found not in tests or self.first_failure([found])[0]:
-                return found
-            tests = tests[tests.index(found) + 1 :]
+            file, _ = self.first_failure(tests)
+            if file not in tests or self.first_failure([file])[0]:
+                return file
+            tests = tests[tests.index(file) + 1 :]
         return ""
 
     def first_failure(self, tests: Iterable[str]) -> tuple[str, str]:
@@ -115,9 +115,9 @@ class Copy:
             return "a test that did not end", ""
         if process.returncode == 0:
             return "", said
-        found = _FAILED.search(said)
-        if found:
-            return found[1], said
+        failure = _FAILED.search(said)
+        if failure:
+            return failure[1], said
         if process.returncode in (1, 2) and "Timeout" in said:
             return "a test that did not end", said
         raise RuntimeError(f"pytest ended with {process.returncode} and names no test:\n{said[-2000:]}")
@@ -130,20 +130,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many are tried at once")
     parser.add_argument("--write", action="store_true", help="write the page on it, where all are tried")
     options = parser.parse_args(arguments)
-    chosen = [one for one in mutants() if not options.names or any(part in one.name for part in options.names)]
+    chosen = [mutant for mutant in mutants() if not options.names or any(part in mutant.name for part in options.names)]
     with tempfile.TemporaryDirectory() as home:
         outcomes = _tried(chosen, Path(home), options.jobs)
-    survived = [one for one in chosen if not outcomes[one] and not one.equivalent]
-    wrong = [one for one in chosen if outcomes[one] and one.equivalent]
+    survived = [mutant for mutant in chosen if not outcomes[mutant] and not mutant.equivalent]
+    noticed_equivalents = [mutant for mutant in chosen if outcomes[mutant] and mutant.equivalent]
     noticed = sum(map(bool, outcomes.values()))
     print(f"{noticed} of {len(chosen)} noticed, {len(chosen) - noticed - len(survived)} of no effect")
-    for one in survived:
-        print(f"SURVIVED: {one.name} ({one.path})")
-    for one in wrong:
-        print(f"NOTICED, though said to be of no effect: {one.name} ({one.path}), by {outcomes[one]}")
+    for mutant in survived:
+        print(f"SURVIVED: {mutant.name} ({mutant.path})")
+    for mutant in noticed_equivalents:
+        print(f"NOTICED, though said to be of no effect: {mutant.name} ({mutant.path}), by {outcomes[mutant]}")
     if options.write and not options.names:
         PAGE.write_text(page(outcomes), encoding="utf-8")
-    return 1 if survived or wrong else 0
+    return 1 if survived or noticed_equivalents else 0
 
 
 def _tried(chosen: list[Mutant], home: Path, jobs: int) -> dict[Mutant, str]:
@@ -151,7 +151,7 @@ def _tried(chosen: list[Mutant], home: Path, jobs: int) -> dict[Mutant, str]:
     first = Copy(home / "0")
     for number in range(1, jobs):
         copies.put(Copy(home / str(number), first.home))
-    tests = sorted({test for one in chosen for test in one.tests})
+    tests = sorted({test for mutant in chosen for test in mutant.tests})
     print(f"{len(tests)} files of tests on the library as it is ...", flush=True)
     failed, said = first.first_failure(tests)
     if failed:
@@ -161,11 +161,11 @@ def _tried(chosen: list[Mutant], home: Path, jobs: int) -> dict[Mutant, str]:
     def attempt(mutant: Mutant) -> str:
         copy = copies.get()
         try:
-            found = copy.outcome(mutant)
+            file = copy.outcome(mutant)
         finally:
             copies.put(copy)
-        print(f"{found or ('no effect' if mutant.equivalent else 'SURVIVED'):40} {mutant.name}", flush=True)
-        return found
+        print(f"{file or ('no effect' if mutant.equivalent else 'SURVIVED'):40} {mutant.name}", flush=True)
+        return file
 
     with ThreadPoolExecutor(jobs) as pool:
         return dict(zip(chosen, pool.map(attempt, chosen), strict=True))
@@ -186,16 +186,16 @@ def page(outcomes: dict[Mutant, str]) -> str:
         f"Of {len(outcomes)} changes the tests notice {len(noticed)}, the official kit's cases alone {by_the_kit}.",
         "",
     ]
-    for file in dict.fromkeys(one.path for one in outcomes):
+    for file in dict.fromkeys(mutant.path for mutant in outcomes):
         lines += [f"## {file}", "", "| change | first noticed by |", "| --- | --- |"]
-        for one, by in outcomes.items():
-            if one.path == file:
-                lines.append(f"| {one.name} | {by or ('no effect' if one.equivalent else '**survived**')} |")
+        for mutant, by in outcomes.items():
+            if mutant.path == file:
+                lines.append(f"| {mutant.name} | {by or ('no effect' if mutant.equivalent else '**survived**')} |")
         lines.append("")
-    silent = [one for one in outcomes if one.equivalent]
+    silent = [mutant for mutant in outcomes if mutant.equivalent]
     if silent:
         lines += ["## Changes without effect", "", "| change | why nobody can notice |", "| --- | --- |"]
-        lines += [f"| {one.name} | {one.equivalent} |" for one in silent]
+        lines += [f"| {mutant.name} | {mutant.equivalent} |" for mutant in silent]
         lines.append("")
     return "\n".join(lines)
 

@@ -51,16 +51,18 @@ class Result:
 def catalogue() -> list[Entry]:
     """Every test method of the official kit, chapter by chapter."""
     entries = []
-    for one in tomllib.loads((ROOT / "tck" / "kit" / "catalogue.toml").read_text(encoding="utf-8"))["class"]:
-        remarks = one.get("remarks", {})
+    for official in tomllib.loads((ROOT / "tck" / "kit" / "catalogue.toml").read_text(encoding="utf-8"))["class"]:
+        remarks = official.get("remarks", {})
         of_kind: dict[str, dict[str, str]] = {
-            "yes": {method: remarks.get(method, "") for method in one.get("methods", ())},
-            "adapted": one.get("adapted", {}),
-            "no": one.get("no", {}),
+            "yes": {method: remarks.get(method, "") for method in official.get("methods", ())},
+            "adapted": official.get("adapted", {}),
+            "no": official.get("no", {}),
         }
         for applies, methods in of_kind.items():
             for method, remark in methods.items():
-                entries.append(Entry(f"{one['name']}.{method}", one["area"], one["chapter"], applies, remark))
+                entries.append(
+                    Entry(f"{official['name']}.{method}", official["area"], official["chapter"], applies, remark)
+                )
     return entries
 
 
@@ -159,10 +161,10 @@ def every_entry(results: list[Result]) -> str:
 
 def page(results: list[Result]) -> str:
     """The page on conformance: the totals, and what differs."""
-    changed = [one for one in results if one.entry.applies == "adapted"]
-    remarked = [one for one in results if one.entry.applies == "yes" and one.entry.remark]
-    failed = [one for one in results if one.outcome == "failed"]
-    absent = [one for one in results if one.outcome == "not applicable"]
+    changed = [result for result in results if result.entry.applies == "adapted"]
+    remarked = [result for result in results if result.entry.applies == "yes" and result.entry.remark]
+    failed = [result for result in results if result.outcome == "failed"]
+    absent = [result for result in results if result.outcome == "not applicable"]
     lines = [
         "# Conformance",
         "",
@@ -195,27 +197,32 @@ def _section(title: str, results: list[Result], meaning: str) -> list[str]:
     if not results:
         return []
     by_reason: dict[str, list[str]] = {}
-    for one in results:
-        by_reason.setdefault(one.reason if one.outcome == "failed" else one.entry.remark, []).append(one.entry.id)
+    for result in results:
+        by_reason.setdefault(result.reason if result.outcome == "failed" else result.entry.remark, []).append(
+            result.entry.id
+        )
     rows = [f"| {'<br>'.join(ids)} | {_cell(reason)} |" for reason, ids in by_reason.items()]
     return ["", f"## {title}", "", meaning, "", "| test method | remark |", "| --- | --- |", *rows]
 
 
 def _totals(results: list[Result]) -> list[str]:
     def row(name: str, some: Iterable[Result]) -> str:
-        counted = Counter(one.outcome for one in some)
+        counted = Counter(result.outcome for result in some)
         return " | ".join([f"| {name}", str(counted.total()), *(str(counted[outcome]) for outcome in OUTCOMES)]) + " |"
 
     return [
         f"| chapter | entries | {' | '.join(OUTCOMES)} |",
         "| --- | ---: | ---: | ---: | ---: |",
-        *(row(chapter, (one for one in results if one.entry.chapter == chapter)) for chapter in _chapters(results)),
+        *(
+            row(chapter, (result for result in results if result.entry.chapter == chapter))
+            for chapter in _chapters(results)
+        ),
         row("**all**", results),
     ]
 
 
 def _chapters(results: list[Result]) -> Iterator[str]:
-    yield from dict.fromkeys(one.entry.chapter for one in results)
+    yield from dict.fromkeys(result.entry.chapter for result in results)
 
 
 def _word(result: Result) -> str:

@@ -93,7 +93,9 @@ class Strike:
 
 @cache
 def _watching(code: CodeType) -> frozenset[int]:
-    return frozenset(one.offset for one in dis.get_instructions(code) if one.opname.startswith(_WATCHING))
+    return frozenset(
+        instruction.offset for instruction in dis.get_instructions(code) if instruction.opname.startswith(_WATCHING)
+    )
 
 
 def strikes(*files: str, handle: Callable[[], object] | None = None, step: int = 1) -> Iterator[Strike]:
