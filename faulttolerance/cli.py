@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -36,8 +36,6 @@ from ._guard.checking.doubt import doubts
 from ._policy import parameters
 from ._shown import ends_the_caller, escaped, told
 from .exceptions import FaultToleranceDefinitionException
-
-__all__ = ["app", "end_output"]
 
 app = typer.Typer(
     name="python -m faulttolerance",
@@ -120,12 +118,8 @@ def list_(
     if as_json:
         typer.echo(json.dumps(listed, indent=2))
     else:
-        table = _table("guard", "parameter", "value", "source")
-        for guard in guards:
-            for _, one in _resolved(guard):
-                for name, value, source in _rows(one):
-                    _add(table, guard.name, f"{one.policy.annotation}{name}", value, source)
-        _print(table)
+        rows = [(guard.name, *row) for guard in guards for _, effective in _resolved(guard) for row in _rows(effective)]
+        _print_table(("guard", "parameter", "value", "source"), rows)
     with _apart():
         _validated()
 
@@ -139,14 +133,12 @@ def keys(
     """List every key that could be set, its environment variable, the value that holds, and the declared one."""
     with _apart():
         _import(modules, recursive)
-        found = _keys((one, effective) for guard in control.guards() for one, effective in _resolved(guard))
+        lines = _keys(pair for guard in control.guards() for pair in _resolved(guard))
     if how is Format.TABLE:
-        table = _table("key", "environment variable", "value", "declared", "allowed")
-        for one in found:
-            _add(table, one.key.name, one.key.variable, one.value, one.default, one.allowed)
-        _print(table)
+        rows = [(line.key.name, line.key.variable, line.value, line.default, line.allowed) for line in lines]
+        _print_table(("key", "environment variable", "value", "declared", "allowed"), rows)
     else:
-        typer.echo("\n".join(_template(found, how)))
+        typer.echo("\n".join(_template(lines, how)))
     with _apart():
         _validated()
 
@@ -156,12 +148,12 @@ def keys(
 
 @dataclass
 class _Line:
-    """One key, and what it says of all guards that it reaches."""
+    """One key, and what all guards that it reaches say of it."""
 
     key: Key
     allowed: str
-    values: dict[str, None] = field(default_factory=dict)
-    defaults: dict[str, None] = field(default_factory=dict)
+    values: set[str] = field(default_factory=set)
+    defaults: set[str] = field(default_factory=set)
 
     @property
     def value(self) -> str:
@@ -172,9 +164,8 @@ class _Line:
         return _common(self.defaults)
 
 
-def _common(values: Iterable[str]) -> str:
-    one, *others = values
-    return "(several)" if others else one
+def _common(values: set[str]) -> str:
+    return next(iter(values)) if len(values) == 1 else "(several)"
 
 
 def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
@@ -183,10 +174,11 @@ def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
 
     def add(key: Key, allowed: str, value: object, default: object) -> None:
         line = found.setdefault(key.name, _Line(key, allowed))
-        line.values[formatted(value)] = line.defaults[formatted(default)] = None
+        line.values.add(formatted(value))
+        line.defaults.add(formatted(default))
 
     for declared, effective in resolved:
-        for name, parameter in parameters(type(declared.policy)).items():
+        for name, parameter in parameters(declared.policy).items():
             for key in parameter_keys(declared, name):
                 value, default = getattr(effective.policy, name), getattr(declared.policy, name)
                 add(key, parameter.configurable, value, default)
@@ -224,16 +216,17 @@ def _explained(parent: Any, name: str, found: Any) -> list[str]:
         return []
 
 
-def _rows(one: Effective) -> Iterator[tuple[str, str, str]]:
-    """Name (with a slash in front), value and source of each parameter."""
-    if not one.enabled:
-        yield "/enabled", "false", one.sources.get("enabled", "MP_Fault_Tolerance_NonFallback_Enabled")
-        return
-    named = [(f"/{parameter.key}", name) for name, parameter in parameters(type(one.policy)).items()]
-    for key, name in named:
-        yield key, formatted(getattr(one.policy, name)) or "none", one.sources[name]
-    if not named:
-        yield "", "", one.sources.get("enabled", "decorator")
+def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
+    """Give key, value and source of each parameter."""
+    policy, sources = effective.policy, effective.sources
+    annotation = policy.annotation
+    if not effective.enabled:
+        yield f"{annotation}/enabled", "false", sources.get("enabled", "MP_Fault_Tolerance_NonFallback_Enabled")
+    elif not parameters(policy):
+        yield annotation, "", sources.get("enabled", "decorator")
+    else:
+        for name, parameter in parameters(policy).items():
+            yield f"{annotation}/{parameter.key}", formatted(getattr(policy, name)) or "none", sources[name]
 
 
 def _as_json(guard: control.GuardedMethod) -> dict[str, Any]:
@@ -241,14 +234,14 @@ def _as_json(guard: control.GuardedMethod) -> dict[str, Any]:
         "name": guard.name,
         "policies": [
             {
-                "annotation": one.policy.annotation,
-                "enabled": one.enabled,
+                "annotation": effective.policy.annotation,
+                "enabled": effective.enabled,
                 "parameters": {
-                    parameter.key: {"value": _plain(getattr(one.policy, name)), "source": one.sources[name]}
-                    for name, parameter in parameters(type(one.policy)).items()
+                    parameter.key: {"value": _plain(getattr(effective.policy, name)), "source": effective.sources[name]}
+                    for name, parameter in parameters(effective.policy).items()
                 },
             }
-            for _, one in _resolved(guard)
+            for _, effective in _resolved(guard)
         ],
     }
 
@@ -348,37 +341,26 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
 
 
 def _validated() -> list[Unused]:
-    """The keys that nothing uses; if anything is wrong, say it on the error output and end."""
+    """Give the keys that nothing uses; if anything is wrong, say it on the error output and end."""
     try:
         return control.validate()
     except FaultToleranceDefinitionException as error:
-        _fail(error)
-
-
-def _fail(error: FaultToleranceDefinitionException) -> NoReturn:
-    for fault in error.faults:
-        _warn(str(fault))
-    raise typer.Exit(1)
+        for fault in error.faults:
+            _warn(str(fault))
+        raise typer.Exit(1) from None
 
 
 def _warn(line: str) -> None:
     typer.echo(escaped(line), err=True)
 
 
-def _add(table: Table, *cells: str) -> None:
-    """A row of plain text: nothing in it is markup, nor meant for the terminal."""
-    table.add_row(*(Text(escaped(one)) for one in cells))
-
-
-def _table(*columns: str) -> Table:
+def _print_table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
+    """As wide as the terminal, or, for other programs, as wide as it takes: one row is one line."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
-    return table
-
-
-def _print(table: Table) -> None:
-    """As wide as the terminal, or, for other programs, as wide as it takes: one row is one line."""
+    for row in rows:
+        table.add_row(*(Text(escaped(cell)) for cell in row))  # nothing in it is markup, nor meant for the terminal
     console = Console()
     if not console.is_terminal:
         unlimited = Console(width=100_000)

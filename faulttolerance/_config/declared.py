@@ -3,6 +3,7 @@
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from .._policy import Policy, parameters
@@ -29,9 +30,6 @@ class Declared(NamedTuple):
     enabled_owners: tuple[str, ...] = ()
 
 
-_NOTHING: Mapping[str, str] = {}
-
-
 class Effective:
     """A policy with the configured values in place of the declared ones.
 
@@ -44,7 +42,9 @@ class Effective:
 
     __slots__ = ("configured", "enabled", "policy")
 
-    def __init__(self, policy: Policy, enabled: bool = True, configured: Mapping[str, str] = _NOTHING) -> None:
+    def __init__(
+        self, policy: Policy, enabled: bool = True, configured: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.policy = policy
         self.enabled = enabled
         self.configured = configured
@@ -52,13 +52,15 @@ class Effective:
     @property
     def sources(self) -> Mapping[str, str]:
         """Where each parameter comes from: ``default``, ``decorator``, or the words of *configured*."""
-        found = {
-            name: "default" if getattr(self.policy, name) == one.kind.normalised(one.default) else "decorator"
-            for name, one in parameters(type(self.policy)).items()
+        declared = {
+            name: "default"
+            if getattr(self.policy, name) == parameter.kind.normalised(parameter.default)
+            else "decorator"
+            for name, parameter in parameters(self.policy).items()
         }
-        return {**found, **self.configured}
+        return {**declared, **self.configured}
 
     def traced(self, fault: Fault) -> Fault:
-        """*fault*, with where the value of its parameter was configured if it was."""
+        """Add to *fault* where the value of its parameter was configured, if it was."""
         name = fault.where.rpartition("(")[2].removesuffix(")")
         return fault._replace(source=self.configured[name]) if name in self.configured else fault

@@ -85,7 +85,7 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
     if not declared.policy.is_configurable:
         return []
     annotation = declared.policy.annotation
-    parameter = parameters(type(declared.policy))[name]
+    parameter = parameters(declared.policy)[name]
     leaves = tuple(f"{annotation}/{leaf}" for leaf in dict.fromkeys((parameter.key, name)))
     path = f"{declared.owner}/{declared.method}" if declared.level == "method" else declared.owner
     return [*_keys(path, leaves), Key(leaves[0], leaves[1:], has_class=False)]

@@ -68,7 +68,7 @@ def keys(declared: Iterable[Declared]) -> dict[str, Key]:
     """Every key that concerns *declared*, by its preferred name."""
     found: dict[str, Key] = {}
     for one in declared:
-        for name in parameters(type(one.policy)):
+        for name in parameters(one.policy):
             found |= {key.name: key for key in parameter_keys(one, name)}
         found |= {key.name: key for key in enabled_keys(one)}
     return found
@@ -118,7 +118,7 @@ def changes(where: str, before: Sequence[Effective], after: Sequence[Effective])
         place = f"{where} @{new.policy.annotation}"
         if old.enabled != new.enabled:
             found.append(Change(f"{place}({ENABLED})", old.enabled, new.enabled, new.sources.get(ENABLED, "default")))
-        for name in parameters(type(new.policy)):
+        for name in parameters(new.policy):
             was, becomes = getattr(old.policy, name), getattr(new.policy, name)
             if was != becomes:
                 found.append(Change(f"{place}({name})", was, becomes, new.sources[name]))

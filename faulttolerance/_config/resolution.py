@@ -30,7 +30,7 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
             enabled, faults = False, [*error.faults]
     settings = {
         name: setting
-        for name in parameters(type(policy))
+        for name in parameters(policy)
         if snapshot.mentions(annotation, name) and (setting := snapshot.find(parameter_keys(declared, name)))
     }
     if settings:
@@ -56,7 +56,7 @@ def _values(
     values, faults = validated(type(policy), settings)
     if faults:
         return {}, faults
-    values = {name: getattr(policy, name) for name in parameters(type(policy))} | values
+    values = {name: getattr(policy, name) for name in parameters(policy)} | values
 
     def located(name: str) -> tuple[str, str]:
         if name in settings:

@@ -222,8 +222,8 @@ class Policy(Record):
         return ()
 
 
-def parameters(policy: type[Policy]) -> Mapping[str, Parameter]:
-    """The parameters of *policy* by name, in the order in which they are declared."""
+def parameters(policy: Policy | type[Policy]) -> Mapping[str, Parameter]:
+    """Give the parameters of *policy* by name, in the order in which they are declared."""
     return policy._parameters
 
 
