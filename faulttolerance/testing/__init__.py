@@ -12,7 +12,8 @@ pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset`` and ``f
 from __future__ import annotations
 
 from .._guard.control import configured, reset
-from .virtual_clock import VirtualClock, loop_factory, virtual_time
+from .active_clock import loop_factory, virtual_time
+from .virtual_clock import VirtualClock
 from .waiter import VirtualTimeStalled
 
 __all__ = ["VirtualClock", "VirtualTimeStalled", "configured", "loop_factory", "reset", "virtual_time"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-__all__ = ["Patience"]
-
 _LONG = 1.0
 """Real seconds."""
 _LONGEST = 10.0

@@ -17,9 +17,7 @@ from weakref import WeakSet
 
 from .._log import ERROR, WARNING, log
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
-from .._runtime.fork import at_fork
 from .._runtime.interrupting.thread_deadlines import this_thread
-from .._runtime.loop_thread import loop_thread
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
 from .waiter import Sleeper, VirtualTimeStalled, Waiter
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from .virtual_loop import VirtualLoop
-
-__all__ = ["VirtualClock", "loop_factory", "virtual_time"]
 
 Seed: TypeAlias = float | str | bytes | None
 P = ParamSpec("P")
@@ -61,7 +57,8 @@ class _Timer:
 
     def cancel(self) -> None:
         """Forget the callback if it has not begun."""
-        self._clock._forget(self)
+        with self._clock._changed:
+            self._clock._timers.pop(self, None)
 
 
 class _Call(Future[T]):
@@ -285,10 +282,6 @@ class VirtualClock:
             self._tell_keeper()
         return False
 
-    def _forget(self, timer: _Timer) -> None:
-        with self._changed:
-            self._timers.pop(timer, None)
-
     # Moving: under the lock
 
     def _tell_keeper(self) -> None:
@@ -390,7 +383,7 @@ class VirtualClock:
 
     # Beginning and ending
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Stop; the real clock is in use again. Calls that wait for a timer go on in real time."""
         with self._changed:
             now = self._real_time()
@@ -398,25 +391,27 @@ class VirtualClock:
             self._end_waits("the virtual_time() block ended while this thread slept")
             timers = sorted(self._timers, key=_in_order)
             self._timers.clear()
-        self._stop_keeper()
+        self.stop_keeper()
         for timer in timers:
             shared_clock.call_at(now + max(0.0, timer.when - self._now), timer.callback)
         for thread in self._started:
             thread.join(_JOIN_SECONDS)
 
-    def _stop_keeper(self) -> None:
+    def stop_keeper(self) -> None:
+        """Let no thread move time; needed before a fork, too."""
         with self._changed:
             keeper, self._keeper = self._keeper, None
             self._changed.notify_all()
         if keeper is not None:
             keeper.join()
 
-    def _go_on_in_parent(self) -> None:
+    def go_on_in_parent(self) -> None:
+        """Let time move again once a child is forked."""
         with self._changed:
             if self._next_due() is not None:
                 self._tell_keeper()
 
-    def _go_on_in_child(self) -> None:
+    def go_on_in_child(self) -> None:
         """Begin anew in a forked child, where only the calling thread exists."""
         self._changed = threading.Condition()
         self._waiting.clear()
@@ -432,76 +427,3 @@ def _in_order(due: Waiter | _Timer) -> tuple[float, int]:
 
 def _in_ticks(seconds: float) -> float:
     return math.ceil(seconds * _TICKS) / _TICKS if 0.0 < seconds < _TICKS else max(0.0, seconds)
-
-
-_claim = threading.Lock()
-"""Held while a virtual clock is in use."""
-_active: VirtualClock | None = None
-
-
-def _with_active(act: Callable[[VirtualClock], object]) -> Callable[[], None]:
-    def act_on_active() -> None:
-        if _active is not None:
-            act(_active)
-
-    return act_on_active
-
-
-at_fork(
-    before=_with_active(VirtualClock._stop_keeper),
-    parent=_with_active(VirtualClock._go_on_in_parent),
-    child=_with_active(VirtualClock._go_on_in_child),
-)
-
-
-@contextmanager
-def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
-    """Let delays, deadlines and windows pass at once and in order, for threads and for coroutines.
-
-    The whole process is on this clock for the length of the block. Nothing of Python is patched: ``time.sleep``, locks
-    and real input keep taking real time, and hold virtual time where they do so inside a guard.
-
-    Args:
-        seed: Where jitter comes from; the same seed gives the same answers.
-
-    Raises:
-        RuntimeError: Another ``virtual_time()`` block is active.
-
-    >>> import faulttolerance
-    >>> with virtual_time() as clock:
-    ...     began = clock.monotonic()
-    ...     faulttolerance.sleep(60)
-    ...     clock.monotonic() - began
-    60.0
-    """
-    global _active
-    if not _claim.acquire(blocking=False):
-        raise RuntimeError("virtual_time() is active already; one clock serves the whole process")
-    try:
-        clock = _active = VirtualClock(seed)
-        shared_clock.use(clock)
-        loop_thread.stop_if_idle()
-        loop_thread.loop_factory = clock.loop_factory
-        try:
-            yield clock
-        finally:
-            _active = None
-            loop_thread.loop_factory = None
-            loop_thread.stop_if_idle()
-            shared_clock.use_system()
-            clock._end()
-    finally:
-        _claim.release()
-
-
-def loop_factory() -> asyncio.AbstractEventLoop:
-    """Make an event loop that follows the active virtual clock, or an ordinary one outside ``virtual_time()``.
-
-    For test frameworks that make the loops themselves: ``{"virtual": loop_factory}`` from pytest-asyncio's hook
-    ``pytest_asyncio_loop_factories``, ``("asyncio", {"loop_factory": loop_factory})`` from anyio's ``anyio_backend``.
-    """
-    if _active is not None:
-        return _active.loop_factory()
-    import asyncio
-
-    return asyncio.new_event_loop()

@@ -15,8 +15,6 @@ from .waiter import Waiter
 if TYPE_CHECKING:
     from .virtual_clock import VirtualClock
 
-__all__ = ["VirtualLoop"]
-
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop that takes part in a virtual clock from each ``run_...`` until it returns.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 
-__all__ = ["Sleeper", "VirtualTimeStalled", "Waiter"]
-
 
 class VirtualTimeStalled(BaseException):
     """Time cannot pass: a thread inside a guard waits for something that is no business of the clock.

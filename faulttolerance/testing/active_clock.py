@@ -1,0 +1,88 @@
+"""The virtual clock that is in use: one at a time, for the whole process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .._runtime.clock import clock as shared_clock
+from .._runtime.fork import at_fork
+from .._runtime.loop_thread import loop_thread
+from .virtual_clock import Seed, VirtualClock
+
+if TYPE_CHECKING:
+    import asyncio
+
+_claim = threading.Lock()
+"""Held while a virtual clock is in use."""
+_active: VirtualClock | None = None
+
+
+def _with_active(act: Callable[[VirtualClock], object]) -> Callable[[], None]:
+    def act_on_active() -> None:
+        if _active is not None:
+            act(_active)
+
+    return act_on_active
+
+
+at_fork(
+    before=_with_active(VirtualClock.stop_keeper),
+    parent=_with_active(VirtualClock.go_on_in_parent),
+    child=_with_active(VirtualClock.go_on_in_child),
+)
+
+
+@contextmanager
+def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
+    """Let delays, deadlines and windows pass at once and in order, for threads and for coroutines.
+
+    The whole process is on this clock for the length of the block. Nothing of Python is patched: ``time.sleep``, locks
+    and real input keep taking real time, and hold virtual time where they do so inside a guard.
+
+    Args:
+        seed: Where jitter comes from; the same seed gives the same answers.
+
+    Raises:
+        RuntimeError: Another ``virtual_time()`` block is active.
+
+    >>> import faulttolerance
+    >>> with virtual_time() as clock:
+    ...     began = clock.monotonic()
+    ...     faulttolerance.sleep(60)
+    ...     clock.monotonic() - began
+    60.0
+    """
+    global _active
+    if not _claim.acquire(blocking=False):
+        raise RuntimeError("virtual_time() is active already; one clock serves the whole process")
+    try:
+        clock = _active = VirtualClock(seed)
+        shared_clock.use(clock)
+        loop_thread.stop_if_idle()
+        loop_thread.loop_factory = clock.loop_factory
+        try:
+            yield clock
+        finally:
+            _active = None
+            loop_thread.loop_factory = None
+            loop_thread.stop_if_idle()
+            shared_clock.use_system()
+            clock.end()
+    finally:
+        _claim.release()
+
+
+def loop_factory() -> asyncio.AbstractEventLoop:
+    """Make an event loop that follows the active virtual clock, or an ordinary one outside ``virtual_time()``.
+
+    For test frameworks that make the loops themselves: ``{"virtual": loop_factory}`` from pytest-asyncio's hook
+    ``pytest_asyncio_loop_factories``, ``("asyncio", {"loop_factory": loop_factory})`` from anyio's ``anyio_backend``.
+    """
+    if _active is not None:
+        return _active.loop_factory()
+    import asyncio
+
+    return asyncio.new_event_loop()
