@@ -11,9 +11,9 @@ from itertools import repeat
 from time import perf_counter
 from typing import Any
 
-from faulttolerance._runtime import task_deadlines
 from faulttolerance._runtime.clock import clock
-from faulttolerance._runtime.task_deadline import NO_TASK, Place, TaskDeadline
+from faulttolerance._runtime.deadline_queue import queue_of
+from faulttolerance._runtime.task_deadline import TaskDeadline
 
 from . import memory, ours
 from .table import Limit, Row, under
@@ -144,15 +144,12 @@ async def _deadlines(count: int) -> Row:
 
 def _outstanding(count: int) -> list[TaskDeadline]:
     due = clock.monotonic() + 600
-    ring = task_deadlines.ring_of(asyncio.get_running_loop(), 600.0)
-    place = Place()
-    place.ident, place.task = 0, NO_TASK
+    queue = queue_of(asyncio.get_running_loop(), 600.0)
     kept = []
     for _ in range(count):
         deadline = TaskDeadline()
         deadline.start(due, None)
-        deadline.place = place  # which a task has one of, however many deadlines it begins
-        ring.add(deadline)
+        queue.add(deadline)
         kept.append(deadline)
     return kept
 
@@ -160,13 +157,13 @@ def _outstanding(count: int) -> list[TaskDeadline]:
 def _tick_of(count: int) -> float:
     """Seconds that the timer needs to see that none of *count* deadlines has passed."""
     kept = _outstanding(count)
-    ring = task_deadlines.ring_of(asyncio.get_running_loop(), 600.0)
+    queue = queue_of(asyncio.get_running_loop(), 600.0)
     best = float("inf")
     for _ in range(20):
-        if ring.timer is not None:
-            ring.timer.cancel()
+        if queue.timer is not None:
+            queue.timer.cancel()
         began = perf_counter()
-        ring._tick()
+        queue._tick()
         best = min(best, perf_counter() - began)
     for deadline in kept:
         deadline.end()

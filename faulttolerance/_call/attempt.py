@@ -28,7 +28,7 @@ from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
-from .._runtime.foreign import refuse_trio
+from .._runtime.event_loop import refuse_trio
 from .._runtime.interrupting.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._runtime.interrupting.thread_deadlines import HAS_GIL, deadlines_here, this_thread
 from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, set_innermost, settle, watchdog
@@ -151,8 +151,7 @@ def path(
     if DEADLINE:
         seconds = policies.seconds
         if ASYNC:
-            from .._runtime import task_deadlines
-            from .._runtime.task_deadlines import current_task
+            from .._runtime.deadline_queue import current_task, queue_of, task_and_queue
         else:
             role = TIMED_ATTEMPT
     if BULKHEAD:
@@ -207,11 +206,11 @@ def path(
             if DEADLINE and ASYNC:
                 around: TaskDeadline | None = current_deadline.get()
                 assert around is not None
-                place = around.place
-                if place.ident != get_ident() or current_task(place.loop) is not place.task:
-                    place = task_deadlines.own_place(seconds, policies.name)
-                elif place.seconds != seconds:
-                    task_deadlines.turn_to(place, seconds)
+                task, queue = around.task, around.queue
+                if queue.ident != get_ident() or current_task(queue.loop) is not task:
+                    task, queue = task_and_queue(seconds, policies.name)
+                elif queue.seconds != seconds:
+                    queue = queue_of(queue.loop, seconds)
             try:
                 # The way in, outermost first.
                 if BREAKER:
@@ -232,18 +231,19 @@ def path(
                         while around is not None and around.counts is not around:
                             around = around.counts
                         # The one call into other code comes before there is anything to take back.
-                        cancelling = place.task.cancelling()
+                        cancelling = task.cancelling()
                         deadline = TaskDeadline()
                         deadline.when = due
                         deadline.previous = around
                         deadline.cancelling = cancelling
                         deadline.state = RUNS
                         deadline.counts = deadline
-                        deadline.pending = pending = place.ring.pending
-                        deadline.place = place
+                        deadline.task = task
+                        deadline.queue = queue
+                        pending = queue.pending
                         pending[deadline] = None
-                        if place.ring.timer is None:
-                            place.ring.arm(due)
+                        if queue.timer is None:
+                            queue.arm(due)
                         current_deadline.set(deadline)
                     else:
                         mine = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
@@ -257,7 +257,7 @@ def path(
                         if not deadlines.is_ready or due < watchdog.next:
                             be_watched(deadlines, due)
                 if BULKHEAD:
-                    held[permit] = (place.ident or get_ident()) if ASYNC and DEADLINE else get_ident()
+                    held[permit] = queue.ident if ASYNC and DEADLINE else get_ident()
                     if len(held) > bulkhead.limit or bulkhead.waiting:
                         if ASYNC:
                             admission = acquire_in_task(bulkhead, permit)

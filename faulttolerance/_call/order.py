@@ -162,7 +162,7 @@ def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
     bound: dict[str, Any] = {"seconds": seconds(policy.value, policy.unit), "interrupt": policy.interrupt}
     if bound["seconds"] and not binding.detached:
         if binding.asynchronous:
-            from .._runtime.task_deadlines import conclude
+            from .._runtime.deadline_queue import conclude
         else:
             from .._runtime.interruption import conclude
         bound["conclude"] = conclude

@@ -9,7 +9,7 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .callback import completion
-from .foreign import refuse_trio
+from .event_loop import refuse_trio
 
 __all__ = ["ExecutorFuture", "Future", "completed_future"]
 

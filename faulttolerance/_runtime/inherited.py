@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from .interrupting.thread_deadlines import Entry, ThreadDeadlines, stands
-from .task_deadline import NO_TASK, RUNS, Place, TaskDeadline
+from .task_deadline import NO_QUEUE, NO_TASK, RUNS, TaskDeadline
 
 __all__ = ["Inherited", "inherit", "pass_on"]
 
@@ -24,9 +24,8 @@ class Inherited(TaskDeadline):
         self.previous = previous
         self.when = entry[0]
         self.state = RUNS
-        self.place = Place()
-        self.place.task = NO_TASK
-        self.place.ident = 0
+        self.task = NO_TASK
+        self.queue = NO_QUEUE
         self.was_missed = False
 
     @property

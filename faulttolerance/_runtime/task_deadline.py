@@ -6,17 +6,15 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from .task_deadlines import Ring
+    from .deadline_queue import DeadlineQueue
 
 __all__ = [
     "CANCELLED",
     "EXPIRED",
+    "NO_QUEUE",
     "NO_TASK",
     "OWED",
     "RUNS",
-    "Place",
     "TaskDeadline",
     "current",
     "standing",
@@ -41,8 +39,15 @@ class _NoTask:
         return False
 
 
+class _NoQueue:
+    ident = 0
+    pending: dict[TaskDeadline, None] = {}  # noqa: RUF012  # nothing is ever stored in it
+
+
 NO_TASK: Any = _NoTask()
 """Stands for the task where none runs the coroutine, or none is to be cancelled."""
+NO_QUEUE: Any = _NoQueue()
+"""Stands for the queue of a deadline that stands in none; no thread runs its loop."""
 
 
 class TaskDeadline:
@@ -53,18 +58,18 @@ class TaskDeadline:
     variable: whoever looks goes on to the one that ``counts``, wherever it was inherited.
     """
 
-    __slots__ = ("_blocks", "cancelling", "counts", "pending", "place", "previous", "state", "when")
+    __slots__ = ("_blocks", "cancelling", "counts", "previous", "queue", "state", "task", "when")
 
     when: float
     """When it passes, on the shared clock."""
     previous: TaskDeadline | None
     """The deadline that encloses it."""
-    place: Place
-    """That of the task to cancel; else one of its own."""
+    task: Any
+    """The task to cancel, or ``NO_TASK``."""
     cancelling: int
     """How many cancellations the task had been asked for when the deadline began."""
-    pending: dict[TaskDeadline, None]
-    """The ring that watches it; not there before one does."""
+    queue: DeadlineQueue
+    """What watches it, or ``NO_QUEUE``."""
     state: int
     """``RUNS``, or what became of it."""
     counts: TaskDeadline | None
@@ -72,26 +77,20 @@ class TaskDeadline:
     _blocks: dict[object, None]
     """The ``uninterruptible`` blocks that hold it back; not there before one does."""
 
-    def start(self, when: float, previous: TaskDeadline | None, task: Any = NO_TASK) -> None:
+    def start(self, when: float, previous: TaskDeadline | None) -> None:
         """Take values; not an ``__init__``, which the one that is made for each attempt does without."""
         self.when = when
         self.previous = previous
-        self.place = Place()
-        self.place.ident = 0
-        self.place.task = task
+        self.task = NO_TASK
         self.cancelling = 0
+        self.queue = NO_QUEUE
         self.state = RUNS
         self.counts = self
 
     def end(self) -> None:
         """Take the deadline back: the attempt is over."""
         self.counts = self.previous
-        self.watch_no_more()
-
-    def watch_no_more(self) -> None:
-        """Let it not interrupt any more, whether or not the attempt is over."""
-        if hasattr(self, "pending"):
-            self.pending.pop(self, None)
+        self.queue.pending.pop(self, None)
 
     def expire(self) -> None:
         """Interrupt the task, now that the deadline has passed; later where that is held back."""
@@ -109,15 +108,6 @@ class TaskDeadline:
             if task.cancelling() > before:  # a signal's handler raised, and the task was asked all the same
                 self.state = CANCELLED
             raise
-
-    @property
-    def task(self) -> Any:
-        """The task to cancel, or ``NO_TASK``."""
-        return self.place.task
-
-    @task.setter
-    def task(self, task: Any) -> None:
-        self.place.task = task
 
     @property
     def is_held(self) -> bool:
@@ -142,23 +132,6 @@ class TaskDeadline:
 
 _first_blocks: dict[TaskDeadline, dict[object, None]] = {}
 
-
-class Place:
-    """What a task needs for each deadline that it begins; found by the last one that it began."""
-
-    __slots__ = ("ident", "loop", "ring", "seconds", "task")
-
-    task: Any
-    """``NO_TASK`` where the place belongs to none."""
-    loop: asyncio.AbstractEventLoop
-    ident: int
-    """The thread of the loop; 0 where the place belongs to no task."""
-    seconds: float
-    """The length of the deadline that began last."""
-    ring: Ring
-    """The ring for deadlines of that length."""
-
-
 _NONE_YET = TaskDeadline()
 _NONE_YET.start(0.0, None)
 _NONE_YET.end()
@@ -168,7 +141,7 @@ current: ContextVar[TaskDeadline] = ContextVar("faulttolerance_deadlines", defau
 
 
 def standing(deadline: TaskDeadline | None) -> TaskDeadline | None:
-    """*deadline*, or the nearest one around it, whose call has not ended."""
+    """Find the nearest one whose call has not ended: *deadline*, or one around it."""
     while deadline is not None and deadline.counts is not deadline:
         deadline = deadline.counts
     return deadline

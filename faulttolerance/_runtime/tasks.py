@@ -14,11 +14,11 @@ from .. import typing
 from ..exceptions import TimeoutException
 from .callback import completion
 from .clock import clock
+from .deadline_queue import conclude_at, queue_of
 from .environment import Attempt
-from .foreign import refuse_trio
+from .event_loop import kept_on, refuse_trio
 from .native import get_ident
 from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
-from .task_deadlines import conclude_at, ring_of
 
 if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead
@@ -95,14 +95,14 @@ class TaskEnvironment:
             task.add_done_callback(partial(next, ends))
             if deadline is not None:
                 deadline.task = task
-                ring_of(loop, attempt.seconds).add(deadline)
+                queue_of(loop, attempt.seconds).add(deadline)
             await ended
         except BaseException as error:
             _give_up(body, task, error)
             raise
         finally:
             if deadline is not None:
-                deadline.watch_no_more()
+                deadline.queue.pending.pop(deadline, None)
         failure = None
         try:
             if not task.done():
@@ -151,20 +151,14 @@ def _conclude(attempt: Attempt, deadline: TaskDeadline, task: asyncio.Task[Any])
     return conclude_at(record, deadline, error, record.ended or clock.monotonic(), attempt.late)
 
 
-_RUNNING = "__faulttolerance_running__"
+_RUNNING = "__faulttolerance_tasks__"
 _running_elsewhere: set[asyncio.Task[Any]] = set()
 """Those of loops that take no attributes."""
 
 
 def keep(task: asyncio.Task[T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
     """Let *task* live as long as it runs, and no longer than its loop, which itself refers to it weakly."""
-    running: set[asyncio.Task[Any]] | None = getattr(loop, _RUNNING, None)
-    if running is None:
-        running = set()
-        try:
-            setattr(loop, _RUNNING, running)
-        except AttributeError:
-            running = _running_elsewhere
+    running = kept_on(loop, _RUNNING, set, _running_elsewhere)
     running.add(task)
     task.add_done_callback(running.discard)
     return task

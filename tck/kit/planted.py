@@ -65,7 +65,7 @@ MISTAKES = [
         "environment.call(fallback, args, failure, ",
     ),
     Mistake("missing field", "state = breaker.state", "state = breaker.era"),
-    Mistake("missing field", "place.ring.timer is None", "place.ring.alarm is None"),
+    Mistake("missing field", "queue.timer is None", "queue.alarm is None"),
     Mistake("missing field", "record.passed = passed", "record.admits = passed"),
     Mistake("missing field", "policies.counters.fold()", "policies.counters.fold_all()"),
     Mistake("wrong name", "deadline.when = due", "deadline.when = when"),

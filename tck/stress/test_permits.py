@@ -43,8 +43,8 @@ from faulttolerance import (
 )
 from faulttolerance._call.state import State
 from faulttolerance._guard import registry
+from faulttolerance._runtime.deadline_queue import queues_of
 from faulttolerance._runtime.interrupting.thread_deadlines import HAS_GIL, this_thread
-from faulttolerance._runtime.task_deadlines import rings_of
 from faulttolerance._strategy import circuit_breaker as strategy
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
 from kit.crowd import Crowd
@@ -309,7 +309,7 @@ def test_threads_and_tasks_leave_nothing_behind_in_one_guard(monkeypatch: pytest
                 if dice.random() < 0.2:
                     one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if any(ring.pending for ring in rings_of(asyncio.get_running_loop()).values()):
+        if any(queue.pending for queue in queues_of(asyncio.get_running_loop()).values()):
             wrong.append("a deadline is left on a loop")
 
     def gets_through() -> bool:
@@ -461,7 +461,7 @@ def test_asynchronous_calls_that_are_cancelled_anywhere_leave_nothing_behind(
                 look(end if isinstance(end, BaseException) else None)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others)
-        if any(ring.pending for ring in rings_of(asyncio.get_running_loop()).values()):
+        if any(queue.pending for queue in queues_of(asyncio.get_running_loop()).values()):
             wrong.append("a deadline is left on a loop")
 
     def looping(seed: int) -> None:

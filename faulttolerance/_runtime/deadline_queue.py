@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
+from sys import modules
+from typing import Any
 
 from .._strategy import deadline as lateness
 from .attempt_record import AttemptRecord
 from .callback import to_its_end
 from .clock import clock
-from .foreign import refuse_trio
+from .event_loop import kept_on, refuse_trio
 from .native import get_ident
-from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, Place, TaskDeadline
+from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, TaskDeadline
 
-__all__ = ["Ring", "conclude", "conclude_at", "current_task", "own_place", "ring_of", "rings_of", "turn_to"]
+__all__ = ["DeadlineQueue", "conclude", "conclude_at", "current_task", "queue_of", "queues_of", "task_and_queue"]
 
-_RINGS = "__faulttolerance_rings__"
+_QUEUES = "__faulttolerance_deadlines__"
 
 if sys.version_info >= (3, 12):
     current_task = asyncio.current_task
@@ -31,19 +32,22 @@ else:
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
-class Ring:
+class DeadlineQueue:
     """The deadlines of one length on one event loop, in the order in which they pass."""
 
-    __slots__ = ("loop", "pending", "timer")
+    __slots__ = ("ident", "loop", "pending", "seconds", "timer")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.loop = loop
+        self.seconds = seconds
+        self.ident = 0
+        """The thread that ran the loop when a deadline was last about to come in here."""
         self.pending: dict[TaskDeadline, None] = {}
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, deadline: TaskDeadline) -> None:
-        """Watch *deadline*, which passes later than every other one of this ring."""
-        deadline.pending = self.pending
+        """Watch *deadline*, which passes later than every other one in here."""
+        deadline.queue = self
         self.pending[deadline] = None
         if self.timer is None:
             self.arm(deadline.when)
@@ -66,51 +70,36 @@ class Ring:
             self.pending.pop(oldest, None)
 
 
-def rings_of(loop: asyncio.AbstractEventLoop) -> dict[float, Ring]:
-    """The rings of *loop* by the length of their deadlines; they live as long as the loop does."""
-    rings: dict[float, Ring] | None = getattr(loop, _RINGS, None)
-    if rings is None:
-        rings = {}
-        with suppress(AttributeError):  # a loop that takes no attributes gets a timer per call
-            setattr(loop, _RINGS, rings)
-    return rings
+def queues_of(loop: asyncio.AbstractEventLoop) -> dict[float, DeadlineQueue]:
+    """Give the queues of *loop* by the length of their deadlines; a loop that takes no attributes has one per call."""
+    return kept_on(loop, _QUEUES, dict)
 
 
-def ring_of(loop: asyncio.AbstractEventLoop, seconds: float) -> Ring:
-    """The ring of *loop* for deadlines of this length."""
+def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
+    """Give the queue of *loop*, which runs on this thread, for deadlines of this length."""
     try:
-        return getattr(loop, _RINGS)[seconds]  # type: ignore[no-any-return]
+        queue: DeadlineQueue = getattr(loop, _QUEUES)[seconds]
     except (AttributeError, KeyError):
-        ring = rings_of(loop)[seconds] = Ring(loop)
-        return ring
+        queue = queues_of(loop)[seconds] = DeadlineQueue(loop, seconds)
+    queue.ident = get_ident()
+    return queue
 
 
-def own_place(seconds: float, what: str) -> Place:
-    """A place for the running task, whose first deadline is of this length.
+def task_and_queue(seconds: float, what: str) -> tuple[Any, DeadlineQueue]:
+    """Give the running task, or ``NO_TASK``, and the queue for its deadlines of this length.
 
     Raises:
         FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
     """
-    refuse_trio(what)
+    if "trio" in modules:
+        refuse_trio(what)
     loop = asyncio.get_running_loop()
     task = current_task(loop)
-    place = Place()
-    place.task = task if task is not None else NO_TASK
-    place.loop = loop
-    place.ident = get_ident() if task is not None else 0
-    place.seconds = seconds
-    place.ring = ring_of(loop, seconds)
-    return place
-
-
-def turn_to(place: Place, seconds: float) -> None:
-    """Let the next deadline of *place* be one of this length."""
-    place.ring = ring_of(place.loop, seconds)
-    place.seconds = seconds
+    return NO_TASK if task is None else task, queue_of(loop, seconds)
 
 
 def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
-    """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
+    """Say what an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
     deadline = record.deadline
     assert deadline is not None
     if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
@@ -121,7 +110,7 @@ def conclude(record: AttemptRecord, error: BaseException | None, message: Callab
 def conclude_at(
     record: AttemptRecord, deadline: TaskDeadline, error: BaseException | None, ended: float, message: Callable[[], str]
 ) -> BaseException | None:
-    """What an attempt comes to that *ended* under *deadline*, in its caller's task or in one of its own."""
+    """Say the same of one that *ended* under *deadline*, in its caller's task or in one of its own."""
     was_interrupted = deadline.state >= EXPIRED
     outcome = lateness.conclude(
         error,
@@ -137,7 +126,6 @@ def conclude_at(
 
 
 def _why_not_interrupted(deadline: TaskDeadline) -> str:
-    """Why a coroutine went on beyond *deadline*."""
     return _HELD_BACK if deadline.state == OWED else _BUSY
 
 

@@ -23,13 +23,13 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._runtime.task_deadlines import rings_of
+from faulttolerance._runtime.deadline_queue import queues_of
 from faulttolerance.testing import virtual_time
 from kit.interpreter import switching_every
 
 
 def test_calls_of_one_length_are_watched_by_one_timer() -> None:
-    """However many attempts there are, a loop has one ring per length of a time-out, and none of them stays in it."""
+    """However many attempts there are, a loop has one queue per length of a time-out, and none of them stays in it."""
 
     @timeout(5000)
     async def inline() -> None: ...
@@ -42,8 +42,8 @@ def test_calls_of_one_length_are_watched_by_one_timer() -> None:
         for _ in range(50):
             await inline()
             await apart()
-        rings = rings_of(asyncio.get_running_loop())
-        return len(rings), sum(len(ring.pending) for ring in rings.values())
+        queues = queues_of(asyncio.get_running_loop())
+        return len(queues), sum(len(queue.pending) for queue in queues.values())
 
     assert asyncio.run(main()) == (1, 0)
 

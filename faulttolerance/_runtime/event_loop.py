@@ -1,0 +1,48 @@
+"""What is asked of the event loop that runs, and what is kept for as long as it lives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ..exceptions import FaultToleranceException
+
+__all__ = ["kept_on", "refuse_trio"]
+
+T = TypeVar("T")
+
+
+def refuse_trio(what: str) -> None:
+    """Refuse to wait in a task of trio, where nothing that asyncio can wait for may be awaited.
+
+    Args:
+        what: What has to wait.
+
+    Raises:
+        FaultToleranceException: The running task is trio's.
+    """
+    trio: Any = sys.modules.get("trio")
+    in_trio_task = getattr(getattr(trio, "lowlevel", None), "in_trio_task", None)
+    if in_trio_task is not None and in_trio_task():
+        raise FaultToleranceException(f"{what} needs asyncio, and was called in a task of trio")
+
+
+def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = None) -> T:
+    """Give what *loop* has as its attribute *name*, made where there is none; it lives as long as the loop does.
+
+    Args:
+        loop: The event loop.
+        name: What the attribute is called.
+        make: Makes its first value.
+        elsewhere: Serves where the loop takes no attributes; ``None``: what was made just now.
+    """
+    value: T | None = getattr(loop, name, None)
+    if value is None:
+        value = make()
+        with suppress(AttributeError):
+            setattr(loop, name, value)
+            return value
+        return value if elsewhere is None else elsewhere
+    return value
