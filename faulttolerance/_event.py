@@ -100,20 +100,14 @@ class Recovered(NamedTuple):
 
 Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | FallbackApplied | GaveUp | Recovered
 Sink: TypeAlias = Callable[[Event], object]
-
-
 Question: TypeAlias = Callable[[], bool]
-
-
-def _always() -> bool:
-    return True
 
 
 def _either(first: Question, second: Question) -> Question:
     def ask() -> bool:
         try:
             return first() or second()
-        except Exception:  # noqa: BLE001  # the application's: whoever fails to answer is told
+        except Exception:  # noqa: BLE001  # the application's: a sink that fails to answer is told
             return True
 
     return ask
@@ -123,7 +117,7 @@ def _question(sink: Sink, kind: type[Event]) -> Question:
     try:
         return sink.interest(kind)  # type: ignore[attr-defined, no-any-return]
     except Exception:  # noqa: BLE001  # as above; most sinks have no such attribute
-        return _always
+        return lambda: True
 
 
 class _Wanted(dict[type[Event], Question]):
@@ -147,8 +141,8 @@ class Sinks:
     """Who is told of events, on the thread on which they happen and outside every lock."""
 
     def __init__(self) -> None:
-        self._given: tuple[Sink, ...] | None = None
-        self._found: tuple[Sink, ...] | None = None
+        self._chosen: tuple[Sink, ...] | None = None
+        self._default: tuple[Sink, ...] | None = None
         self.wanted = _Wanted(self)
         """By kind of event, what is asked before one is made: ``if sinks.wanted[Rejected](): ...``.
 
@@ -158,26 +152,25 @@ class Sinks:
         self.find: Callable[[], tuple[Sink, ...]] = tuple
         """Gives those that are told where the application set none; asked at the first event."""
 
-    def set(self, given: Iterable[Sink] | None) -> None:
+    def set(self, chosen: Iterable[Sink] | None) -> None:
         """Tell these and no others; ``None``: those that ``find`` gives."""
-        self._given = tuple(given) if given is not None else None
-        self._found = None
+        self._chosen = tuple(chosen) if chosen is not None else None
         self._failed = set()
-        self.wanted = _Wanted(self)
+        self.forget_default()
 
-    def forget_found(self) -> None:
+    def forget_default(self) -> None:
         """Ask ``find`` again at the next event."""
-        self._found = None
+        self._default = None
         self.wanted = _Wanted(self)
 
     def get(self) -> tuple[Sink, ...]:
         """Who is told."""
-        if self._given is not None:
-            return self._given
-        found = self._found
-        if found is None:
-            found = self._found = self.find()
-        return found
+        if self._chosen is not None:
+            return self._chosen
+        default = self._default
+        if default is None:
+            default = self._default = self.find()
+        return default
 
     def tell(self, event: Event) -> None:
         """Tell each of them; one that raises is logged once and changes nothing.

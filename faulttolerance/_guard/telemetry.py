@@ -69,7 +69,7 @@ class Telemetry:
         """Take what ``configure`` was given and has checked."""
         if tracing is not None:
             self._tracing = tracing
-            sinks.forget_found()
+            sinks.forget_default()
         if not _is(registry, "unchanged"):
             self._disconnect_prometheus()
         with self._lock:
