@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from types import CoroutineType
 from typing import Any, Literal
 
 from .._event import FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, TimedOut, sinks
-from .._metrics import series
-from .._metrics.catalogue import Series
 from .._metrics.counters import FOLD, Counters
+from .._metrics.series import Fact, advanced, call_series
 from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
@@ -269,11 +267,13 @@ class BoundPolicies:
     def _count_call(self, counters: Counters, progress: CallRecord | None, returned: bool, applied: bool) -> None:
         fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
         if self.retry is None:
-            counters.add(_call(returned, fallback))
+            counters.add(call_series(returned, fallback))
             return
         retried = progress is not None and progress.attempts > 1
         stop = progress.stop if progress is not None else None
-        counters.add(_call(returned, fallback, retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED))
+        counters.add(
+            call_series(returned, fallback, retried, _RETRY_RESULT[stop] if applied or not returned else _RETURNED)
+        )
 
     def _tell_of_rejection(self, record: AttemptRecord, error: FaultToleranceException, attempt: int) -> None:
         """Say who did not let the attempt in; the same exception may also come out of the body, from another guard."""
@@ -291,7 +291,7 @@ class BoundPolicies:
             sinks.tell(Rejected(self.name, attempt, policy, error))
 
     def _count_attempt(self, counters: Counters, record: AttemptRecord, error: BaseException | None) -> None:
-        counted: list[Series] = []
+        facts: list[Fact] = []
         samples: dict[str, float] = {}
         if self.circuit_breaker is not None:
             if record.era is None:
@@ -301,43 +301,36 @@ class BoundPolicies:
                 return
             verdict = SUCCESS if error is None else verdict_on(error, self.fail_on, self.skip_on)
             if verdict is not NEUTRAL:
-                counted.append(series.BREAKER_FAILURE if verdict is FAILURE else series.BREAKER_SUCCESS)
+                facts.append(("CircuitBreaker", "failure" if verdict is FAILURE else "success"))
         if self.rate_limit is not None:
             if record.passed:
-                counted.append(series.PERMITTED)
+                facts.append(("RateLimit", "permitted"))
             else:
                 if isinstance(error, RateLimitException):
-                    counted.append(series.TOO_MANY)
-                counters.add(counted)
+                    facts.append(("RateLimit", "rejected"))
+                counters.add(advanced(tuple(facts)))
                 return
         now = clock.monotonic()
         if self.seconds:
-            counted.append(series.TIMED_OUT if record.timed_out else series.IN_TIME)
+            facts.append(("Timeout", "timedOut" if record.timed_out else "inTime"))
             samples["ft.timeout.executionDuration"] = now - record.began
         if self.bulkhead is not None:
             waited_until = record.running_since or (record.began if record.admitted else now)
             if record.admitted:
-                counted.append(series.ACCEPTED)
+                facts.append(("Bulkhead", "accepted"))
                 samples["ft.bulkhead.runningDuration"] = now - waited_until
             elif record.queued:
-                counted.append(series.ACCEPTED)
+                facts.append(("Bulkhead", "accepted"))
             elif isinstance(error, BulkheadException):
-                counted.append(series.REJECTED)
+                facts.append(("Bulkhead", "rejected"))
             if self.queues and (record.admitted or record.queued):
                 samples["ft.bulkhead.waitingDuration"] = waited_until - record.began
-        counters.add(counted, samples)
+        counters.add(advanced(tuple(facts)), samples)
 
 
-@cache
-def _call(returned: bool, fallback: str, retried: bool | None = None, result: str = "") -> tuple[Series, ...]:
-    """What a call that was not smooth advances; the same tuple each time, which is cheaper to count."""
-    counted = (series.invocation(returned, fallback),)
-    return counted if retried is None else (*counted, series.retry_call(retried, result))
-
-
-_REFUSED = (series.BREAKER_OPEN, series.invocation(returned=False, fallback="notDefined"))
-_OPEN = (series.BREAKER_OPEN,)
-RETRIED = (series.RETRY,)
+_OPEN = advanced((("CircuitBreaker", "circuitBreakerOpen"),))
+_REFUSED = (*_OPEN, *call_series(returned=False, fallback="notDefined"))
+RETRIED = advanced((("Retry", "retried"),))
 """What a retry advances."""
 _RETURNED = "valueReturned"
 _RETRY_RESULT = {

@@ -9,7 +9,7 @@ from .._metrics.catalogue import Series
 from .._metrics.counters import Counters
 from .._metrics.ledger import Ledger, ledger
 from .._metrics.series import Meter, schema_of
-from .._policy import Bulkhead, CircuitBreaker, CircuitBreakerName, Fallback, Policy, RateLimit, Retry, Timeout
+from .._policy import CircuitBreaker, CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from .._strategy import circuit_breaker
 from .._swap import Swap
@@ -17,7 +17,6 @@ from .order import ORDER, Memory, Policies, Strategies
 
 __all__ = ["Prospect", "State", "alias_in"]
 
-_COUNTED = (Fallback, Retry, CircuitBreaker, RateLimit, Timeout, Bulkhead)
 _MEMORY: Mapping[type[Policy], Memory] = {row.policy: row.memory for row in ORDER if row.memory is not None}
 _NO_STRATEGIES: Strategies = {}
 
@@ -109,32 +108,19 @@ class Prospect:
 
     def counters_for(self, name: str, policies: Policies, queue: bool) -> Counters | None:
         """The counts, as *name*, of a method with *policies*; ``None`` where nothing of them is counted."""
-        if not any(kind in policies for kind in _COUNTED):
+        schema = schema_of(policies, queue=queue)
+        if schema is None:
             return None
-        schema = schema_of(
-            fallback=Fallback in policies,
-            retry=Retry in policies,
-            circuit_breaker=CircuitBreaker in policies,
-            rate_limit=RateLimit in policies,
-            timeout=Timeout in policies,
-            bulkhead=Bulkhead in policies,
-            queue=queue,
-        )
         counters = next((one for one in self._counters if one.account.schema is schema), None)
         if counters is None:
             counters = self._ledger.new(name, schema)
             self._counters = (*self._counters, counters)
-        if CircuitBreaker in policies or Bulkhead in policies:
-            self._measure(queues=Bulkhead in policies and queue)
+        if self.strategies:
+            # It may not refer to the state, or that would be there for as long as its counts.
+            meter = Meter(self.strategies, queue or (self._meter is not None and self._meter.queues))
+            if meter != self._meter:
+                self._meter = meter
         return counters
-
-    def _measure(self, queues: bool) -> None:
-        # It may not refer to the state, or that would be there for as long as its counts.
-        known = self._meter
-        breaker, permits = map(self.strategies.get, (CircuitBreaker, Bulkhead))
-        wanted = breaker, permits, queues or (known is not None and known.queues)
-        if known is None or wanted != (known.breaker, known.bulkhead, known.queues):
-            self._meter = Meter(*wanted)
 
     @property
     def is_current(self) -> bool:

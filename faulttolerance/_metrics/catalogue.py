@@ -1,10 +1,19 @@
-"""What the specification says of each metric."""
+"""What is counted: a row for each policy, from which every metric and every series follows.
+
+The names, tags and descriptions are those of the specification; the rate limit's, beyond it, are after SmallRye.
+"""
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import product
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-__all__ = ["BOUNDARIES", "METRICS", "WAITING_DURATION", "Metric", "Series"]
+from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
+from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker as Breaker, StateName
+
+__all__ = ["BOUNDARIES", "INVOCATIONS", "METRICS", "ROWS", "Metric", "Row", "Series"]
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
@@ -12,75 +21,156 @@ Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 BOUNDARIES = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Upper bounds of the histograms' buckets, in seconds, as the specification lists them."""
 
-WAITING_DURATION = "ft.bulkhead.waitingDuration"
-
 
 class Metric(NamedTuple):
-    """What the specification says of one metric."""
+    """What the specification says of one metric, and where its values come from."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
-    unit: Literal["", "seconds", "nanoseconds"]
-    tags: tuple[str, ...]
-    """Beside ``method``, which every metric has."""
     description: str
+    tags: tuple[str, ...] = ()
+    """Beside ``method``, which every metric has."""
+    facts: Mapping[str, tuple[str, ...]] = {}
+    """What may happen to a call or an attempt under the policy, and the values of the tags that then advance by one."""
+    readings: Mapping[tuple[str, ...], Callable[[Any, float], int]] = {}
+    """By the values of the tags, how the policy's strategy is asked at a given time: right also while nobody calls."""
+    unit: Literal["", "seconds", "nanoseconds"] = ""
+    needs_queue: bool = False
+    """Whether it is there only where calls may wait."""
+
+    def series(self, values: tuple[str, ...]) -> Series:
+        """The series whose tags have *values*."""
+        return self.name, tuple(zip(self.tags, values, strict=True))
 
 
-METRICS = (
-    Metric("ft.invocations.total", "counter", "", ("result", "fallback"), "The number of times the method was called"),
+class Row(NamedTuple):
+    """What is counted of one policy."""
+
+    policy: type[Policy]
+    at_once: str = ""
+    """The fact of a call that goes well at its first attempt; it adds its duration to every histogram."""
+    metrics: tuple[Metric, ...] = ()
+
+
+def _each(*choices: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Facts that are called as the values of the tags are; *choices* are those of each tag."""
+    return {" ".join(values): values for values in product(*choices)}
+
+
+def _nanoseconds_in(state: StateName, breaker: Breaker, now: float) -> int:
+    return int(breaker.time_in(state, now) * 1_000_000_000)
+
+
+INVOCATIONS = Metric(
+    "ft.invocations.total",
+    "counter",
+    "The number of times the method was called",
+    ("result", "fallback"),
+    _each(("valueReturned", "exceptionThrown"), ("applied", "notApplied", "notDefined")),
+)
+"""Counted for every method with a policy that has a row."""
+
+_RETRY = (
     Metric(
         "ft.retry.calls.total",
         "counter",
-        "",
-        ("retried", "retryResult"),
         "The number of times the retry logic was run. This will always be once per method call.",
+        ("retried", "retryResult"),
+        _each(("true", "false"), ("valueReturned", "exceptionNotRetryable", "maxRetriesReached", "maxDurationReached")),
     ),
-    Metric("ft.retry.retries.total", "counter", "", (), "The number of times the method was retried"),
-    Metric("ft.timeout.calls.total", "counter", "", ("timedOut",), "The number of times the timeout logic was run"),
-    Metric("ft.timeout.executionDuration", "histogram", "seconds", (), "Histogram of execution times for the method"),
+    Metric("ft.retry.retries.total", "counter", "The number of times the method was retried", facts={"retried": ()}),
+)
+_TIMEOUT = (
+    Metric(
+        "ft.timeout.calls.total",
+        "counter",
+        "The number of times the timeout logic was run",
+        ("timedOut",),
+        {"inTime": ("false",), "timedOut": ("true",)},
+    ),
+    Metric("ft.timeout.executionDuration", "histogram", "Histogram of execution times for the method", unit="seconds"),
+)
+_CIRCUIT_BREAKER = (
     Metric(
         "ft.circuitbreaker.calls.total",
         "counter",
-        "",
-        ("circuitBreakerResult",),
         "The number of times the circuit breaker logic was run",
+        ("circuitBreakerResult",),
+        _each(("success", "failure", "circuitBreakerOpen")),
     ),
     Metric(
         "ft.circuitbreaker.state.total",
         "counter",
-        "nanoseconds",
-        ("state",),
         "Amount of time the circuit breaker has spent in each state",
+        ("state",),
+        readings={
+            ("closed",): partial(_nanoseconds_in, CLOSED),
+            ("open",): partial(_nanoseconds_in, OPEN),
+            ("halfOpen",): partial(_nanoseconds_in, HALF_OPEN),
+        },
+        unit="nanoseconds",
     ),
     Metric(
         "ft.circuitbreaker.opened.total",
         "counter",
-        "",
-        (),
         "Number of times the circuit breaker has moved from closed state to open state",
+        readings={(): lambda breaker, _: breaker.opened_total},
+    ),
+)
+_BULKHEAD = (
+    Metric(
+        "ft.bulkhead.calls.total",
+        "counter",
+        "The number of times the bulkhead logic was run",
+        ("bulkheadResult",),
+        _each(("accepted", "rejected")),
     ),
     Metric(
-        "ft.bulkhead.calls.total", "counter", "", ("bulkheadResult",), "The number of times the bulkhead logic was run"
+        "ft.bulkhead.executionsRunning",
+        "gauge",
+        "Number of currently running executions",
+        readings={(): lambda bulkhead, _: bulkhead.running},
     ),
-    Metric("ft.bulkhead.executionsRunning", "gauge", "", (), "Number of currently running executions"),
-    Metric("ft.bulkhead.executionsWaiting", "gauge", "", (), "Number of executions currently waiting in the queue"),
+    Metric(
+        "ft.bulkhead.executionsWaiting",
+        "gauge",
+        "Number of executions currently waiting in the queue",
+        readings={(): lambda bulkhead, _: bulkhead.waiting_count},
+        needs_queue=True,
+    ),
     Metric(
         "ft.bulkhead.runningDuration",
         "histogram",
-        "seconds",
-        (),
         "Histogram of the time that method executions spent running",
+        unit="seconds",
     ),
     Metric(
-        WAITING_DURATION,
+        "ft.bulkhead.waitingDuration",
         "histogram",
-        "seconds",
-        (),
         "Histogram of the time that method executions spent waiting in the queue",
-    ),
-    # Beyond the specification, after SmallRye.
-    Metric(
-        "ft.ratelimit.calls.total", "counter", "", ("rateLimitResult",), "The number of times the rate limit was run"
+        unit="seconds",
+        needs_queue=True,
     ),
 )
-"""Every metric there is, in the order of the specification's table."""
+_RATE_LIMIT = (
+    Metric(
+        "ft.ratelimit.calls.total",
+        "counter",
+        "The number of times the rate limit was run",
+        ("rateLimitResult",),
+        _each(("permitted", "rejected")),
+    ),
+)
+
+ROWS = (
+    Row(Fallback),
+    Row(Retry, "false valueReturned", _RETRY),
+    Row(Timeout, "inTime", _TIMEOUT),
+    Row(CircuitBreaker, "success", _CIRCUIT_BREAKER),
+    Row(Bulkhead, "accepted", _BULKHEAD),
+    Row(RateLimit, "permitted", _RATE_LIMIT),
+)
+"""In the order of the specification's table."""
+
+METRICS = (INVOCATIONS, *(metric for row in ROWS for metric in row.metrics))
+"""Every metric there is."""

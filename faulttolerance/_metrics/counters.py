@@ -8,11 +8,11 @@ every series such a call advances. What goes otherwise is appended with its seri
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from threading import RLock
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
-from .catalogue import BOUNDARIES, WAITING_DURATION, Series
+from .catalogue import BOUNDARIES, Series
 
 __all__ = ["FOLD", "NO_DURATIONS", "Account", "Counters", "Durations", "Schema"]
 
@@ -47,10 +47,12 @@ class Schema(NamedTuple):
 
     series: tuple[Series, ...]
     """Every counter that exists from the beginning."""
-    smooth: tuple[Series, ...]
+    first_try: tuple[Series, ...]
     """Those that a call advances by one each when its first attempt succeeds and nothing was refused."""
     durations: tuple[str, ...]
-    """The histograms that such a call adds its duration to, or 0 for ``ft.bulkhead.waitingDuration``."""
+    """The histograms that such a call adds its duration to."""
+    waits: tuple[str, ...]
+    """The histograms that such a call adds 0 to, as it did not wait."""
 
 
 class Measures(Protocol):
@@ -67,6 +69,8 @@ class Measures(Protocol):
 
 _NO_COUNTS: Mapping[Series, int] = {}
 _NO_SAMPLES: Mapping[str, Durations] = {}
+_NO_VALUES: Mapping[str, float] = {}
+_NO_BATCHES: Mapping[tuple[Series, ...], list[None]] = {}
 
 
 class Account:
@@ -77,11 +81,10 @@ class Account:
         "_counts",
         "_durations",
         "_folding",
-        "counted",
         "first_try_durations",
         "meter",
         "name",
-        "sampled",
+        "others",
         "schema",
     )
 
@@ -94,11 +97,11 @@ class Account:
         self.schema = schema
         self.meter: Measures | None = None
         self.first_try_durations: list[float] = []
-        self.counted: list[Sequence[Series]] | None = None
-        self.sampled: list[tuple[Sequence[Series], Mapping[str, float]]] | None = None
-        self._batches: tuple[tuple[Sequence[Series], list[None]], ...] = ()
-        # All guarded by the lock. What was folded until now; what is not there is 0.
-        self._counts = _NO_COUNTS
+        self.others: list[tuple[tuple[Series, ...], Mapping[str, float]]] = []
+        """Of what went otherwise, the series that it advances, and its samples by histogram."""
+        # All guarded by the lock; replaced, never changed.
+        self._batches = _NO_BATCHES
+        self._counts = _NO_COUNTS  # what was folded until now; what is not there is 0
         self._durations = _NO_SAMPLES
         self._folding = False
 
@@ -117,27 +120,18 @@ class Account:
             counted, sampled = self._counts, self._durations
         for series in self.schema.series:
             counts[series] = counts.get(series, 0) + counted.get(series, 0)
-        for name in self.schema.durations:
+        for name in (*self.schema.durations, *self.schema.waits):
             durations[name] = durations.get(name, NO_DURATIONS) + sampled.get(name, NO_DURATIONS)
         if self.meter is not None:
             for series, count in self.meter.totals().items():
                 counts[series] = counts.get(series, 0) + count
 
-    def open_lists(self) -> None:
-        """Make the lists for what does not go smoothly; most methods seldom need them."""
-        with self.lock:
-            if self.counted is None:
-                self.counted = []
-                self.sampled = []
-
-    def batch(self, series: Sequence[Series]) -> list[None]:
+    def batch(self, series: tuple[Series, ...]) -> list[None]:
         """The list whose entries each advance all of *series* by one."""
         with self.lock:
-            found = next((batch for advanced, batch in self._batches if advanced == series), None)
-            if found is None:
-                found = []
-                self._batches = (*self._batches, (series, found))
-            return found
+            if series not in self._batches:
+                self._batches = {**self._batches, series: []}
+            return self._batches[series]
 
     def begin_anew(self) -> None:
         """Start again at 0 in the child of a fork."""
@@ -145,8 +139,8 @@ class Account:
         self._counts = _NO_COUNTS
         self._durations = _NO_SAMPLES
         self.first_try_durations.clear()
-        self.counted = self.sampled = None
-        for _, batch in self._batches:
+        self.others.clear()
+        for batch in self._batches.values():
             batch.clear()
 
     def _fold_locked(self) -> None:
@@ -154,32 +148,34 @@ class Account:
             return
         self._folding = True
         try:
-            counts, durations = Counter(self._counts), dict(self._durations)
+            counts, durations = dict(self._counts), dict(self._durations)
+            first_try, others = _taken(self.first_try_durations), _taken(self.others)
+            advances = [(series, len(_taken(batch))) for series, batch in self._batches.items()]
+            if first_try:
+                advances.append((self.schema.first_try, len(first_try)))
+                _add(durations, dict.fromkeys(self.schema.durations, _by_bucket(first_try)))
+                if self.schema.waits:
+                    _add(durations, dict.fromkeys(self.schema.waits, _by_bucket([0.0] * len(first_try))))
+            # Most of them advance the same few tuples of series: counted by identity, each is gone through once.
+            distinct = {id(series): series for series, _ in others}
+            times = Counter(id(series) for series, _ in others)
+            advances += [(distinct[key], count) for key, count in times.items()]
+            for advanced, count in advances:
+                for series in advanced:
+                    counts[series] = counts.get(series, 0) + count
             samples: dict[str, list[float]] = {}
-            smooth = _taken(self.first_try_durations)
-            if smooth:
-                counts.update(dict.fromkeys(self.schema.smooth, len(smooth)))
-                found = _by_bucket(smooth)
-                for name in self.schema.durations:
-                    new = found if name != WAITING_DURATION else _by_bucket([0.0] * len(smooth))
-                    durations[name] = durations.get(name, NO_DURATIONS) + new
-            for advanced, batch in self._batches:
-                counts.update(dict.fromkeys(advanced, len(_taken(batch))))
-            counted = _taken(self.counted or [])
-            for advanced, sampled in _taken(self.sampled or []):
-                counted.append(advanced)
+            for _, sampled in others:
                 for name, sample in sampled.items():
                     samples.setdefault(name, []).append(sample)
-            # Most of them advance the same few tuples of series: counted by identity, each is gone through once.
-            distinct = dict(zip(map(id, counted), counted, strict=True))
-            for key, times in Counter(map(id, counted)).items():
-                for series in distinct[key]:
-                    counts[series] += times
-            for name, few in samples.items():
-                durations[name] = durations.get(name, NO_DURATIONS) + _by_bucket(few)
+            _add(durations, {name: _by_bucket(few) for name, few in samples.items()})
             self._counts, self._durations = counts, durations
         finally:
             self._folding = False
+
+
+def _add(durations: dict[str, Durations], more: Mapping[str, Durations]) -> None:
+    for name, new in more.items():
+        durations[name] = durations.get(name, NO_DURATIONS) + new
 
 
 def _taken(calls: list[T]) -> list[T]:
@@ -208,24 +204,21 @@ def _by_bucket(samples: list[float]) -> Durations:
 
 
 class Counters:
-    """Where a guarded method counts. Everything that may still do so holds it: when it goes, the account is final."""
+    """What a guarded method counts with. Whatever may still count holds it: when it goes, the account is final."""
 
-    __slots__ = ("_departed", "account")
+    __slots__ = ("_departed", "account", "first_try_durations")
 
     def __init__(self, account: Account, departed: deque[Account]) -> None:
         self.account = account
+        self.first_try_durations = account.first_try_durations
+        """The hot path appends the duration of a smooth one, then calls ``fold`` when there are ``FOLD``."""
         self._departed = departed
 
     def __del__(self) -> None:
         # Runs wherever the collector runs, so it takes no lock.
         self._departed.append(self.account)
 
-    @property
-    def first_try_durations(self) -> list[float]:
-        """Durations of calls on which everything went well: append one, then ``fold`` when there are ``FOLD``."""
-        return self.account.first_try_durations
-
-    def batch(self, series: Sequence[Series]) -> list[None]:
+    def batch(self, series: tuple[Series, ...]) -> list[None]:
         """The cheapest way to count one thing often: append to what this returns, then ``fold`` as above."""
         return self.account.batch(series)
 
@@ -233,16 +226,9 @@ class Counters:
         """Take what was appended into the counts."""
         self.account.fold()
 
-    def add(self, series: Sequence[Series], samples: Mapping[str, float] | None = None) -> None:
+    def add(self, series: tuple[Series, ...], samples: Mapping[str, float] = _NO_VALUES) -> None:
         """Advance each of *series* by one, and add one sample to each histogram that is named."""
-        account = self.account
-        if account.sampled is None:
-            account.open_lists()
-        calls: Any = account.counted
-        if samples:
-            calls = account.sampled
-            calls.append((series, samples))
-        else:
-            calls.append(series)
-        if len(calls) >= FOLD:
+        others = self.account.others
+        others.append((series, samples))
+        if len(others) >= FOLD:
             self.fold()

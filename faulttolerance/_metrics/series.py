@@ -1,141 +1,100 @@
-"""Which series a guarded method has, and which of them each outcome advances (specification, chapter on metrics)."""
+"""Which series a method has, and which of them a call, an attempt and a retry advance; all follows from the rows."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import product
+from typing import NamedTuple
 
+from .._policy import Fallback, Policy
 from .._runtime.clock import clock
-from .._strategy.bulkhead import Bulkhead
-from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
-from .catalogue import Series
+from .catalogue import INVOCATIONS, ROWS, Series
 from .counters import Schema
 
-__all__ = [
-    "ACCEPTED",
-    "BREAKER_FAILURE",
-    "BREAKER_OPEN",
-    "BREAKER_SUCCESS",
-    "IN_TIME",
-    "PERMITTED",
-    "REJECTED",
-    "RETRY",
-    "TIMED_OUT",
-    "TOO_MANY",
-    "Meter",
-    "invocation",
-    "retry_call",
-    "schema_of",
-]
+__all__ = ["Fact", "Meter", "advanced", "call_series", "schema_of"]
 
+Fact = tuple[str, str]
+"""A policy's annotation, and what happened under it: ``("Timeout", "inTime")``."""
 
-def _one(name: str, **tags: str) -> Series:
-    return name, tuple(tags.items())
-
-
-BREAKER_SUCCESS = _one("ft.circuitbreaker.calls.total", circuitBreakerResult="success")
-BREAKER_FAILURE = _one("ft.circuitbreaker.calls.total", circuitBreakerResult="failure")
-BREAKER_OPEN = _one("ft.circuitbreaker.calls.total", circuitBreakerResult="circuitBreakerOpen")
-PERMITTED = _one("ft.ratelimit.calls.total", rateLimitResult="permitted")
-TOO_MANY = _one("ft.ratelimit.calls.total", rateLimitResult="rejected")
-IN_TIME = _one("ft.timeout.calls.total", timedOut="false")
-TIMED_OUT = _one("ft.timeout.calls.total", timedOut="true")
-ACCEPTED = _one("ft.bulkhead.calls.total", bulkheadResult="accepted")
-REJECTED = _one("ft.bulkhead.calls.total", bulkheadResult="rejected")
-RETRY = _one("ft.retry.retries.total")
-OPENED = _one("ft.circuitbreaker.opened.total")
-IN_CLOSED = _one("ft.circuitbreaker.state.total", state="closed")
-IN_OPEN = _one("ft.circuitbreaker.state.total", state="open")
-IN_HALF_OPEN = _one("ft.circuitbreaker.state.total", state="halfOpen")
-RUNNING = _one("ft.bulkhead.executionsRunning")
-WAITING = _one("ft.bulkhead.executionsWaiting")
-
-_INVOCATIONS = {
-    (result, fallback): _one("ft.invocations.total", result=result, fallback=fallback)
-    for result, fallback in product(("valueReturned", "exceptionThrown"), ("applied", "notApplied", "notDefined"))
+_SERIES = {
+    (row.policy.annotation, fact): metric.series(values)
+    for row in ROWS
+    for metric in row.metrics
+    for fact, values in metric.facts.items()
 }
-_RETRY_CALLS = {
-    (retried, result): _one("ft.retry.calls.total", retried="true" if retried else "false", retryResult=result)
-    for retried, result in product(
-        (True, False), ("valueReturned", "exceptionNotRetryable", "maxRetriesReached", "maxDurationReached")
-    )
-}
-
-
-def invocation(returned: bool, fallback: str) -> Series:
-    """One guarded call; *fallback* is ``applied``, ``notApplied`` or ``notDefined``."""
-    return _INVOCATIONS["valueReturned" if returned else "exceptionThrown", fallback]
-
-
-def retry_call(retried: bool, result: str) -> Series:
-    """One run of the retry logic, and why it made no further attempt."""
-    return _RETRY_CALLS[retried, result]
+_METRICS = {row.policy: row.metrics for row in ROWS}
 
 
 @cache
-def schema_of(
-    *, fallback: bool, retry: bool, circuit_breaker: bool, rate_limit: bool, timeout: bool, bulkhead: bool, queue: bool
-) -> Schema:
-    """The series of a method with these policies, the same object each time.
+def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
+    """The series that *facts* advance: the same tuple each time, which is cheaper to count.
 
-    *queue* tells a bulkhead that lets calls wait: only that one has waiting times.
+    A fact without a series, as a neutral verdict, advances none.
     """
-    choices = ("applied", "notApplied") if fallback else ("notDefined",)
-    series = [invocation(returned, choice) for returned in (True, False) for choice in choices]
-    smooth = [invocation(True, choices[-1])]
-    durations = []
-    if retry:
-        series += [*_RETRY_CALLS.values(), RETRY]
-        smooth.append(retry_call(False, "valueReturned"))
-    if circuit_breaker:
-        series += [BREAKER_SUCCESS, BREAKER_FAILURE, BREAKER_OPEN]
-        smooth.append(BREAKER_SUCCESS)
-    if rate_limit:
-        series += [PERMITTED, TOO_MANY]
-        smooth.append(PERMITTED)
-    if timeout:
-        series += [IN_TIME, TIMED_OUT]
-        smooth.append(IN_TIME)
-        durations.append("ft.timeout.executionDuration")
-    if bulkhead:
-        series += [ACCEPTED, REJECTED]
-        smooth.append(ACCEPTED)
-        durations.append("ft.bulkhead.runningDuration")
-    if bulkhead and queue:
-        durations.append("ft.bulkhead.waitingDuration")
-    return Schema(tuple(series), tuple(smooth), tuple(durations))
+    return tuple(_SERIES[fact] for fact in facts if fact in _SERIES)
 
 
-class Meter:
-    """Reads what a breaker and a bulkhead keep themselves, so that it is right also while nobody calls."""
+@cache
+def call_series(returned: bool, fallback: str, retried: bool | None = None, result: str = "") -> tuple[Series, ...]:
+    """The series that a call advances once, when it is over.
 
-    __slots__ = ("breaker", "bulkhead", "queues")
+    Args:
+        returned: Whether it did not raise.
+        fallback: ``applied``, ``notApplied`` or ``notDefined``.
+        retried: Whether there was a second attempt; ``None`` without a retry.
+        result: Why the retry logic made no further attempt.
+    """
+    invocation = INVOCATIONS.series(("valueReturned" if returned else "exceptionThrown", fallback))
+    if retried is None:
+        return (invocation,)
+    return (invocation, _SERIES["Retry", f"{'true' if retried else 'false'} {result}"])
 
-    def __init__(self, breaker: CircuitBreaker | None, bulkhead: Bulkhead | None, queues: bool) -> None:
-        self.breaker = breaker
-        self.bulkhead = bulkhead
-        self.queues = queues
-        """Whether calls may wait for a permit, or ever might."""
+
+def schema_of(policies: Iterable[type[Policy]], *, queue: bool) -> Schema | None:
+    """The schema of a method with *policies*, the same object each time; ``None`` if nothing of it is counted.
+
+    *queue* tells whether its calls may wait.
+    """
+    counted = frozenset(_METRICS.keys() & policies)
+    return _schema(counted, queue) if counted else None
+
+
+@cache
+def _schema(policies: frozenset[type[Policy]], queue: bool) -> Schema:
+    rows = [row for row in ROWS if row.policy in policies]
+    choices = ("applied", "notApplied") if Fallback in policies else ("notDefined",)
+    calls = [series for returned in (True, False) for choice in choices for series in call_series(returned, choice)]
+    facts = [(row.policy.annotation, fact) for row in rows for metric in row.metrics for fact in metric.facts]
+    at_once = tuple((row.policy.annotation, row.at_once) for row in rows)
+    histograms = [metric for row in rows for metric in row.metrics if metric.kind == "histogram"]
+    return Schema(
+        (*calls, *advanced(tuple(facts))),
+        (*call_series(True, choices[-1]), *advanced(at_once)),
+        tuple(metric.name for metric in histograms if not metric.needs_queue),
+        tuple(metric.name for metric in histograms if metric.needs_queue and queue),
+    )
+
+
+class Meter(NamedTuple):
+    """Reads what strategies keep themselves."""
+
+    strategies: Mapping[type[Policy], object]
+    """Those of one method, by their policies."""
+    queues: bool
+    """Whether calls may wait for a permit, or ever might."""
 
     def totals(self) -> dict[Series, int]:
         """What only grows."""
-        if self.breaker is None:
-            return {}
-        breaker, now = self.breaker, clock.monotonic()
-        return {
-            IN_CLOSED: _nanoseconds(breaker.time_in(CLOSED, now)),
-            IN_OPEN: _nanoseconds(breaker.time_in(OPEN, now)),
-            IN_HALF_OPEN: _nanoseconds(breaker.time_in(HALF_OPEN, now)),
-            OPENED: breaker.opened_total,
-        }
+        return dict(self._read("counter"))
 
     def levels(self) -> dict[Series, int]:
-        """How many calls run and, where calls may wait, how many do."""
-        if self.bulkhead is None:
-            return {}
-        running = {RUNNING: self.bulkhead.running}
-        return {**running, WAITING: self.bulkhead.waiting_count} if self.queues else running
+        """What goes up and down."""
+        return dict(self._read("gauge"))
 
-
-def _nanoseconds(seconds: float) -> int:
-    return int(seconds * 1_000_000_000)
+    def _read(self, kind: str) -> Iterator[tuple[Series, int]]:
+        now = clock.monotonic()
+        for policy, strategy in self.strategies.items():
+            for metric in _METRICS.get(policy, ()):
+                if metric.kind == kind and (self.queues or not metric.needs_queue):
+                    for values, read in metric.readings.items():
+                        yield metric.series(values), read(strategy, now)

@@ -12,7 +12,6 @@ import pytest
 from faulttolerance import _policy, exceptions
 from faulttolerance._config.formatting import formatted
 from faulttolerance._config.key import ENABLED, Key
-from faulttolerance._metrics import series
 from faulttolerance._metrics.catalogue import METRICS, Metric
 from faulttolerance._policy import Parameter, Policy, parameters
 
@@ -100,11 +99,8 @@ def meanings_of(policy: type[Policy]) -> dict[str, str]:
 
 
 def tags_of(metric: Metric) -> Iterator[str]:
-    every = dict.fromkeys(("fallback", "retry", "circuit_breaker", "rate_limit", "timeout", "bulkhead", "queue"), True)
-    known = [*series.schema_of(**every).series, series.IN_CLOSED, series.IN_OPEN, series.IN_HALF_OPEN]
-    for tag in metric.tags:
-        values = dict.fromkeys(dict(tags)[tag] for name, tags in known if name == metric.name)
-        yield f"`{tag}`: {', '.join(f'`{value}`' for value in values)}"
+    for tag, *values in zip(metric.tags, *metric.facts.values(), *metric.readings, strict=True):
+        yield f"`{tag}`: {', '.join(f'`{value}`' for value in dict.fromkeys(values))}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
