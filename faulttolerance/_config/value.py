@@ -68,7 +68,7 @@ def _type_of(kind: Kind) -> Any:
     match kind.name:
         case "integer":
             return Annotated[int, BeforeValidator(_no_bool)]
-        case "ratio":
+        case "number":
             return Annotated[float, BeforeValidator(_no_bool)]
         case "flag":
             return Annotated[bool, BeforeValidator(flag)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from ..typing import Duration, ExceptionSet
-from .parameter import Policy, duration, exceptions, integer, parameter, ratio, text, unit
+from .parameter import Policy, duration, exceptions, integer, number, parameter, text, unit
 from .unit import ChronoUnit
 
 
@@ -28,7 +28,7 @@ class CircuitBreaker(Policy, kw_only=True):
     delay: Duration = parameter(duration(), 5000)
     delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
     request_volume_threshold: int = parameter(integer(1), 20)
-    failure_ratio: float = parameter(ratio(), 0.5)
+    failure_ratio: float = parameter(number(0.0, 1.0), 0.5)
     success_threshold: int = parameter(integer(1), 1)
 
 

@@ -23,7 +23,7 @@ class Kind(Record):
     """What a parameter accepts.
 
     Args:
-        name: What a text in the configuration is taken for: ``integer``, ``ratio``, ``duration``, ``flag``,
+        name: What a text in the configuration is taken for: ``integer``, ``number``, ``duration``, ``flag``,
             ``exceptions``, ``text``, ``callable`` or ``member``.
         allowed: What is accepted, in words.
         accepts: The check.
@@ -80,9 +80,10 @@ def integer(minimum: int, allowed: str = "") -> Kind:
     )
 
 
-def ratio() -> Kind:
-    """A number from 0 to 1, both included."""
-    return Kind("ratio", "a number from 0.0 to 1.0", lambda value: _is_number(value) and 0 <= value <= 1)  # type: ignore[operator]
+def number(minimum: float, maximum: float = math.inf) -> Kind:
+    """A finite number from *minimum* to *maximum*, both included."""
+    allowed = f"a number >= {minimum}" if maximum == math.inf else f"a number from {minimum} to {maximum}"
+    return Kind("number", allowed, lambda value: _is_finite(value) and minimum <= value <= maximum)  # type: ignore[operator]
 
 
 def duration(limits: str = ">= 0", note: str = "") -> Kind:
@@ -91,7 +92,7 @@ def duration(limits: str = ">= 0", note: str = "") -> Kind:
     def accepts(value: object) -> bool:
         if isinstance(value, timedelta):
             return value >= timedelta()
-        return _is_number(value) and 0 <= value < math.inf  # type: ignore[operator]
+        return _is_finite(value) and value >= 0  # type: ignore[operator]
 
     return Kind(
         "duration",
@@ -165,10 +166,10 @@ def function(allowed: str, *, is_optional: bool = True) -> Kind:
     )
 
 
-def _is_number(value: object) -> bool:
+def _is_finite(value: object) -> bool:
     """Whether *value* is a number that a ``float`` can stand for."""
     try:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
         return False
 

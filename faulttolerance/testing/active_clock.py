@@ -29,9 +29,9 @@ def _with_active(act: Callable[[VirtualClock], object]) -> Callable[[], None]:
 
 
 at_fork(
-    before=_with_active(VirtualClock.stop_keeper),
-    parent=_with_active(VirtualClock.go_on_in_parent),
-    child=_with_active(VirtualClock.go_on_in_child),
+    before=_with_active(VirtualClock._stop_keeper),
+    parent=_with_active(VirtualClock._go_on_in_parent),
+    child=_with_active(VirtualClock._go_on_in_child),
 )
 
 
@@ -70,7 +70,7 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
             loop_thread.loop_factory = None
             loop_thread.stop_if_idle()
             shared_clock.use_system()
-            clock.end()
+            clock._end()
     finally:
         _claim.release()
 

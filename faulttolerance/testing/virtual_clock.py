@@ -383,7 +383,7 @@ class VirtualClock:
 
     # Beginning and ending
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Stop; the real clock is in use again. Calls that wait for a timer go on in real time."""
         with self._changed:
             now = self._real_time()
@@ -391,13 +391,13 @@ class VirtualClock:
             self._end_waits("the virtual_time() block ended while this thread slept")
             timers = sorted(self._timers, key=_in_order)
             self._timers.clear()
-        self.stop_keeper()
+        self._stop_keeper()
         for timer in timers:
             shared_clock.call_at(now + max(0.0, timer.when - self._now), timer.callback)
         for thread in self._started:
             thread.join(_JOIN_SECONDS)
 
-    def stop_keeper(self) -> None:
+    def _stop_keeper(self) -> None:
         """Let no thread move time; needed before a fork, too."""
         with self._changed:
             keeper, self._keeper = self._keeper, None
@@ -405,13 +405,13 @@ class VirtualClock:
         if keeper is not None:
             keeper.join()
 
-    def go_on_in_parent(self) -> None:
+    def _go_on_in_parent(self) -> None:
         """Let time move again once a child is forked."""
         with self._changed:
             if self._next_due() is not None:
                 self._tell_keeper()
 
-    def go_on_in_child(self) -> None:
+    def _go_on_in_child(self) -> None:
         """Begin anew in a forked child, where only the calling thread exists."""
         self._changed = threading.Condition()
         self._waiting.clear()
