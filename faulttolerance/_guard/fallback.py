@@ -127,9 +127,8 @@ class _Adapter:
         self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
         self._signature = guarded.written
         # So many positional arguments need no defaults, and can be passed on as they are.
-        parameters = guarded.parameters
-        is_plain = parameters is not None and not parameters.rest and not parameters.named
-        self._count = len(parameters.positional) + self._is_bound if parameters is not None and is_plain else -1
+        keys = (guarded.parameters or {}).keys() - {"**"}
+        self._count = len(keys) + self._is_bound if all(isinstance(key, int) for key in keys) else -1
 
     def call(
         self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException

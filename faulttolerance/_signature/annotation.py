@@ -13,19 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import (
-    Any,
-    ForwardRef,
-    Generic,
-    Literal,
-    NamedTuple,
-    NewType,
-    Protocol,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import Any, Literal, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
 
 from .kind import function_behind
 
@@ -216,7 +204,7 @@ def resolve(annotation: Any, scope: Scope) -> Type:
     """Find the type that *annotation* means in *scope*."""
     if annotation is inspect.Signature.empty or annotation is Any:
         return ANYTHING
-    if isinstance(annotation, (str, ForwardRef)):
+    if isinstance(annotation, (str, typing.ForwardRef)):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
         return ANYTHING if text in scope.expanding else resolve(scope.evaluate(text), scope.within(text))
     if annotation is None:
@@ -292,7 +280,7 @@ def ancestry(generic: Type) -> dict[type, tuple[Type, ...] | None]:
         scope = Scope._of_class(cls, _type_arguments(cls, args))
         for base in vars(cls).get("__orig_bases__", cls.__bases__):
             origin = get_origin(base) or base
-            if isinstance(origin, type) and origin not in (Generic, Protocol, object):
+            if isinstance(origin, type) and origin not in (typing.Generic, typing.Protocol, object):
                 walk(origin, _resolve_all(get_args(base), scope) or None)
 
     if isinstance(generic.head, type):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Any
 
 from .annotation import ANYTHING, Scope, displayed, is_gradual, is_resolved, members, resolve, signature_of
 from .assignability import is_assignable
@@ -30,24 +29,6 @@ def accepts_arguments(signature: inspect.Signature | None, count: int) -> bool:
     return True
 
 
-class Parameters(NamedTuple):
-    """The parameters of a function by kind, without its instance or class."""
-
-    positional: list[Parameter]
-    rest: Parameter | None
-    named: dict[str, Parameter]
-    named_rest: Parameter | None
-
-    @property
-    def is_open(self) -> bool:
-        """``(*args, **kwargs)``, as of a wrapper, which tells nothing and takes everything."""
-        return self.rest is not None and self.named_rest is not None and not self.positional and not self.named
-
-    def __str__(self) -> str:
-        parameters = (*self.positional, self.rest, *self.named.values(), self.named_rest)
-        return str(inspect.Signature([parameter for parameter in parameters if parameter is not None]))
-
-
 class Callee:
     """A function that is called, as its signature describes it.
 
@@ -55,7 +36,7 @@ class Callee:
         function: Any callable; ``written`` is its signature, ``None`` where there is none.
         owner: The class from which it is seen.
         home: The class that defines it; by default the one in whose body it was written.
-        takes_itself: Whether its first parameter is its instance or class.
+        takes_itself: Whether its first parameter is its instance or class, which does not count as a parameter.
     """
 
     __slots__ = ("function", "is_settled", "parameters", "returned", "returned_text", "scope", "written")
@@ -68,7 +49,8 @@ class Callee:
         self.function = function
         self.scope = Scope.of(function, owner, home)
         self.written = signature_of(function)
-        self.parameters: Parameters | None = None
+        self.parameters: dict[int | str, Parameter] | None = None
+        """By position, by name, or by ``*`` and ``**``."""
         self.returned = ANYTHING
         self.returned_text = "another"
         if self.written is not None:
@@ -79,19 +61,16 @@ class Callee:
         """Whether comparing the result again later would say the same."""
 
 
-def _parameters_of(signature: inspect.Signature, takes_itself: bool) -> Parameters:
+def _parameters_of(signature: inspect.Signature, takes_itself: bool) -> dict[int | str, Parameter]:
     parameters = list(signature.parameters.values())
     if takes_itself and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
         del parameters[0]
-    by_kind: defaultdict[Any, list[Parameter]] = defaultdict(list)
-    for parameter in parameters:
-        by_kind[parameter.kind].append(parameter)
-    return Parameters(
-        by_kind[Parameter.POSITIONAL_ONLY] + by_kind[Parameter.POSITIONAL_OR_KEYWORD],
-        next(iter(by_kind[Parameter.VAR_POSITIONAL]), None),
-        {parameter.name: parameter for parameter in by_kind[Parameter.KEYWORD_ONLY]},
-        next(iter(by_kind[Parameter.VAR_KEYWORD]), None),
-    )
+    stars: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return {
+        position if parameter.kind in by_position else stars.get(parameter.kind, parameter.name): parameter
+        for position, parameter in enumerate(parameters)
+    }
 
 
 def mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
@@ -120,20 +99,30 @@ def kind_mismatches(guarded: Callee, function: Callable[..., Any], asynchronous:
 
 
 def _parameter_mismatches(guarded: Callee, substitute: Callee) -> Iterator[Mismatch]:
-    mine, yours = guarded.parameters, substitute.parameters
+    passed, taken = guarded.parameters, substitute.parameters
     if extra_parameters(guarded, substitute) is None:
-        yield f"whose parameters {yours} are not those of the guarded function", allowed_parameters(guarded)
-    elif mine is not None and yours is not None and not yours.is_open:
-        for passed, taken in _pairs(mine, yours):
-            type_, target = resolve(passed.annotation, guarded.scope), resolve(taken.annotation, substitute.scope)
-            if not is_assignable(type_, target):
-                problem = f"whose parameter `{taken}` does not take what `{passed}` takes"
+        problem = f"whose parameters {_displayed(substitute)} are not those of the guarded function"
+        yield problem, allowed_parameters(guarded)
+    elif passed is not None and taken is not None and not _is_open(taken):
+        for key, mine in passed.items():
+            yours = taken[key]
+            if not is_assignable(resolve(mine.annotation, guarded.scope), resolve(yours.annotation, substitute.scope)):
+                problem = f"whose parameter `{yours}` does not take what `{mine}` takes"
                 yield problem, "the same type, a base of it, or a union with it"
 
 
 def allowed_parameters(guarded: Callee) -> str:
     """Say which parameters a substitute may have."""
-    return f"{guarded.parameters}, and at will one more at the end, which takes the exception"
+    return f"{_displayed(guarded)}, and at will one more at the end, which takes the exception"
+
+
+def _displayed(callee: Callee) -> str:
+    return str(inspect.Signature([*(callee.parameters or {}).values()]))
+
+
+def _is_open(parameters: dict[int | str, Parameter]) -> bool:
+    """Tell ``(*args, **kwargs)``, as of a wrapper, which tells nothing and takes everything."""
+    return parameters.keys() == {"*", "**"}
 
 
 def extra_parameters(guarded: Callee, substitute: Callee) -> list[Parameter] | None:
@@ -141,19 +130,16 @@ def extra_parameters(guarded: Callee, substitute: Callee) -> list[Parameter] | N
 
     ``None`` where it does not take what the guarded function takes.
     """
-    mine, yours = guarded.parameters, substitute.parameters
-    if mine is None or yours is None or yours.is_open:
+    passed, taken = guarded.parameters, substitute.parameters
+    if passed is None or taken is None or _is_open(taken):
         return []
-    if (mine.rest is None) != (yours.rest is None) or (mine.named_rest is None) != (yours.named_rest is None):
+    extra = taken.keys() - passed.keys()
+    if passed.keys() - taken.keys() or len(extra) > 1 or extra & {"*", "**"}:
         return None
-    extra = yours.positional[len(mine.positional) :]
-    if len(yours.positional) < len(mine.positional) or (extra and yours.rest is not None):
+    is_hidden = "*" in taken and any(isinstance(key, int) for key in extra)
+    if is_hidden or not all(_takes_exceptions(taken[key], substitute.scope) for key in extra):
         return None
-    if mine.named.keys() - yours.named.keys():
-        return None
-    extra += [parameter for name, parameter in yours.named.items() if name not in mine.named]
-    is_right = not extra or (len(extra) == 1 and _takes_exceptions(extra[0], substitute.scope))
-    return extra if is_right else None
+    return [taken[key] for key in extra]
 
 
 def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
@@ -167,15 +153,6 @@ def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
         or (isinstance(type_.head, type) and issubclass(type_.head, BaseException))
         for type_ in types
     )
-
-
-def _pairs(guarded: Parameters, substitute: Parameters) -> Iterator[tuple[Parameter, Parameter]]:
-    yield from zip(guarded.positional, substitute.positional, strict=False)
-    for mine, yours in ((guarded.rest, substitute.rest), (guarded.named_rest, substitute.named_rest)):
-        if mine is not None and yours is not None:
-            yield mine, yours
-    for name, mine in guarded.named.items():
-        yield mine, substitute.named[name]
 
 
 # Results

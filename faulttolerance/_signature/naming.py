@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable
 from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
-from types import (
-    BuiltinMethodType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-    WrapperDescriptorType,
-)
 from typing import Any, NamedTuple
 
 from .kind import own_attribute
@@ -65,7 +56,7 @@ def copy_names(wrapper: Any, call: Any) -> Any:
     """Give *wrapper* the names and the texts of *call*."""
     present = [name for name in WRAPPER_ASSIGNMENTS if own_attribute(call, name, _ABSENT) is not _ABSENT]
     update_wrapper(wrapper, call, present)
-    if type(call) is not FunctionType:
+    if type(call) is not types.FunctionType:
         for name in _CACHED:
             if (value := own_attribute(call, name)) is not None:
                 setattr(wrapper, name, value)
@@ -79,12 +70,12 @@ def copy_names(wrapper: Any, call: Any) -> Any:
 
 def _named_by(call: Any) -> Any:
     """Find what names *call*: itself, what a partial object calls in the end, or the class of an object."""
-    if type(call) is FunctionType:
+    if type(call) is types.FunctionType:
         return call
     while isinstance(call, partial) and not _has_name(call):
         call = call.func
-    if isinstance(call, MethodType) and not _has_name(call):
-        return MethodType(_named_by(call.__func__), call.__self__)
+    if isinstance(call, types.MethodType) and not _has_name(call):
+        return types.MethodType(_named_by(call.__func__), call.__self__)
     return call if _has_name(call) else type(call)
 
 
@@ -92,8 +83,8 @@ def _has_name(call: Any) -> bool:
     return isinstance(own_attribute(call, "__name__"), str)
 
 
-_BOUND = (MethodType, BuiltinMethodType, MethodWrapperType)
-_UNBOUND = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
+_BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+_UNBOUND = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
 def _owner(call: Callable[..., Any]) -> type | None:
@@ -101,6 +92,6 @@ def _owner(call: Callable[..., Any]) -> type | None:
     if isinstance(call, _UNBOUND):
         return call.__objclass__
     target = call.__self__ if isinstance(call, _BOUND) else None
-    if target is None or isinstance(target, ModuleType):
+    if target is None or isinstance(target, types.ModuleType):
         return None
     return target if isinstance(target, type) else type(target)
