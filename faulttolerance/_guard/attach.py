@@ -13,17 +13,9 @@ from .._signature.kind import is_generator_function, mark_coroutine_function, ow
 from .._signature.method import as_method, takes_instance_first, unproxied
 from .._signature.naming import class_name, copy_names
 from ..exceptions import Fault, FaultToleranceDefinitionException
+from . import class_level
 from .checking import definition
-from .class_level import (
-    CLASS_INTERCEPTORS,
-    CLASS_LEVEL,
-    accessors,
-    covering_interceptors,
-    covering_policies,
-    exempt,
-    first_definition,
-    is_exempt,
-)
+from .class_level import CLASS_INTERCEPTORS, CLASS_LEVEL, accessors, exempt, first_definition, is_exempt
 from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, binding_by_name, declaration_of, unbound
 from .place import user_frames
 from .resolve import Resolver
@@ -341,8 +333,8 @@ def cover(cls: type) -> None:
         function = unbound(method)
         if function is None or is_generator_function(function) or is_exempt(attribute):
             continue
-        policies = covering_policies(cls, name, function, base)
-        interceptors = covering_interceptors(cls, name, function, base)
+        policies = class_level.policies_covering(cls, name, function, base)
+        interceptors = class_level.interceptors_covering(cls, name, function, base)
         if not policies and not interceptors:
             continue
         if not takes_instance_first(function, base):

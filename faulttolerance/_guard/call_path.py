@@ -91,13 +91,13 @@ def _guarded(
     before = policies.get(BeforeRetry)
     aside = before_aside = None
     if isinstance(substitute, Fallback):
-        from . import fallback
+        from . import callback
 
-        aside = fallback.side_call(substitute, declaration, asynchronous, plan.homes.get(Fallback))
+        aside = callback.side_call(substitute, declaration, asynchronous, plan.homes.get(Fallback))
     if isinstance(before, BeforeRetry):
-        from . import before_retry
+        from . import callback
 
-        before_aside = before_retry.side_call(before, declaration, asynchronous, plan.homes.get(BeforeRetry))
+        before_aside = callback.side_call(before, declaration, asynchronous, plan.homes.get(BeforeRetry))
     if not asynchronous:
         # Where that was switched off, what comes later is meant to.
         course.watches_results = not is_detached({type(one.policy) for one in plan.declared})

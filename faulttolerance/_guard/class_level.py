@@ -31,7 +31,7 @@ def class_level_policies(cls: type) -> dict[type[Policy], tuple[Policy, type]]:
     return policies
 
 
-def covering_policies(cls: type, name: str, function: object, owner: type) -> dict[type[Policy], tuple[Policy, type]]:
+def policies_covering(cls: type, name: str, function: object, owner: type) -> dict[type[Policy], tuple[Policy, type]]:
     """List the class-level policies that hold for the method *name* of *cls*, which *owner* defines as *function*.
 
     They hold for public methods that are not exempt, which the decorated class, a subclass of it, or another class of
@@ -42,7 +42,7 @@ def covering_policies(cls: type, name: str, function: object, owner: type) -> di
     return {kind: (policy, home) for kind, (policy, home) in class_level_policies(cls).items() if _reaches(home, owner)}
 
 
-def covering_interceptors(cls: type, name: str, function: object, owner: type) -> tuple[Any, ...]:
+def interceptors_covering(cls: type, name: str, function: object, owner: type) -> tuple[Any, ...]:
     """List likewise the interceptors that are written on *cls* and on its bases."""
     if name.startswith("_") or is_exempt(function):
         return ()

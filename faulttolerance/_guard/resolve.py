@@ -19,7 +19,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .call_path import call_path, plainly, plainly_while_hidden
 from .checking.definition import callback_faults, companion_faults
-from .class_level import accessors, covering_interceptors, covering_policies, first_definition
+from .class_level import accessors, first_definition, interceptors_covering, policies_covering
 from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, declaration_of, unbound
 from .plan import Plan, in_order
 
@@ -102,11 +102,11 @@ class Resolver:
             declared, homes, interceptors = [], {}, ()
             # Rule L3: reached through super(), or by the name of a base class, a method runs plainly.
             if self.is_first(cls):
-                covered = covering_policies(cls, declaration.name, function, owner)
+                covered = policies_covering(cls, declaration.name, function, owner)
                 declared = self._declared(cls, owner, policies, covered)
                 home = owner if declaration.owner is not None else home_of(declaration.template, cls)
                 homes = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
-                written = covering_interceptors(cls, declaration.name, function, owner)
+                written = interceptors_covering(cls, declaration.name, function, owner)
                 interceptors = (*written, *declaration.interceptors)
         if declaration.binding == INSTANCE:
             function = bound_when_called(function)
@@ -168,7 +168,7 @@ class Resolver:
         owner = declaration.owner
         if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
             return  # put into a class late, it is known by the class that uses it
-        inherited = covering_policies(owner, declaration.name, declaration.template, owner) if owner is not None else {}
+        inherited = policies_covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
         policies = {**{kind: policy for kind, (policy, _) in inherited.items()}, **declaration.policies}
         if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
             self.for_class(owner)

@@ -300,10 +300,10 @@ def _path(
 
 
 def _aside(policy: Fallback, function: Callable[..., Any], asynchronous: bool) -> blocking.Aside:
-    from . import fallback
+    from . import callback
 
     def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _GIVEN else (function, args)
-        return fallback.side_call(policy, _called(called, args), asynchronous)(args, kwargs, failure, attempts)
+        return callback.side_call(policy, _called(called, args), asynchronous)(args, kwargs, failure, attempts)
 
     return aside

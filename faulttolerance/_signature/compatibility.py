@@ -73,14 +73,17 @@ def _parameters_of(signature: inspect.Signature, takes_itself: bool) -> dict[int
     }
 
 
-def mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
-    """List why *substitute* cannot be called instead of *guarded*.
+def mismatches(
+    guarded: Callee, substitute: Callee, asynchronous: bool | None, *, but_parameters: bool = False
+) -> Iterator[Mismatch]:
+    """List why *substitute* cannot stand in for *guarded*; *but_parameters*: called with other arguments.
 
     *asynchronous* tells whether calls of the guarded function are awaited; ``None`` where that is still open.
     """
     yield from kind_mismatches(guarded, substitute.function, asynchronous)
-    yield from _parameter_mismatches(guarded, substitute)
-    yield from result_mismatches(guarded, substitute, asynchronous)
+    if not but_parameters:
+        yield from _parameter_mismatches(guarded, substitute)
+    yield from _result_mismatches(guarded, substitute, asynchronous)
 
 
 def kind_mismatches(guarded: Callee, function: Callable[..., Any], asynchronous: bool | None) -> Iterator[Mismatch]:
@@ -158,7 +161,7 @@ def _takes_exceptions(parameter: Parameter, scope: Scope) -> bool:
 # Results
 
 
-def result_mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
+def _result_mismatches(guarded: Callee, substitute: Callee, asynchronous: bool | None) -> Iterator[Mismatch]:
     """Compare what the two return, or what both come to: ``async def -> T``, ``Awaitable[T]``, ``Future[T]``, ``T``."""
     fits_now = asynchronous is not True and _returns_same(guarded, substitute, asynchronous)
     if not fits_now and (asynchronous is False or not _leads_to_same(guarded, substitute)):

@@ -9,14 +9,7 @@ from typing import Any, NamedTuple
 from ..._policy import BeforeRetry, Fallback
 from ..._shown import shown
 from ..._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
-from ..._signature.compatibility import (
-    Callee,
-    Mismatch,
-    accepts_arguments,
-    kind_mismatches,
-    mismatches,
-    result_mismatches,
-)
+from ..._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
 from ..._signature.lookup import found_in_class, found_in_module, mangled, missing
 from ..._signature.outcome import Outcome, outcome
 from ...exceptions import Fault
@@ -35,38 +28,32 @@ def faults(
 ) -> list[Fault]:
     """List what is wrong with the callback of *policy*, as far as can be told now.
 
-    A method is looked up once its class is created, a function of the module once the guard is used.
-
-    Args:
-        policy: What names or holds the callback.
-        declaration: The guarded function.
-        where: Its name, as in messages.
-        asynchronous: Whether its calls are awaited, so that the callback may be asynchronous.
-        owner: The class that declares the policy, from which a method is looked up; by default that of the function.
-        final: Whether no further decorator can make the guarded function asynchronous. A handler that was found to
-            fit, all names being known, is then not looked at again.
+    A method is looked up once its class is created, a function of the module once the guard is used. *where* names the
+    guarded function, and *asynchronous* tells whether its calls are awaited, so that the callback may be asynchronous.
+    *owner* is the class that declares the policy, from which a method is looked up; by default that of the function.
+    *final* tells that no further decorator can make the guarded function asynchronous; a handler that was found to fit,
+    all names being known, is then not looked at again.
     """
     owner = owner or declaration.owner
     is_own_fallback = policy is declaration.policies.get(Fallback) and owner is declaration.owner
     if final and is_own_fallback and declaration.fallback_fits is asynchronous:
         return []
-    is_awaited = is_awaited_in_the_end(declaration, asynchronous, final)
-    guarded = Callee(declaration.template, owner, takes_itself=declaration.binding != FUNCTION)
+    check = _Check(declaration, owner, is_awaited_in_the_end(declaration, asynchronous, final))
     parameter, got = "value", policy.value
     if policy.value is None:
         if owner is None and not (final and declaration.binding == FUNCTION):
             return []
         parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
         got = getattr(policy, parameter)
-        problems = list(_problems_of_named(policy, got, declaration, owner, guarded, is_awaited))
+        problems = list(check.problems_of_named(got, isinstance(policy, Fallback)))
     elif isinstance(policy, BeforeRetry):
-        problems = list(_problems_before_retry(f"is {shown(got)}", policy.value, 1, guarded, is_awaited))
+        problems = list(check.problems_before_retry(f"is {shown(got)}", policy.value, 1))
     else:
         handler = _handler_of(policy.value)
-        problems = list(_problems_of_handler(policy.value, handler, guarded, is_awaited))
+        problems = list(check.problems_of_handler(policy.value, handler))
         if is_own_fallback:
-            is_certain = not problems and guarded.is_settled and handler is not None and handler.signature.is_settled
-            declaration.fallback_fits = is_awaited if is_certain else None
+            is_settled = check.guarded.is_settled and handler is not None and handler.callee.is_settled
+            declaration.fallback_fits = check.is_awaited if is_settled and not problems else None
     where = f"{where} @{policy.annotation}({parameter})"
     return [Fault(where, problem, got, allowed) for problem, allowed in problems]
 
@@ -83,58 +70,11 @@ def is_awaited_in_the_end(declaration: Declaration, asynchronous: bool, final: b
     return False if is_certain else None
 
 
-# Functions by their names
-
-
-def _problems_of_named(
-    policy: Fallback | BeforeRetry,
-    name: str,
-    declaration: Declaration,
-    owner: type | None,
-    guarded: Callee,
-    is_awaited: bool | None,
-) -> Iterator[Mismatch]:
-    is_fallback = isinstance(policy, Fallback)
-    named = found_in_class(name, owner) if owner else found_in_module(name, declaration.template)
-    if named is None:
-        allowed = ", in a class also of one in its bases" if is_fallback else " that has no parameters"
-        yield missing(name, declaration.template, owner), f"the name of a function there{allowed}"
-        return
-    subject = f"names {shown(name)}"
-    is_itself = named.function is declaration.guard or (owner is not None and mangled(name, owner) == declaration.name)
-    if is_fallback and is_itself:
-        yield f"{subject}, which is the guarded function itself", "another, exempt from the class's by @unguarded"
-        return
-    if named.needs_instance and declaration.binding != INSTANCE:
-        yield f"{subject}, which needs an instance", "a class method or static method, as the guarded one is"
-    if not is_fallback:
-        yield from _problems_before_retry(subject, named.function, int(named.takes_itself), guarded, is_awaited)
-        return
-    substitute = Callee(named.function, owner, named.home, takes_itself=named.takes_itself)
-    for problem, allowed in mismatches(guarded, substitute, is_awaited):
-        yield f"{subject}, {problem}", allowed
-
-
-def _problems_before_retry(
-    subject: str, function: Callable[..., Any], arguments: int, guarded: Callee, is_awaited: bool | None
-) -> Iterator[Mismatch]:
-    signature = signature_of(function)
-    if not accepts_arguments(signature, arguments):
-        is_named = subject.startswith("names")
-        allowed = "a function without parameters" if is_named else "one that takes an ExecutionContext"
-        yield f"{subject}, whose parameters are {signature}", allowed
-    for problem, allowed in kind_mismatches(guarded, function, is_awaited):
-        yield f"{subject}, {problem}", allowed
-
-
-# Handlers
-
-
 class _Handler(NamedTuple):
     """What is called with the execution context: a callable, or the method ``handle`` of a class."""
 
     subject: str
-    signature: Callee
+    callee: Callee
     arguments: int
 
 
@@ -147,33 +87,67 @@ def _handler_of(value: Callable[[Any], Any]) -> _Handler | None:
     is_abstract = inspect.isabstract(value) or getattr(value, "_is_protocol", False)
     if handle is None or handle.home is FallbackHandler or is_abstract:
         return None
-    signature = Callee(handle.function, value, handle.home, takes_itself=handle.takes_itself)
-    if signature.written is not None and is_gradual(signature.returned):
-        signature.returned = (ancestry(Type(value)).get(FallbackHandler) or (ANYTHING,))[0]
-        signature.returned_text = str(signature.returned)
-        signature.is_settled = signature.is_settled and is_resolved(signature.returned)
-    return _Handler(f"{subject}.handle", signature, 2 if handle.takes_itself else 1)
+    callee = Callee(handle.function, value, handle.home, takes_itself=handle.takes_itself)
+    if callee.written is not None and is_gradual(callee.returned):
+        callee.returned = (ancestry(Type(value)).get(FallbackHandler) or (ANYTHING,))[0]
+        callee.returned_text = str(callee.returned)
+        callee.is_settled = callee.is_settled and is_resolved(callee.returned)
+    return _Handler(f"{subject}.handle", callee, 2 if handle.takes_itself else 1)
 
 
-def _problems_of_handler(
-    value: Callable[[Any], Any], handler: _Handler | None, guarded: Callee, is_awaited: bool | None
-) -> Iterator[Mismatch]:
-    name = getattr(value, "__qualname__", "")
-    if handler is None:
-        yield f"is the class {name}, which is abstract or does not define handle", "a class that defines handle"
-        return
-    constructor = signature_of(value) if isinstance(value, type) else None
-    if not accepts_arguments(constructor, 0):
-        yield (
-            f"is the class {name}, whose constructor needs arguments: {constructor}",
-            "a class that is made without arguments; or a callable, as the bound method handle of an object of it",
-        )
-    subject, signature, arguments = handler
-    if not accepts_arguments(signature.written, arguments):
-        problem = f"{subject}, which does not take one argument: {signature.written}"
-        yield problem, "a handler that takes an ExecutionContext"
-    for problem, allowed in (
-        *kind_mismatches(guarded, signature.function, is_awaited),
-        *result_mismatches(guarded, signature, is_awaited),
-    ):
-        yield f"{subject}, {problem}", allowed
+class _Check:
+    """Compares callbacks with a guarded function, as *owner* sees it, whose calls are awaited or not."""
+
+    def __init__(self, declaration: Declaration, owner: type | None, is_awaited: bool | None) -> None:
+        self.guarded = Callee(declaration.template, owner, takes_itself=declaration.binding != FUNCTION)
+        self.is_awaited = is_awaited
+        self._declaration = declaration
+        self._owner = owner
+
+    def problems_of_named(self, name: str, is_fallback: bool) -> Iterator[Mismatch]:
+        declaration, owner = self._declaration, self._owner
+        named = found_in_class(name, owner) if owner else found_in_module(name, declaration.template)
+        if named is None:
+            allowed = ", in a class also of one in its bases" if is_fallback else " that has no parameters"
+            yield missing(name, declaration.template, owner), f"the name of a function there{allowed}"
+            return
+        subject, function = f"names {shown(name)}", named.function
+        is_itself = function is declaration.guard or (owner is not None and mangled(name, owner) == declaration.name)
+        if is_fallback and is_itself:
+            yield f"{subject}, which is the guarded function itself", "another, exempt from the class's by @unguarded"
+            return
+        if named.needs_instance and declaration.binding != INSTANCE:
+            yield f"{subject}, which needs an instance", "a class method or static method, as the guarded one is"
+        if is_fallback:
+            substitute = Callee(function, owner, named.home, takes_itself=named.takes_itself)
+            for problem, allowed in mismatches(self.guarded, substitute, self.is_awaited):
+                yield f"{subject}, {problem}", allowed
+        else:
+            yield from self.problems_before_retry(subject, function, int(named.takes_itself))
+
+    def problems_before_retry(self, subject: str, function: Callable[..., Any], arguments: int) -> Iterator[Mismatch]:
+        signature = signature_of(function)
+        if not accepts_arguments(signature, arguments):
+            is_named = subject.startswith("names")
+            allowed = "a function without parameters" if is_named else "one that takes an ExecutionContext"
+            yield f"{subject}, whose parameters are {signature}", allowed
+        for problem, allowed in kind_mismatches(self.guarded, function, self.is_awaited):
+            yield f"{subject}, {problem}", allowed
+
+    def problems_of_handler(self, value: Callable[[Any], Any], handler: _Handler | None) -> Iterator[Mismatch]:
+        name = getattr(value, "__qualname__", "")
+        if handler is None:
+            yield f"is the class {name}, which is abstract or does not define handle", "a class that defines handle"
+            return
+        constructor = signature_of(value) if isinstance(value, type) else None
+        if not accepts_arguments(constructor, 0):
+            yield (
+                f"is the class {name}, whose constructor needs arguments: {constructor}",
+                "a class that is made without arguments; or a callable, as the bound method handle of an object of it",
+            )
+        subject, callee, arguments = handler
+        if not accepts_arguments(callee.written, arguments):
+            problem = f"{subject}, which does not take one argument: {callee.written}"
+            yield problem, "a handler that takes an ExecutionContext"
+        for problem, allowed in mismatches(self.guarded, callee, self.is_awaited, but_parameters=True):
+            yield f"{subject}, {problem}", allowed

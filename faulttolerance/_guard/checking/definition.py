@@ -12,7 +12,7 @@ from ..._policy import BeforeRetry, CustomBackoff, Fallback, Policy, RetryWhen
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
-from ..class_level import class_level_policies, covering_policies
+from ..class_level import class_level_policies, policies_covering
 from ..declaration import Declaration, declaration_of
 
 _COMPANIONS: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies}
@@ -28,7 +28,7 @@ _DESCRIPTORS = {
 def definition_faults(declaration: Declaration) -> list[Fault]:
     """List what is wrong with a function as far as is known when the last policy is put on it."""
     policies, where, owner = declaration.policies, declaration.where, declaration.owner
-    inherited = covering_policies(owner, declaration.name, declaration.template, owner) if owner is not None else {}
+    inherited = policies_covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
     asynchronous = declaration.is_asynchronous({**inherited, **policies})
     faults: list[Fault] = []
     if is_detached(policies):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..._policy import Bulkhead, CircuitBreaker, Policy, RateLimit, Timeout, seconds
 from ..._shown import escaped
@@ -11,24 +11,6 @@ from ...exceptions import BulkheadException, RateLimitException, TimeoutExceptio
 
 if TYPE_CHECKING:
     from ..control import GuardedMethod
-
-
-class Doubt(NamedTuple):
-    """Something to look at.
-
-    Args:
-        where: The guarded function and the parameter.
-        problem: As the end of a sentence that begins with *where*.
-        hint: What settles it.
-    """
-
-    where: str
-    problem: str
-    hint: str
-
-    def __str__(self) -> str:
-        return escaped(f"{self.where} {self.problem}; {self.hint}")
-
 
 _INSIDE = (
     (Bulkhead, BulkheadException, "a call that the bulkhead refuses"),
@@ -38,8 +20,8 @@ _INSIDE = (
 """What stands between a circuit breaker and the method, what it raises, and when."""
 
 
-def doubts(guards: Iterable[GuardedMethod]) -> Iterator[Doubt]:
-    """Find circuit breakers that take trouble of the guard itself for a success, since ``fail_on`` names others.
+def doubts(guards: Iterable[GuardedMethod]) -> Iterator[str]:
+    """Tell of circuit breakers that take trouble of the guard itself for a success, and how to settle it.
 
     Specification, circuitbreaker: any exception that ``failOn`` does not name is a success. Whoever means it says so by
     ``skip_on``.
@@ -47,15 +29,15 @@ def doubts(guards: Iterable[GuardedMethod]) -> Iterator[Doubt]:
     for guard in guards:
         policies = {type(policy): policy for policy in guard.policies}
         breaker = policies.get(CircuitBreaker)
-        if isinstance(breaker, CircuitBreaker):
-            named = (*_classes(breaker.fail_on), *_classes(breaker.skip_on))
-            for kind, error, case in _INSIDE:
-                if _is_at_work(policies.get(kind)) and not issubclass(error, named):
-                    yield Doubt(
-                        f"{guard.name} @CircuitBreaker(fail_on)",
-                        f"does not name {error.__name__}: {case} is a success of the circuit",
-                        f"name {error.__name__} in fail_on, or in skip_on if that is meant",
-                    )
+        if not isinstance(breaker, CircuitBreaker):
+            continue
+        named = (*_classes(breaker.fail_on), *_classes(breaker.skip_on))
+        for kind, error, case in _INSIDE:
+            if _is_at_work(policies.get(kind)) and not issubclass(error, named):
+                yield escaped(
+                    f"{guard.name} @CircuitBreaker(fail_on) does not name {error.__name__}: {case} is a success of the"
+                    f" circuit; name {error.__name__} in fail_on, or in skip_on if that is meant"
+                )
 
 
 def _classes(exceptions: object) -> tuple[type[BaseException], ...]:

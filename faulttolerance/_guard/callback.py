@@ -1,4 +1,4 @@
-"""Call what ``@fallback`` names for a failed call (rule R6)."""
+"""Call the callbacks of policies: fallbacks for failed calls, and what runs before a retry (rule R6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from inspect import Parameter
 from typing import Any
 
 from .._call.side_call import SideCall
-from .._policy import Fallback
+from .._log import WARNING, log
+from .._policy import BeforeRetry, Fallback
 from .._runtime.blocking import Aside
 from .._signature.annotation import ANYTHING, accepts, members, resolve
 from .._signature.compatibility import Callee, allowed_parameters, extra_parameters
@@ -18,14 +19,20 @@ from .declaration import FUNCTION, Declaration
 from .invocation import context_of
 
 
-def side_call(policy: Fallback, declaration: Declaration, asynchronous: bool, owner: type | None = None) -> Aside:
-    """Make the call of the fallback; *owner* is the class that declares it, by default that of the function.
+def side_call(
+    policy: Fallback | BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None = None
+) -> Aside:
+    """Make the call of the callback of *policy*, which *owner* declares; by default the class of the function.
 
-    An error of the fallback comes out, and tells of the failure that it was called for as its context.
+    An error of a fallback comes out, and tells of the failure that it was called for as its context. One of what runs
+    before a retry is logged, and changes nothing.
     """
+    owner = owner or declaration.owner
+    if isinstance(policy, BeforeRetry):
+        return _BeforeRetry(policy, declaration, asynchronous, owner)
     if policy.value is not None:
         return _Handler(policy.value, declaration, asynchronous)
-    return _Method(policy.fallback_method, declaration, asynchronous, owner or declaration.owner)
+    return _Method(policy.fallback_method, declaration, asynchronous, owner)
 
 
 class _Fallback(SideCall):
@@ -166,3 +173,28 @@ class _Adapter:
             return self._signature.bind(*args, **kwargs)
         except TypeError:
             return None
+
+
+class _BeforeRetry(SideCall):
+    __slots__ = ("_declaration", "_lookup", "_value")
+
+    def __init__(self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
+        super().__init__(asynchronous)
+        self._declaration = declaration
+        self._value = policy.value
+        self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        if self._value is not None:
+            return self._value(context_of(self._declaration, args, kwargs, failure, attempts))
+        method = self._lookup.find(args)
+        if method is None:
+            raise AttributeError(f"@before_retry {self._lookup.missing()}")
+        return method()
+
+    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        text = "%s: what @before_retry runs failed; the retry is made all the same"
+        log(WARNING, text, self._declaration.where, error=error)
+        return True

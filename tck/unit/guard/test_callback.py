@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Ty
 import pytest
 
 from faulttolerance import FaultToleranceDefinitionException, fallback as guard_by_fallback
-from faulttolerance._guard import before_retry, fallback
-from faulttolerance._guard.checking import callback
+from faulttolerance._guard.callback import side_call
+from faulttolerance._guard.checking.callback import faults
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
 from faulttolerance._guard.execution_context import ExecutionContext
 from faulttolerance._policy import BeforeRetry, Fallback
@@ -44,16 +44,14 @@ def faults_of(cls: type, name: str = "substitute", *, asynchronous: bool | None 
     declaration = declared(cls)
     is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
     final = asynchronous is not None
-    found = callback.faults(
-        Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous, final=final
-    )
+    found = faults(Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous, final=final)
     return [str(fault) for fault in found]
 
 
 def faults_of_handler(value: Any, cls: type, *, asynchronous: bool | None = None) -> list[str]:
     declaration = declared(cls)
     is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
-    found = callback.faults(Fallback(value), declaration, "shop.Cart.method", is_asynchronous)
+    found = faults(Fallback(value), declaration, "shop.Cart.method", is_asynchronous)
     return [str(fault) for fault in found]
 
 
@@ -61,7 +59,7 @@ def substitute_for(
     cls: type, *args: Any, failure: BaseException | None = None, name: str = "substitute", **kwargs: Any
 ) -> Any:
     """What the fallback gives for a call that failed."""
-    call = fallback.side_call(Fallback(fallback_method=name), declared(cls), False)
+    call = side_call(Fallback(fallback_method=name), declared(cls), False)
     return call(args, kwargs, failure or ValueError("down"), 1)
 
 
@@ -201,7 +199,7 @@ def test_what_needs_the_class_is_checked_once_it_is_there() -> None:
     """While the class body runs, the fallback may not be written yet."""
     declaration = Declaration(Cart.method, {}, INSTANCE)
 
-    assert callback.faults(Fallback(fallback_method="nothing"), declaration, "shop.Cart.method", False) == []
+    assert faults(Fallback(fallback_method="nothing"), declaration, "shop.Cart.method", False) == []
 
 
 def test_a_fallback_declared_by_a_subclass_is_looked_up_there() -> None:
@@ -213,9 +211,9 @@ def test_a_fallback_declared_by_a_subclass_is_looked_up_there() -> None:
 
     policy = Fallback(fallback_method="of_own")
 
-    assert callback.faults(policy, declared(Cart), "Own.method", False, Own) == []
-    assert callback.faults(policy, declared(Cart), "Own.method", False) != []
-    assert fallback.side_call(policy, declared(Cart), False, Own)((Own(), 1), {}, ValueError(), 1) == "own"
+    assert faults(policy, declared(Cart), "Own.method", False, Own) == []
+    assert faults(policy, declared(Cart), "Own.method", False) != []
+    assert side_call(policy, declared(Cart), False, Own)((Own(), 1), {}, ValueError(), 1) == "own"
 
 
 # Functions of the module
@@ -243,8 +241,8 @@ def test_a_function_names_a_function_of_its_module() -> None:
     """Rule R6."""
     policy, declaration = Fallback(fallback_method="charge_later"), function_of(charge)
 
-    assert callback.faults(policy, declaration, "shop.charge", False, final=True) == []
-    assert fallback.side_call(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
+    assert faults(policy, declaration, "shop.charge", False, final=True) == []
+    assert side_call(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
 
 
 @pytest.mark.parametrize(
@@ -254,10 +252,10 @@ def test_a_function_is_looked_up_when_it_is_first_used(name: str, words: str) ->
     """It may be defined below the guarded one."""
     policy = Fallback(fallback_method=name)
 
-    assert callback.faults(policy, function_of(charge), "shop.charge", False) == []
-    assert words in str(callback.faults(policy, function_of(charge), "shop.charge", False, final=True)[0])
+    assert faults(policy, function_of(charge), "shop.charge", False) == []
+    assert words in str(faults(policy, function_of(charge), "shop.charge", False, final=True)[0])
     with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
-        fallback.side_call(policy, function_of(charge), False)(("a",), {}, ValueError(), 1)
+        side_call(policy, function_of(charge), False)(("a",), {}, ValueError(), 1)
 
 
 # Kinds and count
@@ -375,7 +373,7 @@ def test_an_override_may_take_the_failure_too() -> None:
         def substitute(self, a: int, error: Exception | None = None) -> str:
             return f"{a} {error}"
 
-    call = fallback.side_call(Fallback(fallback_method="substitute"), declared(Cart), False)
+    call = side_call(Fallback(fallback_method="substitute"), declared(Cart), False)
 
     assert call((Cart(), 1), {}, ERROR, 1) == "Cart 1"
     assert call((Telling(), 1), {}, ERROR, 1) == "1 down"
@@ -640,8 +638,8 @@ def test_a_method_without_annotations_is_taken_for_synchronous() -> None:
 
     assert "which is a coroutine function" in faults_of(Bare)[0]
     assert "which is a coroutine function" in faults_of_handler(handler, Bare)[0]
-    assert callback.faults(Fallback(handler), function_of(bare), "bare", False) == []
-    assert len(callback.faults(Fallback(handler), function_of(bare), "bare", False, final=True)) == 1
+    assert faults(Fallback(handler), function_of(bare), "bare", False) == []
+    assert len(faults(Fallback(handler), function_of(bare), "bare", False, final=True)) == 1
 
 
 def test_a_generator_function_is_no_fallback() -> None:
@@ -830,7 +828,7 @@ def test_a_handler_is_made_for_each_call_and_told_about_it() -> None:
             return "handled"
 
     declaration, cart = declared(Cart), Cart()
-    call = fallback.side_call(Fallback(Handler), declaration, False)
+    call = side_call(Fallback(Handler), declaration, False)
 
     results = [call((cart, 1), {}, ERROR, 3), call((cart,), {"a": 2}, ERROR, 1)]
 
@@ -878,7 +876,7 @@ def failing(error: BaseException, *, asynchronous: bool = False) -> Any:
         raise error
 
     value = asynchronous_handler if asynchronous else handler
-    return fallback.side_call(Fallback(value), function_of(charge), asynchronous)
+    return side_call(Fallback(value), function_of(charge), asynchronous)
 
 
 def run(coroutine: Any) -> Any:
@@ -947,7 +945,7 @@ def test_a_coroutine_of_a_fallback_can_be_cancelled_and_closed() -> None:
             return "caught"
         return "done"
 
-    call = fallback.side_call(Fallback(handler), function_of(charge), True)
+    call = side_call(Fallback(handler), function_of(charge), True)
     driven, thrown, closed = (call(("a",), {}, ERROR, 1) for _ in range(3))
 
     assert isinstance(driven, Coroutine)
@@ -976,8 +974,8 @@ def test_a_failure_is_not_kept_by_the_guard() -> None:
         del failure
         return reference
 
-    taken = fallback.side_call(Fallback(lambda context: ""), function_of(charge), False)
-    raised_on = fallback.side_call(Fallback(fallback_method="substitute"), declared(Choosy), False)
+    taken = side_call(Fallback(lambda context: ""), function_of(charge), False)
+    raised_on = side_call(Fallback(fallback_method="substitute"), declared(Choosy), False)
     gc.collect()
     gc.disable()
     try:
@@ -995,9 +993,9 @@ def test_a_class_that_is_dropped_is_not_kept() -> None:
         def substitute(self, a: int) -> str:
             return f"own {super().substitute(a)}"
 
-    home = fallback.side_call(Fallback(fallback_method="substitute"), declared(Cart), False, Own)
-    override = fallback.side_call(Fallback(fallback_method="substitute"), declared(Cart), False)
-    hook = before_retry.side_call(BeforeRetry(method_name="substitute"), declared(Cart), False, Own)
+    home = side_call(Fallback(fallback_method="substitute"), declared(Cart), False, Own)
+    override = side_call(Fallback(fallback_method="substitute"), declared(Cart), False)
+    hook = side_call(BeforeRetry(method_name="substitute"), declared(Cart), False, Own)
 
     assert home((Own(), 1), {}, ERROR, 1) == override((Own(), 1), {}, ERROR, 1) == "own Own 1"
     reference = weakref.ref(Own)
@@ -1039,11 +1037,11 @@ class Session:
 
 
 def before(name: str, *, asynchronous: bool = False) -> Any:
-    return before_retry.side_call(BeforeRetry(method_name=name), declared(Session), asynchronous)
+    return side_call(BeforeRetry(method_name=name), declared(Session), asynchronous)
 
 
 def faults_before(asynchronous: bool = False, **values: Any) -> list[str]:
-    found = callback.faults(BeforeRetry(**values), declared(Session), "shop.Session.method", asynchronous)
+    found = faults(BeforeRetry(**values), declared(Session), "shop.Session.method", asynchronous)
     return [str(fault) for fault in found]
 
 
@@ -1054,7 +1052,7 @@ def test_a_method_or_a_callable_runs_before_a_retry() -> None:
 
     before("reconnect")((session, 1), {}, ERROR, 2)
     before("__login")((session, 1), {}, ERROR, 2)
-    before_retry.side_call(BeforeRetry(seen.append), declared(Session), False)((session, 1), {}, ERROR, 2)
+    side_call(BeforeRetry(seen.append), declared(Session), False)((session, 1), {}, ERROR, 2)
     run(before("login_later", asynchronous=True)((session, 1), {}, ERROR, 2))
 
     assert session.log == ["reconnected", "logged in", "logged in later"]
