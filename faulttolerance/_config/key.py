@@ -35,7 +35,7 @@ _FOLDED = re.compile(r"[^A-Za-z0-9]")
 
 
 def folded(name: str) -> str:
-    """What all spellings of one key have in common; other keys may share it."""
+    """Reduce a key to what all its spellings have in common; other keys may share it."""
     return _FOLDED.sub("", name).upper()
 
 
@@ -78,7 +78,7 @@ class Key(Record):
 
 
 def parameter_keys(declared: Declared, name: str) -> list[Key]:
-    """Where the parameter *name* may be set, the strongest first.
+    """Give the keys by which the parameter *name* may be set, the strongest first.
 
     Specification: a method key reaches annotations on methods only, a class key annotations on classes only.
     """
@@ -92,7 +92,7 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
 
 
 def enabled_keys(declared: Declared) -> list[Key]:
-    """Where the policy may be switched on and off, the strongest first; the level of the declaration does not count."""
+    """Give the keys that switch the policy, the strongest first; the level of the declaration does not count."""
     if not declared.policy.is_configurable:
         return []
     leaf = (f"{declared.policy.annotation}/{ENABLED}",)
@@ -109,7 +109,7 @@ def looks_like_a_switch(name: str) -> bool:
 
 @cache
 def switch_key(name: str) -> Key:
-    """The key of one of ``SWITCHES``, which need no prefix: they carry one of their own."""
+    """Make the key of one of ``SWITCHES``, which need no prefix: they carry one of their own."""
     return Key(name)
 
 
@@ -120,7 +120,7 @@ def _keys(path: str, leaves: tuple[str, ...]) -> Iterator[Key]:
 
 
 def _also_known_as(path: str) -> tuple[str, ...]:
-    """A module run with ``python -m`` answers to its own name and to ``__main__``, a package's also with both."""
+    """Give all names of *path*: a module run with ``python -m`` is ``__main__``, too, and that of a package both."""
     spec: Any = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is None:
         return (path,)

@@ -65,40 +65,40 @@ class Change(NamedTuple):
 
 
 def keys(declared: Iterable[Declared]) -> dict[str, Key]:
-    """Every key that concerns *declared*, by its preferred name."""
-    found: dict[str, Key] = {}
-    for one in declared:
-        for name in parameters(one.policy):
-            found |= {key.name: key for key in parameter_keys(one, name)}
-        found |= {key.name: key for key in enabled_keys(one)}
-    return found
+    """Give every key that concerns *declared*, by its preferred name."""
+    return {
+        key.name: key
+        for policy in declared
+        for group in (*(parameter_keys(policy, name) for name in parameters(policy.policy)), enabled_keys(policy))
+        for key in group
+    }
 
 
 def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
-    """Every key that was set in vain, with the nearest that is known.
+    """Find every key that was set in vain, with the nearest that is known.
 
     In files and variables that others use too, only what looks like a key of this library is reported.
     """
     known = keys(declared)
-    used = {entry[::2] for key in (*known.values(), *map(switch_key, SWITCHES)) for entry in snapshot.find_all(key)}
-    left = [(source, one) for source in snapshot.sources for one in source.entries if one[::2] not in used]
-    if not left:
-        return []
+    used = {
+        (entry.name, entry.place)
+        for key in (*known.values(), *map(switch_key, SWITCHES))
+        for entry in snapshot.find_all(key)
+    }
     names = _Names(known.values())
     return [
         Unused(entry.name, entry.place, names.nearest(entry.name, source.is_environment))
-        for source, entry in left
-        if names.is_ours(source, entry)
+        for source in snapshot.sources
+        for entry in source.entries
+        if (entry.name, entry.place) not in used and names.are_like(source, entry)
     ]
 
 
 def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
-    """Every variable that the environment mapping gives to more than one key."""
+    """Find every variable that the environment mapping gives to more than one key."""
     variables = [entry for source in snapshot.sources if source.is_environment for entry in source.entries]
-    if not variables:
-        return []
     known: dict[str, list[Key]] = {}
-    for key in keys(declared).values():
+    for key in keys(declared).values() if variables else ():
         for fold in key.folds:
             known.setdefault(fold, []).append(key)
     faults = []
@@ -112,17 +112,18 @@ def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
 
 
 def changes(where: str, before: Sequence[Effective], after: Sequence[Effective]) -> list[Change]:
-    """What differs between two resolutions of the same guard."""
-    found = []
+    """Find what differs between two resolutions of the same guard."""
+    differences = []
     for old, new in zip(before, after, strict=True):
         place = f"{where} @{new.policy.annotation}"
         if old.enabled != new.enabled:
-            found.append(Change(f"{place}({ENABLED})", old.enabled, new.enabled, new.sources.get(ENABLED, "default")))
+            source = new.sources.get(ENABLED, "default")
+            differences.append(Change(f"{place}({ENABLED})", old.enabled, new.enabled, source))
         for name in parameters(new.policy):
             was, becomes = getattr(old.policy, name), getattr(new.policy, name)
             if was != becomes:
-                found.append(Change(f"{place}({name})", was, becomes, new.sources[name]))
-    return found
+                differences.append(Change(f"{place}({name})", was, becomes, new.sources[name]))
+    return differences
 
 
 class _Names:
@@ -139,29 +140,28 @@ class _Names:
 
     @cached_property
     def _owners(self) -> tuple[str, ...]:
-        """What a variable for a known class and annotation begins with, folded."""
+        """The beginnings of variables for a known class and annotation, folded."""
         paths = {folded(path) for paths in self._paths.values() for path in paths} - {""}
         return tuple(path + annotation.upper() for path in paths for annotation in ANNOTATIONS)
 
-    def is_ours(self, source: Source, entry: Entry) -> bool:
+    def are_like(self, source: Source, entry: Entry) -> bool:
         """Whether a key that nothing uses is likely meant for this library."""
         if not source.is_shared or looks_like_a_switch(entry.name):
             return True
         if "/" in entry.name:
-            annotation = _split(entry.name)[1].partition("/")[0]
-            return bool(difflib.get_close_matches(annotation, ANNOTATIONS, 1, 0.8))
-        if not source.is_environment:
-            return False
-        return (
+            return bool(_closest(_split(entry.name)[1].partition("/")[0], ANNOTATIONS, 0.8))
+        return source.is_environment and (
             entry.name.startswith(PREFIX)
             or folded(entry.name).startswith(self._owners)
-            or bool(difflib.get_close_matches(entry.name.upper(), self._variables, 1, 0.9))
+            or bool(_closest(entry.name.upper(), self._variables, 0.9))
         )
 
     def nearest(self, name: str, is_environment: bool) -> str:
-        """A key that would be used and is most like *name*."""
+        """Give a key that would be used and is most like *name*; empty if none is."""
         if folded(name).startswith("MP"):
-            near = {folded(one): one for one in SWITCHES}.get(_closest(folded(name), map(folded, SWITCHES)), "")
+            near = {folded(switch): switch for switch in SWITCHES}.get(
+                _closest(folded(name), map(folded, SWITCHES)), ""
+            )
             return switch_key(near).variable if near and is_environment and name.isupper() else near
         if is_environment and "/" not in name:
             return _closest(name.upper(), self._variables, 0.8)
@@ -169,7 +169,7 @@ class _Names:
         leaf = leaf if leaf in self._paths else _closest(leaf, self._paths)
         paths = self._paths.get(leaf, [])
         if path not in paths:
-            path = _closest(path, [one for one in paths if one])
+            path = _closest(path, filter(None, paths))
         return "/".join(filter(None, (path, leaf))) if leaf and path in paths else ""
 
 
@@ -178,5 +178,6 @@ def _closest(name: str, among: Iterable[str], likeness: float = 0.6) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
+    """Part a key into the path of what it concerns, and annotation and parameter."""
     *path, annotation, leaf = ["", *name.split("/")] if "/" in name else ["", "", name]
     return "/".join(filter(None, path)), f"{annotation}/{leaf}"

@@ -49,16 +49,8 @@ class Settings:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The keys in force; the environment is read when they are first asked for.
-
-        Raises what ``prepare`` raises.
-        """
-        while True:
-            seen, state = self.version.current, self._state
-            if state.snapshot is not None:
-                return state.snapshot
-            # Not an installation: what others are preparing builds on the same inputs and stays valid.
-            self._exchange(seen, state._replace(snapshot=self.prepare()))
+        """The keys in force; the environment is read when they are first asked for. Raises what ``prepare`` raises."""
+        return self.loaded(with_switches=False).snapshot  # type: ignore[return-value]
 
     @property
     def switches(self) -> Switches:
@@ -68,18 +60,18 @@ class Settings:
         """
         return self.loaded().switches  # type: ignore[return-value]
 
-    def loaded(self) -> State:
-        """What holds, everything read.
-
-        Raises what ``prepare`` raises.
-        """
+    def loaded(self, *, with_switches: bool = True) -> State:
+        """Read what was not read yet, and give what holds; raise what ``prepare`` raises."""
         while True:
-            snapshot = self.snapshot
             seen, state = self.version.current, self._state
-            if state.snapshot is snapshot:
-                if state.switches is not None:
-                    return state
-                self._exchange(seen, state._replace(switches=read_switches(snapshot)[0]))
+            if state.snapshot is None:
+                # Not an installation: what others are preparing builds on the same inputs and stays valid.
+                state = state._replace(snapshot=self.prepare())
+            elif with_switches and state.switches is None:
+                state = state._replace(switches=read_switches(state.snapshot)[0])
+            else:
+                return state
+            self._exchange(seen, state)
 
     @property
     def basis(self) -> State:
@@ -117,8 +109,8 @@ class Settings:
         state = self._state
         inputs = state.inputs.__replace__(**kept(properties=properties, files=files, sources=sources))
         found = [_given(inputs.properties)] if inputs.properties else []
-        if variables := environment():
-            found.append(variables)
+        if in_environment := environment():
+            found.append(in_environment)
         named = files_of_environment(self._places)
         if inputs.files or inputs.sources or named:
             try:

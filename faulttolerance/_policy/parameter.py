@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import Enum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, TypeGuard
 from weakref import WeakValueDictionary
 
 from .._record import Record
@@ -83,7 +83,7 @@ def integer(minimum: int, allowed: str = "") -> Kind:
 def number(minimum: float, maximum: float = math.inf) -> Kind:
     """A finite number from *minimum* to *maximum*, both included."""
     allowed = f"a number >= {minimum}" if maximum == math.inf else f"a number from {minimum} to {maximum}"
-    return Kind("number", allowed, lambda value: _is_finite(value) and minimum <= value <= maximum)  # type: ignore[operator]
+    return Kind("number", allowed, lambda value: _is_finite(value) and minimum <= value <= maximum)
 
 
 def duration(limits: str = ">= 0", note: str = "") -> Kind:
@@ -92,7 +92,7 @@ def duration(limits: str = ">= 0", note: str = "") -> Kind:
     def accepts(value: object) -> bool:
         if isinstance(value, timedelta):
             return value >= timedelta()
-        return _is_finite(value) and value >= 0  # type: ignore[operator]
+        return _is_finite(value) and value >= 0
 
     return Kind(
         "duration",
@@ -166,7 +166,7 @@ def function(allowed: str, *, is_optional: bool = True) -> Kind:
     )
 
 
-def _is_finite(value: object) -> bool:
+def _is_finite(value: object) -> TypeGuard[float]:
     """Whether *value* is a number that a ``float`` can stand for."""
     try:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
