@@ -304,31 +304,31 @@ class BoundPolicies:
                 facts.append(("CircuitBreaker", "failure" if verdict is FAILURE else "success"))
         if self.rate_limit is not None:
             if record.passed:
-                facts.append(("RateLimit", "permitted"))
+                facts.append(("RateLimit", "passed"))
             else:
                 if isinstance(error, RateLimitException):
-                    facts.append(("RateLimit", "rejected"))
+                    facts.append(("RateLimit", "refused"))
                 counters.add(advanced(tuple(facts)))
                 return
         now = clock.monotonic()
         if self.seconds:
-            facts.append(("Timeout", "timedOut" if record.timed_out else "inTime"))
+            facts.append(("Timeout", "timedOut" if record.timed_out else "passed"))
             samples["ft.timeout.executionDuration"] = now - record.began
         if self.bulkhead is not None:
             waited_until = record.running_since or (record.began if record.admitted else now)
             if record.admitted:
-                facts.append(("Bulkhead", "accepted"))
+                facts.append(("Bulkhead", "passed"))
                 samples["ft.bulkhead.runningDuration"] = now - waited_until
             elif record.queued:
-                facts.append(("Bulkhead", "accepted"))
+                facts.append(("Bulkhead", "passed"))
             elif isinstance(error, BulkheadException):
-                facts.append(("Bulkhead", "rejected"))
+                facts.append(("Bulkhead", "refused"))
             if self.queues and (record.admitted or record.queued):
                 samples["ft.bulkhead.waitingDuration"] = waited_until - record.began
         counters.add(advanced(tuple(facts)), samples)
 
 
-_OPEN = advanced((("CircuitBreaker", "circuitBreakerOpen"),))
+_OPEN = advanced((("CircuitBreaker", "refused"),))
 _REFUSED = (*_OPEN, *call_series(returned=False, fallback="notDefined"))
 RETRIED = advanced((("Retry", "retried"),))
 """What a retry advances."""

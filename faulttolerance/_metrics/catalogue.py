@@ -86,7 +86,7 @@ _TIMEOUT = (
         "counter",
         "The number of times the timeout logic was run",
         ("timedOut",),
-        {"inTime": ("false",), "timedOut": ("true",)},
+        {"passed": ("false",), "timedOut": ("true",)},
     ),
     Metric("ft.timeout.executionDuration", "histogram", "Histogram of execution times for the method", unit="seconds"),
 )
@@ -96,7 +96,7 @@ _CIRCUIT_BREAKER = (
         "counter",
         "The number of times the circuit breaker logic was run",
         ("circuitBreakerResult",),
-        _each(("success", "failure", "circuitBreakerOpen")),
+        {"success": ("success",), "failure": ("failure",), "refused": ("circuitBreakerOpen",)},
     ),
     Metric(
         "ft.circuitbreaker.state.total",
@@ -123,7 +123,7 @@ _BULKHEAD = (
         "counter",
         "The number of times the bulkhead logic was run",
         ("bulkheadResult",),
-        _each(("accepted", "rejected")),
+        {"passed": ("accepted",), "refused": ("rejected",)},
     ),
     Metric(
         "ft.bulkhead.executionsRunning",
@@ -158,17 +158,17 @@ _RATE_LIMIT = (
         "counter",
         "The number of times the rate limit was run",
         ("rateLimitResult",),
-        _each(("permitted", "rejected")),
+        {"passed": ("permitted",), "refused": ("rejected",)},
     ),
 )
 
 ROWS = (
     Row(Fallback),
     Row(Retry, "false valueReturned", _RETRY),
-    Row(Timeout, "inTime", _TIMEOUT),
+    Row(Timeout, "passed", _TIMEOUT),
     Row(CircuitBreaker, "success", _CIRCUIT_BREAKER),
-    Row(Bulkhead, "accepted", _BULKHEAD),
-    Row(RateLimit, "permitted", _RATE_LIMIT),
+    Row(Bulkhead, "passed", _BULKHEAD),
+    Row(RateLimit, "passed", _RATE_LIMIT),
 )
 """In the order of the specification's table."""
 

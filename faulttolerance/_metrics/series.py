@@ -14,7 +14,7 @@ from .counters import Schema
 __all__ = ["Fact", "Meter", "advanced", "call_series", "schema_of"]
 
 Fact = tuple[str, str]
-"""A policy's annotation, and what happened under it: ``("Timeout", "inTime")``."""
+"""A policy's annotation, and what happened under it: ``("Timeout", "timedOut")``."""
 
 _SERIES = {
     (row.policy.annotation, fact): metric.series(values)
