@@ -26,7 +26,7 @@ from ._event import (
     TimedOut,
     sinks as _sinks,
 )
-from ._guard import telemetry as _telemetry  # lets the default sinks be found
+from ._telemetry import connect as _connect  # lets the default sinks be found
 
 if TYPE_CHECKING:
     from .typing import EventSink
@@ -44,7 +44,7 @@ __all__ = [
     "set_event_sinks",
 ]
 
-del _telemetry
+del _connect
 
 
 def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:

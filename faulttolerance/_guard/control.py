@@ -15,6 +15,7 @@ from .._log import ERROR, INFO, log
 from .._metrics.catalogue import Series
 from .._policy import Policy, parameters
 from .._shown import shown
+from .._telemetry.connect import ChosenProvider, ChosenRegistry
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import exchange, registry
 from .class_level import exempt
@@ -24,7 +25,6 @@ from .guard import strays
 from .plan import Plan
 from .process import Process
 from .shared import Shared
-from .telemetry import ChosenProvider, ChosenRegistry
 
 __all__ = [
     "GuardedMethod",

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from .._shown import shown
 from .._swap import Swap
+from .._telemetry.connect import telemetry
 from ..exceptions import Fault
-from .telemetry import telemetry
 
 __all__ = ["Process"]
 

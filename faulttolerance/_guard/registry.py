@@ -15,8 +15,8 @@ from .._runtime.clock import clock
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
 from .._swap import Swap
+from .._telemetry.connect import telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .telemetry import telemetry
 
 if TYPE_CHECKING:
     from .._config import State as Configuration

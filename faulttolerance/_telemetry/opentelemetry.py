@@ -16,7 +16,7 @@ from .._log import WARNING, log
 from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, Series
 from .._metrics.counters import NO_DURATIONS, Durations
 from .._metrics.ledger import Reading
-from .bulk import add_again
+from .otel_batch import add_again
 
 __all__ = ["Exporter"]
 

@@ -13,8 +13,8 @@ from .._event import Sink, sinks
 from .._log import ERROR, log as log_words
 from .._metrics.ledger import ledger
 from .._runtime.fork import at_fork
-from .._telemetry.log import log
-from .._telemetry.trace import trace
+from .log import log
+from .trace import trace
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from .._runtime.background import Ticker
     from .._runtime.import_watch import ImportWatch
-    from .._telemetry.opentelemetry import Exporter
-    from .._telemetry.prometheus import Collector
-    from .._telemetry.workers import Folder
+    from .multiprocess import MultiprocessExporter
+    from .opentelemetry import Exporter
+    from .prometheus import Collector
 
 __all__ = ["ChosenProvider", "ChosenRegistry", "telemetry"]
 
@@ -50,7 +50,7 @@ class Telemetry:
         self._tracing: bool | None = None
         self._watch: ImportWatch | None = None
         self._collector: tuple[CollectorRegistry, Collector] | None = None
-        self._folder: Folder | None = None
+        self._folder: MultiprocessExporter | None = None
         self._ticker: Ticker | None = None
         self._exporters: WeakKeyDictionary[Any, Exporter] = WeakKeyDictionary()
         self._through_proxy: Exporter | None = None
@@ -130,15 +130,15 @@ class Telemetry:
             self._watch = ImportWatch(missing, self._connect) if missing else None
 
     def _connect_prometheus(self) -> None:
-        from .._telemetry.prometheus import Collector, is_exposed_by_opentelemetry
-        from .._telemetry.workers import Folder, is_multiprocess
+        from .multiprocess import MultiprocessExporter, is_multiprocess
+        from .prometheus import Collector, is_exposed_by_opentelemetry
 
         if is_multiprocess():
             from .._runtime.background import Ticker
 
             with self._lock:
                 if self._folder is None or self._ticker is None:
-                    self._folder = Folder(ledger.read)
+                    self._folder = MultiprocessExporter(ledger.read)
                     self._ticker = Ticker(_FOLD_SECONDS, self._folder.fold, self._folder.begin_anew)
                 self._ticker.start()
             self._folder.fold()
@@ -175,7 +175,7 @@ class Telemetry:
             return
 
         def make() -> None:
-            from .._telemetry.opentelemetry import Exporter
+            from .opentelemetry import Exporter
 
             # Under a lock of its own: this may have to wait until a collection is over.
             with self._making:

@@ -17,7 +17,7 @@ from .._metrics.catalogue import METRICS
 from .._metrics.ledger import Reading
 from .prometheus import LIMITS, exposed_name
 
-__all__ = ["Folder", "is_multiprocess"]
+__all__ = ["MultiprocessExporter", "is_multiprocess"]
 
 _BY_NAME = {metric.name: metric for metric in METRICS}
 _LIVE_SUM = "livesum"
@@ -29,7 +29,7 @@ def is_multiprocess() -> bool:
     return bool(getattr(values.ValueClass, "_multiprocess", False))
 
 
-class Folder:
+class MultiprocessExporter:
     """Takes counts over into the files of this process, on top of what they held before.
 
     A folder may be away, or full, for a moment: that is logged, and the next time everything is taken over.
