@@ -43,10 +43,10 @@ from .exceptions import (
 from .typing import FallbackHandler
 
 if TYPE_CHECKING:
+    from ._guard.circuit_breakers import circuit_breakers
     from ._guard.control import configure, explain, guards, reload, reload_on, unguarded, validate
     from ._guard.guard import Guard, apply_guard
     from ._guard.interceptor import around_invoke
-    from ._guard.registry import circuit_breakers
     from ._runtime.future import Future, completed_future
     from ._runtime.interruption import Interrupted, remaining, sleep, uninterruptible
     from ._runtime.offload import shutdown
@@ -107,7 +107,7 @@ _LATER = {
     "._guard.control": ("configure", "explain", "guards", "reload", "reload_on", "unguarded", "validate"),
     "._guard.guard": ("Guard", "apply_guard"),
     "._guard.interceptor": ("around_invoke",),
-    "._guard.registry": ("circuit_breakers",),
+    "._guard.circuit_breakers": ("circuit_breakers",),
     "._runtime.future": ("Future", "completed_future"),
     "._runtime.interruption": ("Interrupted", "remaining", "sleep", "uninterruptible"),
     "._runtime.offload": ("shutdown",),

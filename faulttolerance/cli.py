@@ -194,8 +194,8 @@ def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
 
 
 def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effective]]:
-    plan = guard._plan
-    return zip(plan.declared, plan.effective, strict=True)
+    effective = guard._effective
+    return zip(effective.declared, effective.values, strict=True)
 
 
 def _member(parent: Any, name: str, target: str) -> Any:

@@ -15,7 +15,7 @@ from .._strategy import circuit_breaker
 from .._swap import Swap
 from .order import ORDER, Memory, Policies, Strategies
 
-__all__ = ["Prospect", "State", "alias_in"]
+__all__ = ["State", "StateDraft", "alias_in"]
 
 _MEMORY: Mapping[type[Policy], Memory] = {row.policy: row.memory for row in ORDER if row.memory is not None}
 _NO_STRATEGIES: Strategies = {}
@@ -85,8 +85,8 @@ class State:
         self.follow()  # a thread that is not here may have been about to
 
 
-class Prospect:
-    """What a state becomes under *policies*: nothing of it is there before ``put``.
+class StateDraft:
+    """What a state is to become under *policies*: nothing of it is there before ``put``.
 
     Args:
         state: The state, which may be a new one.

@@ -18,7 +18,7 @@ from .checking import definition
 from .class_level import CLASS_INTERCEPTORS, CLASS_LEVEL, accessors, exempt, first_definition, is_exempt
 from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, binding_by_name, declaration_of, unbound
 from .place import user_frames
-from .resolve import Resolver
+from .resolve import MethodResolver
 
 _HOOK = "__faulttolerance_hook__"
 
@@ -224,7 +224,7 @@ def _faults_above_guard(kind: type[Policy], declaration: Declaration) -> list[Fa
 
 def _make_guard(declaration: Declaration) -> Callable[..., Any]:
     """Make the function that takes the place of the guarded one: same name, same signature, same place when pickled."""
-    resolver = Resolver(declaration)
+    resolver = MethodResolver(declaration)
     if declaration.binding == FUNCTION:
 
         def guard(*args: Any, **kwargs: Any) -> Any:

@@ -13,18 +13,18 @@ from .._config.inputs import kept
 from .._config.report import Change, Unused, collisions, unused
 from .._log import ERROR, INFO, log
 from .._metrics.catalogue import Series
+from .._metrics.ledger import ledger
 from .._policy import Policy, parameters
 from .._shown import shown
-from .._telemetry.connect import ChosenProvider, ChosenRegistry
+from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import exchange, registry
+from . import registry, transaction
+from .circuit_breakers import forget_listeners
 from .class_level import exempt
-from .declaration import FUNCTION
+from .effective import EffectivePolicies
 from .explanation import explain
 from .guard import strays
-from .plan import Plan
 from .process import Process
-from .shared import Shared
 
 __all__ = [
     "GuardedMethod",
@@ -46,41 +46,39 @@ F = TypeVar("F")
 class GuardedMethod:
     """One guarded method of one concrete class, or one ``Guard``: what ``guards`` lists."""
 
-    __slots__ = ("_cls", "_plan", "_resolver")
+    __slots__ = ("_cls", "_effective", "_resolver")
 
-    def __init__(self, resolver: Any, cls: type | None, plan: Plan) -> None:
+    def __init__(self, resolver: Any, cls: type | None, effective: EffectivePolicies) -> None:
         self._resolver = resolver
         self._cls = cls
-        self._plan = plan
+        self._effective = effective
 
     @property
     def name(self) -> str:
         """``module.Class.method``, or the guard's name."""
-        return self._plan.name
+        return self._effective.name
 
     @property
     def method(self) -> Callable[..., Any]:
         """The guarded function, as the application sees it; the ``Guard`` itself where there is none."""
-        if isinstance(self._resolver, Shared):
-            return self._resolver.guard  # type: ignore[return-value]  # it lives while somebody can call it
-        return self._resolver.declaration.guard  # type: ignore[no-any-return]
+        return self._resolver.guarded  # type: ignore[no-any-return]
 
     @property
     def policies(self) -> tuple[Policy, ...]:
         """The effective policies that are in force, in the order in which they nest, outermost first."""
-        return tuple(self._plan.policies.values())
+        return tuple(self._effective.policies.values())
 
     @property
     def disabled(self) -> tuple[str, ...]:
         """The annotations that are declared and switched off."""
-        return tuple(one.policy.annotation for one in self._plan.effective if not one.enabled)
+        return tuple(one.policy.annotation for one in self._effective.values if not one.enabled)
 
     @property
     def values(self) -> Mapping[str, tuple[Any, str]]:
         """Each effective value and its source: ``{"Retry/maxRetries": (5, "decorator"), ...}``."""
         return {
             f"{one.policy.annotation}/{parameter.key}": (getattr(one.policy, name), one.sources[name])
-            for one in self._plan.effective
+            for one in self._effective.values
             if one.enabled
             for name, parameter in parameters(type(one.policy)).items()
         }
@@ -98,10 +96,10 @@ class GuardedMethod:
 def guards() -> Iterator[GuardedMethod]:
     """Every guarded method that lives, once for each class that has it."""
     for resolver in list(registry.resolvers()):
-        for cls in _classes_of(resolver):
-            plan, _ = resolver.plan(cls)
-            if plan.declared:
-                yield GuardedMethod(resolver, cls, plan)
+        for cls in resolver.classes():
+            effective, _ = resolver.effective_policies(cls)
+            if effective.declared:
+                yield GuardedMethod(resolver, cls, effective)
 
 
 def configure(
@@ -156,7 +154,7 @@ def configure(
         inputs = kept(properties=properties, files=files, sources=sources)
     except FaultToleranceDefinitionException as error:
         raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
-    changes = exchange.exchange(partial(settings.prepare, **inputs), faults=faults, put=process.put)
+    changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults, put=process.put)
     process.follow()
     return changes
 
@@ -170,7 +168,7 @@ def reload() -> list[Change]:
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong; then nothing has changed.
     """
-    return exchange.exchange(settings.prepare)
+    return transaction.reconfigure(settings.prepare)
 
 
 def reload_on(signum: int) -> None:
@@ -223,9 +221,9 @@ def validate() -> list[Unused]:
     faults: list[Fault] = []
     declared: list[Declared] = []
     for resolver in list(registry.resolvers()):
-        for cls in _classes_of(resolver):
-            plan, wrong = resolver.plan(cls)
-            declared += plan.declared
+        for cls in resolver.classes():
+            effective, wrong = resolver.effective_policies(cls)
+            declared += effective.declared
             faults += [fault for fault in wrong if fault not in faults]
     faults += [*strays(), *collisions(settings.snapshot, declared)]
     if faults:
@@ -247,8 +245,10 @@ def reset() -> None:
     """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
     from .._runtime import runtime
 
-    exchange.forget()
-    registry.forget()
+    transaction.forget()
+    ledger.clear()
+    telemetry.reset()
+    forget_listeners()
     runtime.reset()
 
 
@@ -257,32 +257,14 @@ def configured(properties: Mapping[str, Any]) -> Iterator[None]:
     """Apply *properties* within the block, the global switches included."""
     before = settings.state
     given = {**before.inputs.properties, **properties}
-    exchange.exchange(partial(settings.prepare, properties=given), renews_switches=True)
+    transaction.reconfigure(partial(settings.prepare, properties=given), renews_switches=True)
     try:
         yield
     finally:
-        exchange.return_to(before)
+        transaction.restore(before)
 
 
 def follow_declarations() -> None:
     """Let guards that were called before follow what is declared now: a class was decorated late, or no longer is."""
     if any(resolver.resolved() for resolver in registry.resolvers()):
-        exchange.plan_anew()
-
-
-def _classes_of(resolver: Any) -> list[type | None]:
-    resolved = resolver.resolved()
-    if isinstance(resolver, Shared):
-        return [None]
-    owner = resolver.declaration.owner
-    if owner is None and resolver.declaration.binding != FUNCTION:
-        return resolved or [None]  # put into a class late, it is known by the classes that use it
-    return [*dict.fromkeys([owner, *_subclasses(owner), *resolved])]
-
-
-def _subclasses(cls: Any) -> Iterator[type]:
-    """The living classes that inherit from *cls*: each has a state of its own."""
-    if cls is not None:
-        for one in type.__subclasses__(cls):
-            yield one
-            yield from _subclasses(one)
+        transaction.replan()

@@ -9,11 +9,11 @@ from typing import Any
 from .._policy import parameters
 from .._signature.kind import is_coroutine_function
 from .._signature.naming import class_name
-from .call_path import code_of
+from .assembly import code_of
 from .declaration import FUNCTION, Declaration, declaration_of, unbound
+from .effective import EffectivePolicies
 from .guard import Guard, finder_of
-from .plan import Plan
-from .shared import Shared
+from .guard_resolver import GuardResolver
 
 __all__ = ["explain"]
 
@@ -32,7 +32,7 @@ def explain(target: Any, name: str = "", *, source: bool = False) -> str:
     """
     cls: type | None = None
     if isinstance(target, Guard):
-        return "\n".join(_by_a_guard(target._shared, "", source))
+        return "\n".join(_by_a_guard(target._resolver, "", source))
     if isinstance(target, type):
         if not name:
             raise ValueError(
@@ -69,26 +69,26 @@ def _layers(function: Any, cls: type | None, source: bool) -> Iterator[str]:
 def _by_decorators(declaration: Declaration, cls: type | None, source: bool) -> Iterator[str]:
     if declaration.binding == FUNCTION:
         cls = declaration.owner
-    plan, faults = declaration.resolver.plan(cls or declaration.owner)
-    yield _explained(plan)
+    effective, faults = declaration.resolver.effective_policies(cls or declaration.owner)
+    yield _explained(effective)
     yield from (f"  wrong: {fault}" for fault in faults)
-    if source and plan.policies:
-        yield code_of(plan, declaration.is_asynchronous(plan.policies))
+    if source and effective.policies:
+        yield code_of(effective, declaration.is_asynchronous(effective.policies))
 
 
-def _by_a_guard(shared: Shared, above: str, source: bool, asynchronous: bool = False) -> Iterator[str]:
-    plan, faults = shared.plan()
-    yield above + _explained(plan)
+def _by_a_guard(resolver: GuardResolver, above: str, source: bool, asynchronous: bool = False) -> Iterator[str]:
+    effective, faults = resolver.effective_policies()
+    yield above + _explained(effective)
     yield from (f"  wrong: {fault}" for fault in faults)
-    if source and plan.policies:
-        yield code_of(plan, asynchronous)
+    if source and effective.policies:
+        yield code_of(effective, asynchronous)
 
 
-def _explained(plan: Plan) -> str:
-    lines = [plan.name]
-    if not plan.declared:
-        return f"{plan.name}\n  runs plainly: no policy holds for it"
-    for one, declared in zip(plan.effective, plan.declared, strict=True):
+def _explained(effective: EffectivePolicies) -> str:
+    lines = [effective.name]
+    if not effective.declared:
+        return f"{effective.name}\n  runs plainly: no policy holds for it"
+    for one, declared in zip(effective.values, effective.declared, strict=True):
         place = "the method" if declared.level == "method" else declared.owner or "the guard"
         state = "" if one.enabled else f", switched off by {one.sources.get('enabled', 'configuration')}"
         lines.append(f"  {one.policy.annotation} (declared on {place}{state})")

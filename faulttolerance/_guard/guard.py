@@ -21,8 +21,9 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
 from .checking.definition import decorator_name, descriptor_faults, exclusive_faults
 from .declaration import INSTANCE, binding_by_name
+from .guard_resolver import GuardResolver, call_detached, call_given, fallback_faults
 from .place import Place, place_of, user_frames
-from .shared import Shared, call_apart, call_given, substitute_faults
+from .registry import nothing_named
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -34,7 +35,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _named: dict[str, Guard] = {}
-_finders: WeakKeyDictionary[Callable[..., Any], Callable[[], Shared]] = WeakKeyDictionary()
+_finders: WeakKeyDictionary[Callable[..., Any], Callable[[], GuardResolver]] = WeakKeyDictionary()
 
 
 class _GuardSignature:
@@ -88,11 +89,11 @@ class Guard:
         self.name = place.name
         if faults := [
             *exclusive_faults(given, f"Guard {self.name}"),
-            *substitute_faults(given.get(Fallback), self.name),
+            *fallback_faults(given.get(Fallback), self.name),
         ]:
             raise FaultToleranceDefinitionException(*faults)
         declared = [Declared(policy, "class", name, "") for policy in given.values()]
-        self._shared = Shared(self, place, declared)
+        self._resolver = GuardResolver(self, place, declared)
         self._home = _running_module()
         other = _named.setdefault(name, self) if name else self
         if other is not self and self._home is not None and _is_run_again(self._home, other._home):
@@ -108,8 +109,8 @@ class Guard:
         Raises:
             TypeError: If *function* returned something to await: that is neither retried nor replaced.
         """
-        shared = self._shared
-        path = shared.paths.get(call_given) or shared.path(call_given)
+        resolver = self._resolver
+        path = resolver.paths.get(call_given) or resolver.path(call_given)
         return path((function, *args), kwargs)  # type: ignore[no-any-return]
 
     @overload
@@ -124,9 +125,9 @@ class Guard:
                 neither retried nor replaced, and no failure to the circuit breaker.
         """
         if not is_coroutine_code(function) and is_plain(function):
-            return await self._shared.path(call_apart)((function, *args), kwargs)
-        shared = self._shared
-        path = shared.paths.get(call_awaited) or shared.path(call_awaited)
+            return await self._resolver.path(call_detached)((function, *args), kwargs)
+        resolver = self._resolver
+        path = resolver.paths.get(call_awaited) or resolver.path(call_awaited)
         try:
             return await path((function, *args), kwargs)
         except NothingToAwait as found:
@@ -136,7 +137,7 @@ class Guard:
 
     def __call__(self, function: F) -> F:
         """Decorate *function*; all that one guard decorates shares its state."""
-        return _decorated(function, lambda: self._shared, self._shared.check)
+        return _decorated(function, lambda: self._resolver, self._resolver.check)
 
     def close(self) -> None:
         """Give the name back."""
@@ -164,7 +165,7 @@ class Guard:
         )
 
     def __repr__(self) -> str:
-        given = [f"{decorator_name(type(one.policy))}={one.policy!r}" for one in self._shared.declared]
+        given = [f"{decorator_name(type(one.policy))}={one.policy!r}" for one in self._resolver.declared]
         return f"Guard({', '.join([*given, f'name={self.name!r}'])})"
 
 
@@ -207,14 +208,9 @@ def _by_attribute(module: str, attribute: str) -> Guard:
 
 
 def _found(name: str) -> Guard:
-    try:
-        return _named[name]
-    except KeyError:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, _named, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise KeyError(f"no guard is named {name!r}{hint}") from None
+    if name not in _named:
+        raise nothing_named("guard", name, _named)
+    return _named[name]
 
 
 def apply_guard(name: str) -> Callable[[F], F]:
@@ -223,11 +219,11 @@ def apply_guard(name: str) -> Callable[[F], F]:
     Raises:
         KeyError: At a call, if no guard has the name.
     """
-    return lambda function: _decorated(function, lambda: _found(name)._shared)
+    return lambda function: _decorated(function, lambda: _found(name)._resolver)
 
 
 def _decorated(
-    function: F, find: Callable[[], Shared], check: Callable[[Callable[..., Any], bool], None] | None = None
+    function: F, find: Callable[[], GuardResolver], check: Callable[[Callable[..., Any], bool], None] | None = None
 ) -> F:
     function = unproxied(function)
     if isinstance(function, (staticmethod, classmethod)):
@@ -254,9 +250,9 @@ def _decorated(
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
-        shared, found = find(), known
-        if found[0] is not shared.paths:
-            found = known = shared.resolve(function, asynchronous)
+        resolver, found = find(), known
+        if found[0] is not resolver.paths:
+            found = known = resolver.resolve(function, asynchronous)
         return found[1](args, kwargs)
 
     copy_names(guarded, function)
@@ -274,7 +270,7 @@ def strays() -> Iterator[Fault]:
             yield Fault(where, f"finds nothing: {error.args[0]}", None, "the name of a Guard")
 
 
-def finder_of(function: object) -> Callable[[], Shared] | None:
+def finder_of(function: object) -> Callable[[], GuardResolver] | None:
     """What finds the guard that decorates *function*, if one does; known by identity, as ``declaration_of`` is."""
     return _finders.get(function) if isinstance(function, FunctionType) else None
 

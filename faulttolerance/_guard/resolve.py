@@ -1,33 +1,34 @@
-"""From what is declared and configured to one call path, once per guard and concrete class."""
+"""From what is declared and configured to one call path, once per guarded function and concrete class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import Any, Self
 from weakref import ref
 
-from .._call.state import Prospect, State, alias_in
+from .._call.state import State, StateDraft, alias_in
 from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Policy
-from .._runtime import blocking
+from .._runtime.blocking import GuardedCall
 from .._signature.lookup import home_of
 from .._signature.method import as_method, bound_when_called
 from .._signature.naming import class_name, qualified_name_of
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
-from .call_path import call_path, plainly, plainly_while_hidden
+from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .checking.definition import callback_faults, companion_faults
 from .class_level import accessors, first_definition, interceptors_covering, policies_covering
 from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, declaration_of, unbound
-from .plan import Plan, in_order
+from .effective import EffectivePolicies, in_order
+from .transaction import Draft
 
-__all__ = ["Resolver"]
+__all__ = ["MethodResolver"]
 
 
-class Resolver:
-    """Finds the call path of one guard for each concrete class, and keeps it until the configuration changes.
+class MethodResolver:
+    """Finds the call path of one guarded function for each class, and keeps it until the configuration changes.
 
     What led to a path is not kept: who wants to know finds it again.
     """
@@ -39,104 +40,99 @@ class Resolver:
         self.home: type | None = _Nobody
         """The class that defines the method, once it has a call path; ``None`` for a function."""
         if declaration.binding == FUNCTION:
-            self.call: blocking.GuardedCall = _first_call(declaration)
+            self.call: GuardedCall = _first_call(declaration)
             """The call path of ``home``."""
-        self.calls: dict[int, blocking.GuardedCall] = {}
+        self.calls: dict[int, GuardedCall] = {}
         """Those of other concrete classes by their id; the entry goes when the class does."""
         self.uses: tuple[_Use, ...] = ()
         """The classes that have called, and what is remembered for them."""
         registry.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """One that begins anew, where a guard is pickled by value: what was found and counted here stays here."""
-        return Resolver, (self.declaration,)
+        """Begin anew where a guard is pickled by value: what was found and counted here stays here."""
+        return MethodResolver, (self.declaration,)
+
+    @property
+    def guarded(self) -> Callable[..., Any]:
+        """What the application calls: the guard."""
+        return self.declaration.guard  # type: ignore[no-any-return]
 
     # Calls that come for the first time
 
-    def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> blocking.GuardedCall:
-        """The call path for these arguments of a method, whose first one is its object or class."""
+    def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> GuardedCall:
+        """Find the call path for these arguments of a method, whose first one is its object or class."""
         if not args:
-            return plainly(self.declaration.template)  # reports that self is missing
+            return unguarded_call(self.declaration.template)  # reports that self is missing
         return self.for_class(args[0] if self.declaration.binding == CLASS else type(args[0]))
 
-    def for_class(self, cls: type | None) -> blocking.GuardedCall:
-        """The call path for the concrete class *cls*; resolved at the first call for it."""
+    def for_class(self, cls: type | None) -> GuardedCall:
+        """Find the call path for the concrete class *cls*."""
         with registry.resolving:
-            while (found := self._path_of(cls)) is None:
+            while (call := self._path_of(cls)) is None:
                 basis = settings.basis
-                plan, faults = self.plan(cls, basis)
+                effective, faults = self.effective_policies(cls, basis)
                 if faults:
                     raise FaultToleranceDefinitionException(*faults)
-                self._put(plan, self.prepare(cls, plan), basis)
-            return found
+                self.draft(cls, effective).put_in_force(basis)
+            return call
 
-    def _put(self, plan: Plan, prepared: _Prepared, basis: Configuration) -> None:
-        """Let *prepared* be so, unless something has changed since its making began."""
-        while True:
-            seen = settings.version.current
-            if settings.state is not basis or not prepared.is_current or self._path_of(prepared.cls) is not None:
-                return
-            if clashes := registry.name_clashes([plan]):
-                raise FaultToleranceDefinitionException(*clashes)
-            swap = Swap()
-            prepared.put(swap)
-            try:
-                if settings.version.swap(seen, swap):
-                    return
-            finally:
-                prepared.follow()
-
-    # Configuration
-
-    def plan(self, cls: type | None, basis: Configuration | None = None) -> tuple[Plan, list[Fault]]:
-        """What holds for *cls* under the configuration *basis*, and what is wrong with it."""
-        basis = basis or settings.basis
-        declaration = self.declaration
-        if cls is None:
-            name, function = declaration.where, declaration.template
-            declared, homes = self._declared_on_function(), dict[type[Policy], type]()
-            interceptors = declaration.interceptors
-        else:
-            name = f"{class_name(cls)}.{declaration.name}"
-            function, policies, owner = self._followed(cls)
-            declared, homes, interceptors = [], {}, ()
-            # Rule L3: reached through super(), or by the name of a base class, a method runs plainly.
-            if self.is_first(cls):
-                covered = policies_covering(cls, declaration.name, function, owner)
-                declared = self._declared(cls, owner, policies, covered)
-                home = owner if declaration.owner is not None else home_of(declaration.template, cls)
-                homes = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
-                written = interceptors_covering(cls, declaration.name, function, owner)
-                interceptors = (*written, *declaration.interceptors)
-        if declaration.binding == INSTANCE:
-            function = bound_when_called(function)
-        if not declared and not interceptors:
-            return Plan(name, function), []
-        effective, faults = settings.resolve(declared, name, basis)
-        switches = settings.switches_under(basis)
-        plan = Plan(name, function, tuple(declared), tuple(effective), interceptors, homes, switches)
-        return plan, faults or self._faults(plan, cls)
-
-    def prepare(self, cls: type | None, plan: Plan) -> _Prepared:
-        """The call path of *plan*, and what the state for *cls* becomes."""
-        known = self._use_of(cls)
-        use = known or _Use(cls, self)
-        prospect = Prospect(use.state or State(plan.name), plan.policies) if plan.policies else None
-        declaration = self.declaration
-        if cls is not None and declaration.binding != FUNCTION and not self.is_first(cls):
-            call = plainly_while_hidden(plan.function, declaration, cls)
-        else:
-            call = call_path(declaration, plan, prospect)
-        return _Prepared(self, cls, use, plan, prospect, call)
-
-    def anew(self, cls: type) -> blocking.GuardedCall:
-        """The call path for *cls*, for which there is one that does not hold any more."""
+    def anew(self, cls: type) -> GuardedCall:
+        """Find the call path for *cls* once more, where the one that there is does not hold any more."""
         while True:
             seen, stale = settings.version.current, self._path_of(cls)
             swap = Swap()
             self.drop(cls, swap)
             if stale is None or settings.version.swap(seen, swap):
                 return self.for_class(cls)
+
+    # Configuration
+
+    def effective_policies(
+        self, cls: type | None, basis: Configuration | None = None
+    ) -> tuple[EffectivePolicies, list[Fault]]:
+        """Find what holds for *cls* under the configuration *basis*, and what is wrong with it."""
+        basis = basis or settings.basis
+        declaration = self.declaration
+        if cls is None:
+            name, function = declaration.where, declaration.template
+            spelled = qualified_name_of(function)
+            declared = [Declared(policy, "method", *spelled) for policy in declaration.policies.values()]
+            declared_by: dict[type[Policy], type] = {}
+            interceptors = declaration.interceptors
+        else:
+            name = f"{class_name(cls)}.{declaration.name}"
+            function, policies, owner = self._followed(cls)
+            declared, declared_by, interceptors = [], {}, ()
+            # Rule L3: reached through super(), or by the name of a base class, a method runs unguarded.
+            if self.is_first(cls):
+                covered = policies_covering(cls, declaration.name, function, owner)
+                declared = self._declared(cls, owner, policies, covered)
+                home = owner if declaration.owner is not None else home_of(declaration.template, cls)
+                declared_by = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
+                covering = interceptors_covering(cls, declaration.name, function, owner)
+                interceptors = (*covering, *declaration.interceptors)
+        if declaration.binding == INSTANCE:
+            function = bound_when_called(function)
+        if not declared and not interceptors:
+            return EffectivePolicies(name, function), []
+        declared = in_order(declared)
+        values, faults = settings.resolve(declared, name, basis)
+        effective = EffectivePolicies(
+            name, function, declared, values, interceptors, declared_by, settings.switches_under(basis)
+        )
+        return effective, faults or self._faults(effective, cls)
+
+    def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
+        """Assemble the call path of *effective*, and what the state for *cls* is to become."""
+        use = self._use_of(cls) or _Use(cls, self)
+        policies = effective.policies
+        state = StateDraft(use.state or State(effective.name), policies) if policies else None
+        declaration = self.declaration
+        if cls is not None and declaration.binding != FUNCTION and not self.is_first(cls):
+            call = unguarded_call_while_hidden(effective.function, declaration, cls)
+        else:
+            call = method_call(declaration, effective, state)
+        return _MethodDraft(effective, state, self, cls, use, call)
 
     def drop(self, cls: type | None, swap: Swap) -> None:
         """Let the next call for *cls* find out anew what holds; what is remembered stays."""
@@ -173,8 +169,16 @@ class Resolver:
         if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
             self.for_class(owner)
 
+    def classes(self) -> Iterator[type | None]:
+        """Give the classes that have the method, each with policies and a state of its own."""
+        owner = self.declaration.owner
+        if owner is None and self.declaration.binding != FUNCTION:
+            yield from self.resolved() or [None]  # put into a class late, it is known by the classes that use it
+        else:
+            yield from dict.fromkeys([owner, *_subclasses(owner), *self.resolved()])
+
     def state(self, cls: type | None) -> State | None:
-        """What the method remembers for *cls*, if it was ever called."""
+        """Give what the method remembers for *cls*, if it was ever called."""
         use = self._use_of(cls)
         return use.state if use is not None else None
 
@@ -185,7 +189,7 @@ class Resolver:
     def _use_of(self, cls: type | None) -> _Use | None:
         return next((use for use in self.uses if use.key == id(cls)), None)
 
-    def _path_of(self, cls: type | None) -> blocking.GuardedCall | None:
+    def _path_of(self, cls: type | None) -> GuardedCall | None:
         return self.call if cls is self.home else self.calls.get(id(cls))
 
     def depart(self, use: _Use) -> None:
@@ -202,11 +206,6 @@ class Resolver:
 
     # What is declared
 
-    def _declared_on_function(self) -> list[Declared]:
-        declaration = self.declaration
-        owner, method = qualified_name_of(declaration.template)
-        return in_order([Declared(policy, "method", owner, method) for policy in declaration.policies.values()])
-
     def _declared(
         self,
         cls: type,
@@ -221,7 +220,7 @@ class Resolver:
             if kind not in policies:
                 at = tuple(dict.fromkeys((*owners, class_name(base))))
                 declared.append(Declared(policy, "class", class_name(base), method, at))
-        return in_order(declared)
+        return declared
 
     def is_first(self, cls: type) -> bool:
         """Whether nothing of the same name hides the guard from objects of *cls* (rule L3)."""
@@ -251,80 +250,72 @@ class Resolver:
             return function, declaration.policies, base
         return inherited.resolver._followed(cls)  # type: ignore[no-any-return]
 
-    def _faults(self, plan: Plan, cls: type | None) -> list[Fault]:
-        """What can be checked only once everything is known."""
-        faults = companion_faults(plan.declared, plan.name, cls)
-        asynchronous = self.declaration.is_asynchronous(plan.policies)
-        for one in plan.effective:
+    def _faults(self, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
+        """Tell what can be checked only once everything is known."""
+        declaration, name = self.declaration, effective.name
+        faults = companion_faults(effective.declared, name, cls)
+        asynchronous = declaration.is_asynchronous(effective.policies)
+        for one in effective.values:
             if one.enabled:
-                home = plan.homes.get(type(one.policy))
-                wrong = callback_faults(one.policy, self.declaration, plan.name, asynchronous, home, final=True)
-                faults += map(one.traced, wrong)
+                home = effective.declared_by.get(type(one.policy))
+                problems = callback_faults(one.policy, declaration, name, asynchronous, home, final=True)
+                faults += map(one.traced, problems)
         return faults
 
 
-class _Prepared:
-    """What a guard becomes for one class."""
+class _MethodDraft(Draft):
+    """What a guarded function is to become for one class."""
 
-    __slots__ = ("_call", "_policies", "_prospect", "_resolver", "_use", "cls")
+    __slots__ = ("_call", "_cls", "_resolver", "_use")
 
     def __init__(
         self,
-        resolver: Resolver,
+        effective: EffectivePolicies,
+        state: StateDraft | None,
+        resolver: MethodResolver,
         cls: type | None,
         use: _Use,
-        plan: Plan,
-        prospect: Prospect | None,
-        call: blocking.GuardedCall,
+        call: GuardedCall,
     ) -> None:
-        self.cls = cls
+        super().__init__(effective, state)
         self._resolver = resolver
+        self._cls = cls
         self._use = use
-        self._policies = plan.policies
-        self._prospect = prospect
         self._call = call
 
     @property
     def is_current(self) -> bool:
-        """Whether all that it was made from is still there."""
-        known = self._resolver._use_of(self.cls)
-        if known is not None and known is not self._use:
+        use, state = self._resolver._use_of(self._cls), self.state
+        if use is not None and use is not self._use:
             return False
-        prospect = self._prospect
-        return prospect is None or (self._use.state in (None, prospect.state) and prospect.is_current)
+        return state is None or (self._use.state in (None, state.state) and state.is_current)
 
     def put(self, swap: Swap) -> None:
-        """Let it be so, together with the other stores of *swap*."""
         resolver, use = self._resolver, self._use
-        if self._prospect is not None:
-            self._prospect.put(self._policies, swap)
-            swap.attribute(use, "state", self._prospect.state)
+        if self.state is not None:
+            self.state.put(self.effective.policies, swap)
+            swap.attribute(use, "state", self.state.state)
         if all(one is not use for one in resolver.uses):
             swap.attribute(resolver, "uses", (*resolver.uses, use))
-        if self.cls is resolver.declaration.owner or resolver.declaration.binding == FUNCTION:
+        if self._cls is resolver.declaration.owner or resolver.declaration.binding == FUNCTION:
             swap.attribute(resolver, "call", self._call)
-            swap.attribute(resolver, "home", self.cls)
+            swap.attribute(resolver, "home", self._cls)
         else:
             swap.item(resolver.calls, use.key, self._call)
-
-    def follow(self) -> None:
-        """Let what is remembered have the values that are in force."""
-        if self._use.state is not None:
-            self._use.state.follow()
 
 
 class _Nobody:
     """The home of guards that were never called."""
 
 
-def _first_call(declaration: Declaration) -> blocking.GuardedCall:
+def _first_call(declaration: Declaration) -> GuardedCall:
     # The resolver keeps this function: a strong reference would be a cycle.
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        found = declaration.resolver
-        if found is None:
+        resolver = declaration.resolver
+        if resolver is None:
             # Weak references are cleared before finalizers run: one of these calls a guard that goes with it.
             return declaration.template(*args, **kwargs)
-        return found.for_class(found.declaration.owner)(args, kwargs)
+        return resolver.for_class(resolver.declaration.owner)(args, kwargs)
 
     return call
 
@@ -337,10 +328,10 @@ class _Use(ref[type]):
 
     __slots__ = ("declaration", "key", "state")
 
-    def __new__(cls, user: type | None, resolver: Resolver) -> Self:
+    def __new__(cls, user: type | None, resolver: MethodResolver) -> Self:
         return super().__new__(cls, NoneType if user is None else user, _departed)
 
-    def __init__(self, user: type | None, resolver: Resolver) -> None:
+    def __init__(self, user: type | None, resolver: MethodResolver) -> None:
         self.key = id(user)
         self.declaration = resolver.declaration
         self.state: State | None = None
@@ -351,3 +342,11 @@ def _departed(use: ref[type]) -> None:
     resolver = use.declaration.resolver
     if resolver is not None:
         resolver.depart(use)
+
+
+def _subclasses(cls: Any) -> Iterator[type]:
+    """Give the living classes that inherit from *cls*: each has a state of its own."""
+    if cls is not None:
+        for subclass in type.__subclasses__(cls):
+            yield subclass
+            yield from _subclasses(subclass)

@@ -187,10 +187,10 @@ def world() -> World:
 
 
 PLACES: list[tuple[tuple[str, ...], int]] = [
-    (("exchange.py",), 11),
+    (("transaction.py",), 11),
     (("_swap.py", "registry.py"), 17),
     (("_call/state.py", "circuit_breaker.py", "bulkhead.py"), 17),
-    (("settings.py", "resolve.py", "shared.py"), 97),
+    (("settings.py", "resolve.py", "guard_resolver.py"), 97),
     ((), 1499),
 ]
 """Files of the library, and of how many places in them where a handler may be run one is tried."""
@@ -231,7 +231,7 @@ def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, 
 
 
 @traces_instructions
-@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolve.py", "shared.py"), 59), ((), 1999)])
+@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolve.py", "guard_resolver.py"), 59), ((), 1999)])
 def test_an_exception_in_a_first_call_leaves_a_guard_that_follows(files: tuple[str, ...], step: int) -> None:
     """What was half made is not seen; a reload reaches what was made."""
     number = 1
@@ -300,7 +300,7 @@ def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...],
 
 
 @traces_instructions
-@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolve.py", "shared.py"), 59), ((), 1999)])
+@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolve.py", "guard_resolver.py"), 59), ((), 1999)])
 def test_a_first_call_does_not_bring_back_what_a_reload_in_its_middle_replaced(
     files: tuple[str, ...], step: int
 ) -> None:
@@ -337,7 +337,7 @@ def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World) -> None:
     number = 1
     while True:
         world.number = before % 3 + 1
-        strike = Strike(number, "exchange.py", "_swap.py", "_call/state.py", handle=handle)
+        strike = Strike(number, "transaction.py", "_swap.py", "_call/state.py", handle=handle)
         with strike:
             reload()
         if not strike.where:
@@ -351,7 +351,7 @@ def test_a_guard_that_a_handler_calls_for_the_first_time_follows_as_well(number:
     """It was in use by nobody when the reload looked."""
     other = World()
     world.number = 2
-    strike = Strike(number, "exchange.py", handle=lambda: set(other.done()))
+    strike = Strike(number, "transaction.py", handle=lambda: set(other.done()))
 
     with strike:
         reload()

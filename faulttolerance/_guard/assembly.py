@@ -1,0 +1,218 @@
+"""From effective policies to the function that a call runs through, for methods and for a ``Guard`` alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+from weakref import ref
+
+from .._call.attempt import compose, path, shape_of
+from .._call.bound import BoundPolicies
+from .._call.order import ORDER, Binding, is_detached
+from .._call.specialize import source_of
+from .._call.state import State, StateDraft
+from .._metrics.ledger import Ledger
+from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback
+from .._runtime.blocking import Aside, GuardedCall
+from .._runtime.interrupting.roles import CALLER, register
+from .awaited import call_awaited, is_coroutine_code, told
+from .circuit_breakers import deliver_transitions
+from .declaration import CLASS, Declaration, unbound
+from .effective import EffectivePolicies
+from .invocation import around
+
+__all__ = ["bound_policies", "code_of", "guarded_call", "method_call", "unguarded_call", "unguarded_call_while_hidden"]
+
+
+def unguarded_call(function: Callable[..., Any]) -> GuardedCall:
+    """Give the way to *function* where nothing guards it."""
+
+    @register(CALLER)
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Declaration, cls: type) -> GuardedCall:
+    """Give the way to *function* from below something else of its name in *cls*, as long as that is there.
+
+    It may be a patch that is taken back; then the method is not to stay unguarded. What is there is looked up as
+    quickly as the interpreter does, unless looking it up could run somebody's code.
+    """
+    name, guard, is_of_class = declaration.name, ref(declaration.guard), declaration.binding == CLASS
+    attributes = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
+    # What hides it is first; in a property, the guard is no attribute itself.
+    is_function = any(isinstance(first, (FunctionType, classmethod, staticmethod)) for first in attributes[:1])
+    is_simple = is_function and guard() in map(unbound, attributes)
+
+    @register(CALLER)
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        cls = args[0] if is_of_class else type(args[0])
+        if is_simple:
+            first = getattr(cls, name, None)
+            is_hidden = (first.__func__ if is_of_class and type(first) is MethodType else first) is not guard()
+        else:
+            is_hidden = not declaration.resolver.is_first(cls)
+        return function(*args, **kwargs) if is_hidden else declaration.resolver.anew(cls)(args, kwargs)
+
+    return call
+
+
+def method_call(declaration: Declaration, effective: EffectivePolicies, draft: StateDraft | None) -> GuardedCall:
+    """Assemble what a call of a guarded function goes through: interceptors, policies, interceptors, the function.
+
+    Args:
+        declaration: The guarded function.
+        effective: Its policies.
+        draft: What its state is to become; ``None`` where no policy is in force.
+    """
+    function, priority = effective.function, effective.switches.interceptor_priority
+    outer = [one for one in effective.interceptors if one.priority < priority]
+    inner = [one for one in effective.interceptors if one.priority >= priority]
+    if inner:
+        intercepted = around(unguarded_call(function), inner, declaration)
+        function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
+    call = unguarded_call(function) if draft is None else _by_policies(function, declaration, effective, draft)
+    return around(call, outer, declaration)
+
+
+def _by_policies(
+    function: Callable[..., Any], declaration: Declaration, effective: EffectivePolicies, draft: StateDraft
+) -> GuardedCall:
+    policies, declared_by = effective.policies, effective.declared_by
+    asynchronous, detached = declaration.is_asynchronous(policies), is_detached(policies)
+
+    def side_call(kind: type[Fallback | BeforeRetry]) -> Aside | None:
+        policy: Any = policies.get(kind)
+        if policy is None:
+            return None
+        from . import callback
+
+        return callback.side_call(policy, declaration, asynchronous, declared_by.get(kind))
+
+    call = guarded_call(
+        function,
+        bound_policies(effective, draft, asynchronous=asynchronous, detached=detached),
+        fallback=side_call(Fallback),
+        before_retry=side_call(BeforeRetry),
+        asynchronous=asynchronous,
+        detached=detached,
+        on_threads=detached and not declaration.is_coroutine and AsynchronousNonBlocking not in policies,
+        awaits=_awaits(declaration) if asynchronous else None,
+        declaration=declaration,
+    )
+    return _with_arguments_checked(call, effective.function) if detached else call
+
+
+def guarded_call(
+    function: Callable[..., Any],
+    policies: BoundPolicies,
+    *,
+    fallback: Aside | None,
+    before_retry: Aside | None = None,
+    asynchronous: bool,
+    detached: bool = False,
+    on_threads: bool = False,
+    is_certain: bool = False,
+    awaits: bool | None = True,
+    declaration: Declaration | None = None,
+) -> GuardedCall:
+    """Assemble what a call of *function* under *policies* goes through.
+
+    Args:
+        function: What is guarded.
+        policies: Its policies.
+        fallback: What replaces a final failure.
+        before_retry: What is run before each retry.
+        asynchronous: Whether calls return before they are over.
+        detached: Whether attempts run detached from the call.
+        on_threads: Whether they do so on threads of the pool.
+        is_certain: Whether *function* sees to it itself that there is something to await.
+        awaits: Whether what an attempt returns is awaited; ``None``: the object decides (rule R7).
+        declaration: What names the tasks and coroutines of calls, if that is to be the function.
+    """
+    composed = partial(compose, policies=policies, fallback=fallback, before_retry=before_retry)
+    if not asynchronous:
+        return composed(function)
+    if on_threads:
+        from .._runtime import offload
+
+        driver = composed(function, environment=offload.ThreadEnvironment(), apart=True, awaits=awaits)
+        return partial(offload.start, _named(driver, declaration))
+    from .._runtime.tasks import AsyncCall, TaskEnvironment
+
+    is_certain = is_certain or detached or is_coroutine_code(function)
+    target = function if is_certain else partial(call_awaited, function)
+    driver = composed(target, environment=TaskEnvironment(), apart=detached, awaits=awaits)
+    driver = _named(driver if is_certain else told(policies.name, driver), declaration)
+    return (lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))) if detached else driver
+
+
+def bound_policies(
+    effective: EffectivePolicies, draft: StateDraft, *, asynchronous: bool, detached: bool
+) -> BoundPolicies:
+    """Bind the policies of one guarded function to what its state is to become."""
+    policies = effective.policies
+    binding = Binding(effective.name, policies, draft.strategies, asynchronous, detached, deliver_transitions)
+    values: dict[str, Any] = {}
+    for row in ORDER:
+        if row.policy in policies:
+            values |= row.bind(policies[row.policy], binding)
+    counters = None
+    if effective.switches.metrics_enabled:
+        counters = draft.counters_for(effective.line or effective.name, policies, queue=asynchronous)
+    bound = BoundPolicies(effective.name, **values, queues=asynchronous, counters=counters)
+    # Where `@asynchronous` was switched off, what comes later is meant to.
+    bound.watches_results = not is_detached({type(one.policy) for one in effective.declared})
+    return bound
+
+
+def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
+    """Give the code that a call runs through, for people."""
+    policies = effective.policies
+    detached = is_detached(policies)
+    # The state of a call that nobody makes: what it would count is nobody's business.
+    draft = StateDraft(State(effective.name), policies, Ledger())
+    flags = shape_of(
+        bound_policies(effective, draft, asynchronous=asynchronous, detached=detached),
+        fallback=Fallback in policies,
+        before_retry=BeforeRetry in policies,
+        asynchronous=asynchronous,
+        apart=detached,
+    )
+    return source_of(path, flags)
+
+
+def _awaits(declaration: Declaration) -> bool | None:
+    if declaration.is_coroutine:
+        return True
+    from .._signature.outcome import Outcome, outcome
+
+    return {Outcome.FUTURE: False, Outcome.AWAITABLE: True}.get(outcome(declaration.template, declaration.owner))
+
+
+def _named(driver: Any, declaration: Declaration | None) -> Any:
+    """Let a coroutine that was never awaited, and a task, be reported under the function's own name."""
+    if declaration is not None:
+        driver.__name__ = declaration.name
+        driver.__qualname__ = getattr(declaration.template, "__qualname__", declaration.name)
+    return driver
+
+
+def _with_arguments_checked(call: GuardedCall, function: Callable[..., Any]) -> GuardedCall:
+    """Let wrong arguments be the only thing that an asynchronous call raises itself (rule R7)."""
+    import inspect
+
+    try:
+        bind = inspect.signature(function).bind
+    except (TypeError, ValueError):
+        return call
+
+    def checked(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        bind(*args, **kwargs)
+        return call(args, kwargs)
+
+    return checked

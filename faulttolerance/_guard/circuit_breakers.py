@@ -1,0 +1,175 @@
+"""The circuit breakers of the application: found by name, closed and opened, listened to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from .._call.state import alias_in
+from .._event import StateChanged, sinks
+from .._log import ERROR, log
+from .._runtime.clock import clock
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from .registry import every_state, nothing_named, resolvers
+
+if TYPE_CHECKING:
+    from .._call.state import State
+    from .._strategy.circuit_breaker import CircuitBreaker
+    from .effective import EffectivePolicies
+
+__all__ = [
+    "CircuitBreakers",
+    "circuit_breakers",
+    "deliver_all",
+    "deliver_transitions",
+    "forget_listeners",
+    "name_clashes",
+]
+
+Listener: TypeAlias = Callable[[str, str, str], object]
+
+_listeners: dict[str, list[Listener]] = {}
+
+
+def deliver_all() -> None:
+    """Tell the listeners what happened to any breaker."""
+    for _, breaker in _every_breaker():
+        deliver_transitions(breaker)
+
+
+def deliver_transitions(breaker: CircuitBreaker) -> None:
+    """Tell the listeners what happened to *breaker*; called outside every lock, after the breaker was asked."""
+    if breaker.transitions:
+        breaker.deliver(partial(_tell, breaker))
+
+
+def _tell(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
+    sinks.tell(StateChanged(breaker.name, old, new, reason))
+    if not _listeners:
+        return
+    aliases = [state.alias for state, one in _every_breaker() if one is breaker and state.alias]
+    for name in (breaker.name, *aliases):
+        for listener in list(_listeners.get(name, ())):
+            try:
+                listener(name, old, new)
+            except Exception as error:  # noqa: BLE001  # it is the application's, and changes nothing
+                log(ERROR, "a listener of the circuit breaker %s failed", name, error=error)
+
+
+class CircuitBreakers:
+    """The circuit breakers of the application, by name.
+
+    A breaker is known by what ``@circuit_breaker_name`` gave it, by the name of its ``Guard``, and as
+    ``module.Class.method``. Where several have one name, as those of a class that is made more than once, the state
+    is that of the one made last; all are closed and opened.
+    """
+
+    def names(self) -> list[str]:
+        """Every name, sorted."""
+        _resolve_breakers()
+        return sorted(_by_name())
+
+    def state(self, name: str) -> str:
+        """``closed``, ``open`` or ``half-open``; the last one as soon as the delay is over, also when nobody calls.
+
+        Raises:
+            KeyError: No breaker has this name.
+        """
+        return self._breakers(name)[-1].state_name(clock.monotonic())
+
+    def reset(self, name: str) -> None:
+        """Close the breaker *name* and forget its results.
+
+        Raises:
+            KeyError: No breaker has this name.
+        """
+        for breaker in self._breakers(name):
+            breaker.reset(clock.monotonic())
+            deliver_transitions(breaker)
+
+    def reset_all(self) -> None:
+        """Close every breaker."""
+        for _, breaker in _every_breaker():
+            breaker.reset(clock.monotonic())
+            deliver_transitions(breaker)
+
+    def force_open(self, name: str) -> None:
+        """Open the breaker *name* until it is reset.
+
+        Raises:
+            KeyError: No breaker has this name.
+        """
+        for breaker in self._breakers(name):
+            breaker.force_open(clock.monotonic())
+            deliver_transitions(breaker)
+
+    def on_state_change(self, name: str, callback: Listener) -> None:
+        """Call ``callback(name, old, new)`` at each change of state; the breaker may come into being later.
+
+        The callback runs on the thread whose call made the change, outside every lock. One that raises is logged.
+
+        Raises:
+            FaultToleranceDefinitionException: If *callback* is a coroutine function.
+        """
+        from .checking.definition import never_awaited_faults
+
+        if faults := never_awaited_faults("circuit_breakers.on_state_change(callback)", callback):
+            raise FaultToleranceDefinitionException(*faults)
+        _listeners.setdefault(name, []).append(callback)
+
+    def _breakers(self, name: str) -> list[CircuitBreaker]:
+        _resolve_breakers(name)  # also where another has the name: a module may have been loaded again
+        if name not in _by_name():
+            _resolve_breakers()  # that name may be configured
+        breakers = _by_name()
+        if name not in breakers:
+            raise nothing_named("circuit breaker", name, breakers)
+        return breakers[name]
+
+
+circuit_breakers = CircuitBreakers()
+
+
+def _every_breaker() -> Iterator[tuple[State, CircuitBreaker]]:
+    """Give every breaker of a method that was called, with the state that it belongs to."""
+    for state in every_state():
+        if state.circuit_breaker is not None:
+            yield state, state.circuit_breaker
+
+
+def _by_name() -> dict[str, list[CircuitBreaker]]:
+    """Sort the breakers by all their names, the one made last behind the others."""
+    breakers: dict[str, list[CircuitBreaker]] = {}
+    for state, breaker in _every_breaker():
+        for name in state.breaker_names:
+            breakers.setdefault(name, []).append(breaker)
+    return breakers
+
+
+def _resolve_breakers(name: str | None = None) -> None:
+    """Let breakers be known whose methods were not called yet; if a name is given, those that have it."""
+    for resolver in list(resolvers()):
+        resolver.resolve_breaker(name)
+
+
+def forget_listeners() -> None:
+    """Forget whom to tell."""
+    _listeners.clear()
+
+
+def name_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
+    """Tell what is wrong with the names that ``@circuit_breaker_name`` gives breakers of several guards."""
+    wanted = [(alias, one.name) for one in several if (alias := alias_in(one.policies))]
+    if not wanted:
+        return []
+    owners: dict[str, str] = {}
+    for state in every_state():
+        owners |= dict.fromkeys(state.breaker_names, state.name)
+    faults = []
+    for alias, name in wanted:
+        owner = owners.setdefault(alias, name)
+        if owner != name:
+            where, problem = f"{name} @CircuitBreakerName(value)", f"is {alias!r}, the name of the breaker of {owner}"
+            faults.append(Fault(where, problem, alias, "a name that no other breaker has"))
+    return faults

@@ -1,0 +1,221 @@
+"""Changing what holds, for one guard or for every guard at once: prepare, then commit by one swap (rule C3).
+
+Everything is read, imported, checked and built first, with no lock held: sources, values that name modules, and
+predicates are code of the application, which may call guarded functions on this thread or wait for others that do.
+Then one swap puts it in force. It fails if anything was put in force meanwhile, by another thread, or by a signal
+handler on this one; then what is new is prepared as well, or everything anew. So what is older never replaces what is
+newer, and a change that does not come through leaves all as it was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from .._call.state import StateDraft
+from .._config import Snapshot, State as Configuration, settings
+from .._config.report import Change, changes
+from .._swap import Swap
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from . import registry
+from .circuit_breakers import deliver_all, name_clashes
+from .effective import EffectivePolicies
+
+if TYPE_CHECKING:
+    from .registry import Resolver
+
+__all__ = ["Draft", "forget", "reconfigure", "replan", "restore"]
+
+
+class Draft(ABC):
+    """What a guard is to become for one class: nothing of it is there before ``put``."""
+
+    __slots__ = ("effective", "state")
+
+    def __init__(self, effective: EffectivePolicies, state: StateDraft | None) -> None:
+        self.effective = effective
+        self.state = state
+
+    @property
+    @abstractmethod
+    def is_current(self) -> bool:
+        """Whether all that the draft was made from is still there."""
+
+    @abstractmethod
+    def put(self, swap: Swap) -> None:
+        """Let the guard become this, together with the other stores of *swap*."""
+
+    def put_in_force(self, basis: Configuration) -> bool:
+        """Put this draft in force alone; false if anything has changed since the configuration *basis* was read."""
+        while True:
+            seen = settings.version.current
+            if settings.state is not basis or not self.is_current:
+                return False
+            if clashes := name_clashes([self.effective]):
+                raise FaultToleranceDefinitionException(*clashes)
+            swap = Swap()
+            self.put(swap)
+            try:
+                if settings.version.swap(seen, swap):
+                    return True
+            finally:
+                if self.state is not None:
+                    self.state.state.follow()
+
+
+def reconfigure(
+    read: Callable[[], Snapshot],
+    *,
+    faults: Sequence[Fault] = (),
+    put: Callable[[Swap], object] | None = None,
+    renews_switches: bool = False,
+) -> list[Change]:
+    """Let what *read* gives be in force for every guard, or change nothing.
+
+    Args:
+        read: Reads the configuration; called again if another one was put in force meanwhile.
+        faults: What is wrong already.
+        put: Adds further stores that are to take place together with these.
+        renews_switches: Whether the global switches, too, are what they are now said to be.
+
+    Raises:
+        FaultToleranceDefinitionException: With everything that is wrong.
+    """
+    with registry.resolving:
+        snapshot: Snapshot | None = None
+        while True:
+            before = settings.state
+            if snapshot is None or snapshot.version != before.number:
+                try:
+                    snapshot = read()
+                except FaultToleranceDefinitionException as error:
+                    raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
+                continue
+            after = settings.following(snapshot, before._replace(switches=None) if renews_switches else before)
+            transaction = _Transaction(before, after)
+            transaction.prepare()
+            if faults or transaction.faults:
+                raise FaultToleranceDefinitionException(*transaction.faults, *faults)
+            if transaction.commit(put):
+                settings.tell_of_ignored_switches()
+                return transaction.changes
+
+
+def replan() -> None:
+    """Let guards that were called before follow what is declared now."""
+    with registry.resolving:
+        while True:
+            before = settings.state
+            # Another object of the same content: what is being planned elsewhere is planned anew.
+            transaction = _Transaction(before, before._replace())
+            transaction.prepare()
+            if transaction.faults:
+                raise FaultToleranceDefinitionException(*transaction.faults)
+            if transaction.commit():
+                return
+
+
+def restore(configuration: Configuration) -> None:
+    """Let a *configuration* that was in force be so again; guards for which it is wrong say so when they are called."""
+    with registry.resolving:
+        while True:
+            transaction = _Transaction(settings.state, settings.returning(configuration), is_lenient=True)
+            transaction.prepare()
+            if transaction.commit():
+                return
+
+
+def forget() -> None:
+    """Go back to how everything was before the first call and the first configuration."""
+    while True:
+        seen = settings.version.current
+        swap = Swap()
+        settings.put_blank(swap)
+        for resolver in registry.resolvers():
+            resolver.forget(swap)
+        if settings.version.swap(seen, swap):
+            return
+
+
+class _Transaction:
+    """What every guard in use is to become when the configuration *after* follows on *before*.
+
+    Where that is wrong, and *is_lenient*, the next call of the guard finds out.
+    """
+
+    def __init__(self, before: Configuration, after: Configuration, *, is_lenient: bool = False) -> None:
+        self._before = before
+        self._after = after
+        self._is_lenient = is_lenient
+        self._effective: list[EffectivePolicies] = []
+        self._drafts: dict[tuple[Resolver, int], tuple[type | None, Draft | None]] = {}
+        """By guard, and by class: that, and what the guard is to become; ``None`` where something is wrong."""
+        self.faults: list[Fault] = []
+        self.changes: list[Change] = []
+
+    def prepare(self) -> None:
+        """Draft what the guards in use are to become, also those that come into use meanwhile."""
+        while missing := self._missing():
+            for resolver, cls in missing:
+                self._drafts[resolver, id(cls)] = cls, self._draft(resolver, cls)
+            self._add(name_clashes(self._effective))
+
+    def _draft(self, resolver: Resolver, cls: type | None) -> Draft | None:
+        if self._after.snapshot is None:  # nobody was in use when it was in force
+            return None
+        effective, faults = resolver.effective_policies(cls, self._after)
+        draft = None if faults else resolver.draft(cls, effective)
+        self._effective.append(effective)
+        self._add(faults)
+        former, _ = resolver.effective_policies(cls, self._before)
+        self.changes += changes(effective.name, former.values, effective.values)
+        return draft
+
+    def commit(self, put: Callable[[Swap], object] | None = None) -> bool:
+        """Put everything in force by one swap; false, and nothing has changed, if it no longer follows on what was."""
+        while True:
+            seen = settings.version.current
+            if settings.state is not self._before or not self._is_current():
+                return False
+            if self._missing():
+                self.prepare()
+                if self.faults and not self._is_lenient:
+                    return False
+                continue
+            try:
+                try:
+                    is_done = settings.version.swap(seen, self._swap(put))
+                finally:
+                    registry.follow_all()
+            finally:
+                registry.follow_all()  # an exception may have come in between, a signal handler's say
+            if is_done:
+                deliver_all()
+                return True
+
+    def _swap(self, put: Callable[[Swap], object] | None) -> Swap:
+        swap = Swap()
+        settings.put(self._after, swap)
+        for (resolver, _), (cls, draft) in self._drafts.items():
+            if draft is not None:
+                draft.put(swap)
+            else:
+                resolver.drop(cls, swap)
+        if put is not None:
+            put(swap)
+        return swap
+
+    def _is_current(self) -> bool:
+        return all(draft is None or draft.is_current for _, draft in self._drafts.values())
+
+    def _missing(self) -> list[tuple[Resolver, type | None]]:
+        return [
+            (resolver, cls)
+            for resolver in registry.resolvers()
+            for cls in resolver.resolved()
+            if (resolver, id(cls)) not in self._drafts
+        ]
+
+    def _add(self, faults: Iterable[Fault]) -> None:
+        self.faults += [fault for fault in faults if fault not in self.faults]
