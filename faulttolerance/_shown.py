@@ -1,4 +1,4 @@
-"""How messages show what came from outside: in short, on one line, and harmless to a terminal."""
+"""What came from outside, as messages show it: in short, on one line, and harmless to a terminal."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 def escaped(text: str) -> str:
-    """*text* with escapes in place of line breaks, control characters, surrogates and what turns the writing round."""
+    """Put escapes in place of line breaks, control characters, surrogates and what turns the writing round."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
 
 
 def brief(text: str) -> str:
-    """*text*, or where it is long its beginning and its end."""
+    """Leave out the middle of a long *text*."""
     return text if len(text) <= 200 else f"{text[:100]}...{text[-20:]}"
 
 
 def shown(value: object) -> str:
-    """*value* as code would spell it, in short, whatever it is."""
+    """Spell *value* as code would, in short, whatever it is."""
     try:
         if isinstance(value, (str, bytes)) and len(value) > 400:
             return f"{repr(value[:100])[:100]}...{repr(value[-20:])[-20:]}"
@@ -28,7 +28,7 @@ def shown(value: object) -> str:
 
 
 def told(error: BaseException) -> str:
-    """*error* with its class, on one line."""
+    """Spell *error* with its class, on one line."""
     try:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001  # it is told of as far as it can be
@@ -46,7 +46,7 @@ def ends_the_caller(error: BaseException) -> bool:
 
 
 def _nested(value: object) -> str:
-    """Lists of lists may be short to write, as aliases of YAML, and endless to read."""
+    """Spell a container to some depth: aliases of YAML are short to write, and may be endless to read."""
     from reprlib import Repr
 
     short = Repr()

@@ -72,8 +72,8 @@ def check(
         unused = _validated()
         guards = list(control.guards())
         doubtful = list(doubts(guards))
-    for one in (*unused, *doubtful):
-        _warn(str(one))
+    for doubt in (*unused, *doubtful):
+        _warn(str(doubt))
     if not is_whole:
         raise typer.Exit(1)
     if not guards:
@@ -96,8 +96,8 @@ def explain(
     with _apart():
         _import([module], recursive=False)
         parent: Any = importlib.import_module(module)
-        for one in outer:
-            parent = _member(parent, one, target)
+        for step in outer:
+            parent = _member(parent, step, target)
         explained = _explained(parent, name, _member(parent, name, target))
     if not explained:
         raise typer.BadParameter(f"{target!r} is not guarded")
@@ -169,11 +169,11 @@ def _common(values: set[str]) -> str:
 
 
 def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
-    """Every key once, the global ones last."""
-    found: dict[str, _Line] = {}
+    """List every key once, the global ones last."""
+    lines: dict[str, _Line] = {}
 
     def add(key: Key, allowed: str, value: object, default: object) -> None:
-        line = found.setdefault(key.name, _Line(key, allowed))
+        line = lines.setdefault(key.name, _Line(key, allowed))
         line.values.add(formatted(value))
         line.defaults.add(formatted(default))
 
@@ -190,7 +190,7 @@ def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
         switches = Switches()
     for name, value, default in zip(SWITCHES, switches, Switches(), strict=True):
         add(switch_key(name), "true or false" if isinstance(default, bool) else "an integer", value, default)
-    return sorted(found.values(), key=lambda line: not line.key.has_class or line.key.name in SWITCHES)
+    return sorted(lines.values(), key=lambda line: not line.key.has_class or line.key.name in SWITCHES)
 
 
 def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effective]]:
@@ -207,11 +207,11 @@ def _member(parent: Any, name: str, target: str) -> Any:
         raise typer.BadParameter(f"{target!r}: there is no {name}{hint}") from None
 
 
-def _explained(parent: Any, name: str, found: Any) -> list[str]:
-    if isinstance(found, type):
-        return [line for member in dir(found) for line in _explained(found, member, None)]
+def _explained(parent: Any, name: str, target: Any) -> list[str]:
+    if isinstance(target, type):
+        return [line for member in dir(target) for line in _explained(target, member, None)]
     try:
-        return [control.explain(parent, name) if isinstance(parent, type) else control.explain(found)]
+        return [control.explain(parent, name) if isinstance(parent, type) else control.explain(target)]
     except (AttributeError, ValueError):
         return []
 
@@ -248,12 +248,12 @@ def _as_json(guard: control.GuardedMethod) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
-        return [formatted(one) for one in value]
+        return [formatted(member) for member in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else formatted(value)
 
 
 def _template(lines: Iterable[_Line], how: Format) -> Iterator[str]:
-    """A file in which every key is commented out, with the value that holds now."""
+    """Write a file in which every key is commented out, with the value that holds now."""
     spelled = _spelled_in_toml if how is Format.TOML else _spelling_of_properties()
     for line in lines:
         yield f"# {line.allowed}; declared: {line.default or 'nothing'}; variable: {line.key.variable}"
@@ -279,10 +279,7 @@ def _spelling_of_properties() -> Callable[[str, Any], str]:
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Modules may print while they are imported, which is none of what was asked for: it goes where messages go.
-
-    So does what their subprocesses print, and C code.
-    """
+    """Send what modules print while they are imported, and their subprocesses and C code, where messages go."""
     with redirect_stdout(sys.stderr), ExitStack() as stack:
         with suppress(OSError):
             kept = os.dup(1)
@@ -312,11 +309,11 @@ def _import(modules: Iterable[str], recursive: bool) -> None:
 
 
 def _imported(modules: Iterable[str], recursive: bool) -> bool:
-    """Import all of *modules*, and say what is wrong with each; whether nothing is."""
-    wrong = [line for name in modules for line in _problems(name, recursive)]
-    for line in dict.fromkeys(wrong):
+    """Import all of *modules*, and warn of what is wrong with each; true if nothing is."""
+    problems = dict.fromkeys(line for name in modules for line in _problems(name, recursive))
+    for line in problems:
         _warn(line)
-    return not wrong
+    return not problems
 
 
 def _problems(name: str, recursive: bool) -> Iterator[str]:
@@ -329,15 +326,15 @@ def _problems(name: str, recursive: bool) -> Iterator[str]:
         if ends_the_caller(error):
             raise
         cause = error.__cause__ if isinstance(error, RuntimeError) else None
-        for one in (error, cause):  # Python 3.11 wraps what __set_name__ raises
-            if isinstance(one, FaultToleranceDefinitionException):
-                yield from map(str, one.faults)
+        for refusal in (error, cause):  # Python 3.11 wraps what __set_name__ raises
+            if isinstance(refusal, FaultToleranceDefinitionException):
+                yield from map(str, refusal.faults)
                 return
         yield f"{name} cannot be imported ({told(error)})"
         return
-    for found in inside:
-        if not found.name.endswith(".__main__"):
-            yield from _problems(found.name, recursive)
+    for submodule in inside:
+        if not submodule.name.endswith(".__main__"):
+            yield from _problems(submodule.name, recursive)
 
 
 def _validated() -> list[Unused]:
@@ -355,7 +352,7 @@ def _warn(line: str) -> None:
 
 
 def _print_table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
-    """As wide as the terminal, or, for other programs, as wide as it takes: one row is one line."""
+    """Print a table as wide as the terminal, or, for other programs, as wide as it takes: one row is one line."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")

@@ -113,7 +113,7 @@ class Fault(NamedTuple):
 
 
 def _portable(value: object) -> object:
-    """*value* if it can be sent to another process, else what is shown of it: a lambda, say, or a local class."""
+    """Give *value* if it can be sent to another process, else the text for it: a lambda, say, or a local class."""
     import pickle
 
     try:

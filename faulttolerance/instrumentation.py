@@ -61,11 +61,11 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
     from .exceptions import FaultToleranceDefinitionException
 
     chosen = None if sinks is None else tuple(sinks)
-    if faults := [fault for one in chosen or () for fault in never_awaited_faults("set_event_sinks(sinks)", one)]:
+    if faults := [fault for sink in chosen or () for fault in never_awaited_faults("set_event_sinks(sinks)", sink)]:
         raise FaultToleranceDefinitionException(*faults)
     _sinks.set(chosen)
 
 
 def get_event_sinks() -> tuple[EventSink, ...]:
-    """Who is told of events."""
+    """Give the sinks in use."""
     return _sinks.get()

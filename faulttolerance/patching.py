@@ -85,7 +85,7 @@ class _Change(NamedTuple):
 
 
 class Patch:
-    """What ``patch`` has put somewhere, or will once a module is imported."""
+    """One call of ``patch``: decorators that are in place, or will be once a module is imported."""
 
     def __init__(self, target: object, path: str, decorators: tuple[Callable[[Any], Any], ...]) -> None:
         self._target = target
@@ -93,8 +93,8 @@ class Patch:
         self._decorators = decorators
         self._changes: list[_Change] = []
         self._is_undone = False
-        self._found: tuple[Any, Any] | None = None
-        """What holds the attribute, and the attribute, once it is patched."""
+        self._patched: tuple[Any, Any] | None = None
+        """The holder of the attribute, and its value, once it is patched."""
         self._where = f"{_name_of(target)}.{path}"
         frame = next(user_frames(), None)
         self._source = f"patched at {frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -105,16 +105,16 @@ class Patch:
         return bool(self._changes)
 
     def undo(self) -> None:
-        """Let everything be as it was. Calls under way finish as they began.
+        """Take everything back. Calls under way finish as they began.
 
         Raises:
             FaultToleranceDefinitionException: If something else was put there since: that has to go first.
         """
         for change in self._changes:
             if not change.is_in_place:
-                found = _held(change.holder, change.attribute)
-                state = "is gone" if found is _ABSENT else f"became {found!r}"
-                raise self._refusal(f"was patched here, and {state} since", found, "to undo that first")
+                value = _held(change.holder, change.attribute)
+                state = "is gone" if value is _ABSENT else f"became {value!r}"
+                raise self._refusal(f"was patched here, and {state} since", value, "to undo that first")
         self._is_undone = True
         if isinstance(self._target, str):
             _no_more_at_import(self._target, self._apply)
@@ -133,9 +133,11 @@ class Patch:
     def _begin(self) -> None:
         if not self._decorators:
             raise self._refusal("is given no decorator", None, "at least one")
-        for one in self._decorators:
-            if not callable(one):
-                raise self._refusal(f"is to be decorated by {one!r}", one, "decorators, such as retry(max_retries=2)")
+        for decorator in self._decorators:
+            if not callable(decorator):
+                raise self._refusal(
+                    f"is to be decorated by {decorator!r}", decorator, "decorators, such as retry(max_retries=2)"
+                )
         if not isinstance(self._target, str):
             self._apply(self._target)
         else:
@@ -150,7 +152,7 @@ class Patch:
         """Look for what comes first on the way to *module* and is not imported yet; for the rest once that is."""
         names = module.split(".")
         packages = (".".join(names[:end]) for end in range(1, len(names) + 1))
-        name = next((one for one in packages if one not in sys.modules), None)
+        name = next((package for package in packages if package not in sys.modules), None)
         if name is None or self._is_undone:
             return
         if find_spec(name) is None:
@@ -166,10 +168,11 @@ class Patch:
     def _apply(self, target: Any) -> None:
         if self._is_undone:
             return
-        (found, changes), self._found, self._changes = (self._found, self._changes), None, []
+        patched, changes = self._patched, self._changes
+        self._patched, self._changes = None, []
         holder, attribute, value = self._resolved(target)
-        if found is not None and found[0] is holder and found[1] is value:
-            self._found, self._changes = found, changes  # the module was run again, and has left this as it was
+        if patched is not None and patched[0] is holder and patched[1] is value:
+            self._patched, self._changes = patched, changes  # the module was run again, and has left this as it was
             return
         try:
             if isinstance(value, type):
@@ -179,7 +182,7 @@ class Patch:
         except FaultToleranceDefinitionException as error:
             raise FaultToleranceDefinitionException(*map(self._with_source, error.faults)) from error
         holder, _, value = self._resolved(target)
-        self._found = holder, value
+        self._patched = holder, value
 
     def _resolved(self, target: Any) -> tuple[Any, str, Any]:
         try:
@@ -220,13 +223,13 @@ class Patch:
         return change
 
     def _on_class(self, holder: Any, attribute: str, cls: type) -> list[_Change]:
-        before = {one: dict(vars(one)) for one in (cls, *_heirs(cls))}
+        before = {covered: dict(vars(covered)) for covered in (cls, *_heirs(cls))}
 
         def changes() -> list[_Change]:
             return [
-                _Change(one, name, names.get(name, _ABSENT), value)
-                for one, names in before.items()
-                for name, value in list(vars(one).items())
+                _Change(covered, name, names.get(name, _ABSENT), value)
+                for covered, names in before.items()
+                for name, value in list(vars(covered).items())
                 if value is not names.get(name, _ABSENT)
             ]
 
@@ -318,19 +321,19 @@ def _name_of(target: object) -> str:
 
 
 def _class_behind(cls: Any) -> type:
-    """A class itself, where a wrapper passes for it."""
+    """Give the class itself, where a wrapper passes for it."""
     while not issubclass(type(cls), type):
         cls = cls.__wrapped__
     return cls  # type: ignore[no-any-return]
 
 
 def _heirs(cls: type) -> list[type]:
-    """The living classes that inherit from *cls*, bases before those that inherit from them."""
-    found: dict[type, None] = {}
-    one: type
-    for one in type.__subclasses__(cls):
-        found |= dict.fromkeys((one, *_heirs(one)))
-    return list(found)
+    """Find the living classes that inherit from *cls*, bases before those that inherit from them."""
+    heirs: dict[type, None] = {}
+    subclass: type
+    for subclass in type.__subclasses__(cls):
+        heirs |= dict.fromkeys((subclass, *_heirs(subclass)))
+    return list(heirs)
 
 
 def _interceptors_on(value: Any) -> tuple[Any, ...]:
@@ -341,12 +344,12 @@ def _interceptors_on(value: Any) -> tuple[Any, ...]:
 
 
 def _as_in_a_class(value: Any) -> Any:
-    """What a class holds, so that a function in its place is called with the same arguments."""
+    """Make what a class has to hold for the function in it to be called with the same arguments."""
     return unproxied(value) if hasattr(type(value), "__get__") else staticmethod(value)
 
 
 def _overridden(cls: type, attribute: str, inherited: Any) -> Any:
-    """What would be written in *cls* to override an attribute by nothing but ``super()``.
+    """Make what would be written in *cls* to override an attribute by nothing but ``super()``.
 
     It follows the method resolution order when it is called: other bases of a subclass come into their own.
     """

@@ -11,7 +11,7 @@ SPANS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_00
 
 
 def formatted(value: Any) -> str:
-    """*value* as a configuration would spell it; empty for nothing."""
+    """Spell *value* as a configuration would; ``None`` is empty."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -28,7 +28,7 @@ def formatted(value: Any) -> str:
 
 
 def _span(value: timedelta) -> str:
-    """In the largest unit that counts it without a fraction."""
+    """Count the largest unit that needs no fraction."""
     microseconds = value // timedelta(microseconds=1)
     if not microseconds:
         return "0s"

@@ -48,7 +48,7 @@ def kept(**values: Any) -> dict[str, Any]:
 
 
 def files_of_environment(places: dict[str, str]) -> list[File]:
-    """The files that the environment names, where *places* says that they were when they were first there."""
+    """Name the files of the environment, in the *places* where they stood when they were first there."""
     files = []
     for name in filter(None, os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep)):
         path = _file(name).path
@@ -68,8 +68,9 @@ def _file(file: str | os.PathLike[str] | File) -> File:
 
 
 def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[File, ...]:
-    """One path is meant as a list of one, not as its letters."""
-    return tuple(map(_file, [files] if isinstance(files, (str, os.PathLike)) else files))
+    return tuple(
+        map(_file, [files] if isinstance(files, (str, os.PathLike)) else files)
+    )  # a path is no list of letters
 
 
 def _mapping(properties: Mapping[str, Any]) -> dict[str, Any]:

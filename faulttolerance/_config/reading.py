@@ -100,17 +100,17 @@ class PropertiesFile(InitSettingsSource):
 
 
 def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
-    """What the files and sources of *inputs* and the files *named* by the environment hold, the strongest first.
+    """Read the files and sources of *inputs* and the files *named* by the environment; the strongest is the first.
 
     Raises:
         FaultToleranceDefinitionException: With all sources that cannot be read, not only the first.
     """
-    found: list[Source] = []
+    read_sources: list[Source] = []
     faults: list[Fault] = []
 
     def collect(load: Callable[[], Source], where: str, source: str) -> None:
         try:
-            found.append(load())
+            read_sources.append(load())
         except FaultToleranceDefinitionException as error:
             faults.extend(fault if fault.source else fault._replace(source=source) for fault in error.faults)
         except BaseException as error:
@@ -127,7 +127,7 @@ def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
         collect(partial(_foreign, source), shown(source), "given to configure(sources=...)")
     if faults:
         raise FaultToleranceDefinitionException(*faults)
-    return found[::-1]
+    return read_sources[::-1]
 
 
 def _foreign(source: Any) -> Source:
@@ -139,8 +139,8 @@ def _foreign(source: Any) -> Source:
     return source_of(name, 100, entries_of(name, data))
 
 
-def _file(name: str, found: str) -> Source:
-    path = Path(found)
+def _file(name: str, absolute: str) -> Source:
+    path = Path(absolute)
     _refuse_what_is_no_file(path, name)
     suffix = (path.suffix or path.name).lower()
     try:
@@ -178,7 +178,7 @@ def _data_and_lines(name: str, path: Path, suffix: str) -> tuple[Mapping[str, An
 
 
 def _refuse_what_is_no_file(path: Path, name: str) -> None:
-    """Refuse what is no file: to open a named pipe is to wait for who writes into it."""
+    """Refuse what is no file: to open a named pipe would be to wait for a writer."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -212,12 +212,12 @@ def _dotenv(name: str, path: Path) -> Source:
 
 
 def _blank_lines(text: str) -> int:
-    """How many stand before the statement that *text* is."""
+    """Count the blank lines before the statement that *text* is."""
     return text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def _ours(path: Path, name: str, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """The table of ours and its path: ``[tool.faulttolerance]``; a file that has none is ours as a whole."""
+    """Give our table, ``[tool.faulttolerance]``, and its path; a file that has none is ours as a whole."""
     tools = data.get("tool")
     has_table = isinstance(tools, Mapping) and "faulttolerance" in tools
     if not has_table:
@@ -264,7 +264,7 @@ def _path_of(table: Any, data: Any) -> str | None:
 
 
 def _yaml_lines(text: str) -> Lines:
-    """Where each key stands. JSON is YAML too; where PyYAML is missing or thinks otherwise, lines are not named."""
+    """Tell where each key stands. JSON is YAML too; where PyYAML is missing or thinks otherwise, no line is named."""
     lines: Lines = {}
     try:
         import yaml

@@ -19,13 +19,13 @@ from .source import Source, entries_of, source_of
 
 
 class State(NamedTuple):
-    """All that the settings hold."""
+    """The configuration at one moment."""
 
     snapshot: Snapshot | None = None
     switches: Switches | None = None
     inputs: Inputs = Inputs()
     number: int = 0
-    """How often it was said what holds, by an installation or a restoration."""
+    """The count of installations and restorations."""
 
 
 class Settings:
@@ -44,7 +44,7 @@ class Settings:
 
     @property
     def state(self) -> State:
-        """What holds, as far as it was read. Another object whenever that, or what is declared, has changed."""
+        """The configuration as far as it was read; another object whenever that, or a declaration, has changed."""
         return self._state
 
     @property
@@ -75,7 +75,7 @@ class Settings:
 
     @property
     def basis(self) -> State:
-        """What plans are made from: what holds, everything read unless something is wrong with it."""
+        """The state from which plans are made: everything is read, unless something is wrong with it."""
         try:
             return self.loaded()
         except FaultToleranceDefinitionException:
@@ -83,7 +83,7 @@ class Settings:
 
     @staticmethod
     def switches_under(state: State) -> Switches:
-        """The global switches: those that were read, else what the snapshot of *state* says."""
+        """Give the global switches of *state*: those that were read, else those that its snapshot says."""
         if state.switches is not None:
             return state.switches
         return Switches() if state.snapshot is None else read_switches(state.snapshot)[0]
@@ -108,9 +108,9 @@ class Settings:
         """
         state = self._state
         inputs = state.inputs.__replace__(**kept(properties=properties, files=files, sources=sources))
-        found = [_given(inputs.properties)] if inputs.properties else []
+        sources_read = [_given(inputs.properties)] if inputs.properties else []
         if in_environment := environment():
-            found.append(in_environment)
+            sources_read.append(in_environment)
         named = files_of_environment(self._places)
         if inputs.files or inputs.sources or named:
             try:
@@ -118,8 +118,8 @@ class Settings:
             except ImportError as error:
                 fault = Fault("the configuration", f"needs {error.name}", None, INSTALL)
                 raise FaultToleranceDefinitionException(fault) from error
-            found += read(inputs, named)
-        snapshot = Snapshot(found, inputs, state.number)
+            sources_read += read(inputs, named)
+        snapshot = Snapshot(sources_read, inputs, state.number)
         if faults := [*read_switches(snapshot)[1], *tracing_faults()]:
             raise FaultToleranceDefinitionException(*faults)
         if _sets_values(snapshot):
@@ -127,7 +127,7 @@ class Settings:
         return snapshot
 
     def following(self, snapshot: Snapshot, state: State | None = None) -> State:
-        """What is to hold after *state*, by default what holds now, once *snapshot* is in force.
+        """Make the state after *state*, by default the one in force, in which *snapshot* holds.
 
         A global switch that has been read stays.
         """
@@ -141,15 +141,15 @@ class Settings:
             log(WARNING, "ignored until the application restarts: %s; in force: %s", read, switches)
 
     def returning(self, state: State) -> State:
-        """What is to hold where *state* is to hold again."""
+        """Make the state in which *state* holds again."""
         return state._replace(number=self._state.number + 1)
 
     def put(self, state: State, swap: Swap) -> None:
-        """Let *state* be in force, together with the other stores of *swap*."""
+        """Put *state* in force, together with the other stores of *swap*."""
         swap.attribute(self, "_state", state)
 
     def put_blank(self, swap: Swap) -> None:
-        """Let everything be as it was in the beginning, together with the other stores of *swap*."""
+        """Forget everything that was read or given, together with the other stores of *swap*."""
         self.put(self.returning(State()), swap)
         swap.attribute(self, "_places", {})
 
@@ -161,7 +161,7 @@ class Settings:
     def resolve(
         self, declared: Sequence[Declared], where: str, state: State | None = None
     ) -> tuple[list[Effective], list[Fault]]:
-        """The effective policies of one guard, in the order of *declared*, and all that is wrong with them.
+        """Give the effective policies of one guard, in the order of *declared*, and all that is wrong with them.
 
         Called once per guard and again when the configuration changes; it imports modules that values name.
 
@@ -174,10 +174,10 @@ class Settings:
             if state is None or state.snapshot is None:
                 state = self.loaded()
         except FaultToleranceDefinitionException as error:
-            return [Effective(one.policy) for one in declared], list(error.faults)
+            return [Effective(declaration.policy) for declaration in declared], list(error.faults)
         snapshot: Snapshot = state.snapshot  # type: ignore[assignment]
         switches = self.switches_under(state)
-        pairs = [resolved(policy, where, snapshot, switches) for policy in declared]
+        pairs = [resolved(declaration, where, snapshot, switches) for declaration in declared]
         return [effective for effective, _ in pairs], [fault for _, faults in pairs for fault in faults]
 
 
@@ -198,7 +198,7 @@ def _sets_values(snapshot: Snapshot) -> bool:
 
 
 def _load() -> None:
-    """Load what reads values. That it is missing is told where a value is needed."""
+    """Load what reads values; a need for it that cannot be met is told where a value is read."""
     try:
         from . import value  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a configured value means: models of pydantic, made from the parameters of the policies."""
+"""The meaning of configured values: models of pydantic, made from the parameters of the policies."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _stripped(value: Any) -> Any:
 
 
 def _duration(value: Any) -> float | timedelta:
-    """A number stays one, and counts the unit; what names its unit becomes a ``timedelta``."""
+    """Keep a number, which counts the unit; make a ``timedelta`` of a text with a unit of its own."""
     if not isinstance(value, str):
         return _no_bool(value)  # type: ignore[no-any-return]
     text = value.strip()
@@ -128,9 +128,9 @@ def _member(kind: Any, value: Any) -> Any:
 
 def _exceptions(value: Any) -> Any:
     if isinstance(value, str):
-        value = [one.strip() for one in value.split(",")] if value.strip() else []
+        value = [name.strip() for name in value.split(",")] if value.strip() else []
     if isinstance(value, (list, tuple, set, frozenset)):
-        return tuple(_named(one) if isinstance(one, str) else one for one in value)
+        return tuple(_named(member) if isinstance(member, str) else member for member in value)
     return value
 
 
@@ -141,7 +141,7 @@ def _callable(value: Any) -> Any:
 
 
 def _named(name: str) -> Any:
-    """What a qualified name stands for; its module is imported. A built-in needs no module."""
+    """Find what a qualified name stands for, and import its module; a built-in needs none."""
     if name.isidentifier():
         if hasattr(builtins, name):
             return getattr(builtins, name)
@@ -163,7 +163,7 @@ def _neighbours(name: str) -> list[str]:
         siblings = dir(pkgutil.resolve_name(path))
     except Exception:  # noqa: BLE001 - a suggestion is a courtesy
         return []
-    return [f"{path}.{one}" for one in difflib.get_close_matches(last, siblings, 1)]
+    return [f"{path}.{sibling}" for sibling in difflib.get_close_matches(last, siblings, 1)]
 
 
 def _unknown(name: str, problem: str, nearest: list[str]) -> PydanticCustomError:

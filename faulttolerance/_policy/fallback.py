@@ -31,7 +31,7 @@ class Fallback(Policy):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Handler or method, never both, never neither; a class must be a handler."""
+        """Refuse both a handler and a method, neither of them, and a class that is no handler."""
         value, method = values["value"], values["fallback_method"]
         if value is not None and method:
             yield (

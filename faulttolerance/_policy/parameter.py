@@ -1,4 +1,4 @@
-"""What a parameter of an annotation accepts, written once for decorators, values and configuration."""
+"""The parameters of annotations, written once for decorators, values and configuration."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Parameter:
 
 
 def integer(minimum: int, allowed: str = "") -> Kind:
-    """An ``int`` that is at least *minimum*; a ``bool`` is not one."""
+    """Accept an ``int`` that is at least *minimum*; a ``bool`` is not one."""
     return Kind(
         "integer",
         allowed or f"an integer >= {minimum}",
@@ -81,13 +81,13 @@ def integer(minimum: int, allowed: str = "") -> Kind:
 
 
 def number(minimum: float, maximum: float = math.inf) -> Kind:
-    """A finite number from *minimum* to *maximum*, both included."""
+    """Accept a finite number from *minimum* to *maximum*, both included."""
     allowed = f"a number >= {minimum}" if maximum == math.inf else f"a number from {minimum} to {maximum}"
     return Kind("number", allowed, lambda value: _is_finite(value) and minimum <= value <= maximum)
 
 
 def duration(limits: str = ">= 0", note: str = "") -> Kind:
-    """A number that counts some unit, or a ``timedelta``; finite, not negative. *limits* and *note* are its words."""
+    """Accept a finite number >= 0 that counts some unit, or a ``timedelta``; *limits* and *note* say so in words."""
 
     def accepts(value: object) -> bool:
         if isinstance(value, timedelta):
@@ -103,24 +103,24 @@ def duration(limits: str = ">= 0", note: str = "") -> Kind:
 
 
 def unit() -> Kind:
-    """A member of ``ChronoUnit``."""
+    """Accept a member of ``ChronoUnit``."""
     return _member(ChronoUnit, "a ChronoUnit", lambda value: value if isinstance(value, ChronoUnit) else None)
 
 
 def flag() -> Kind:
-    """A ``bool``."""
+    """Accept a ``bool``."""
     return Kind("flag", "True or False", lambda value: isinstance(value, bool), configurable="true or false")
 
 
 def exceptions() -> Kind:
-    """One exception class or an iterable of them; kept as a tuple without repetition."""
+    """Accept one exception class or several, and keep a tuple without repetition."""
 
     def accepts(value: object) -> bool:
         if isinstance(value, type):
             return issubclass(value, BaseException)
         if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, set, frozenset)):
             return False
-        return all(isinstance(one, type) and issubclass(one, BaseException) for one in value)
+        return all(isinstance(member, type) and issubclass(member, BaseException) for member in value)
 
     def normalised(value: type[BaseException] | Iterable[type[BaseException]]) -> tuple[type[BaseException], ...]:
         return (value,) if isinstance(value, type) else tuple(dict.fromkeys(value))
@@ -135,7 +135,7 @@ def exceptions() -> Kind:
 
 
 def choice(among: type[Enum]) -> Kind:
-    """A member of *among*, or its name in letters of any case, as in the configuration."""
+    """Accept a member of *among*, or its name in letters of any case, as in the configuration."""
 
     def member(value: object) -> Enum | None:
         if isinstance(value, among):
@@ -152,12 +152,12 @@ def _member(among: type[Enum], allowed: str, member: Callable[[object], Enum | N
 
 
 def text(allowed: str, accepts: Callable[[str], bool]) -> Kind:
-    """A name in the application; *accepts* decides."""
+    """Accept a name of the application that *accepts* takes."""
     return Kind("text", allowed, lambda value: isinstance(value, str) and accepts(value))
 
 
 def function(allowed: str, *, is_optional: bool = True) -> Kind:
-    """A callable of the application, or ``None`` where it *is_optional*."""
+    """Accept a callable of the application, or ``None`` where it *is_optional*."""
     return Kind(
         "callable",
         allowed,
@@ -175,7 +175,7 @@ def _is_finite(value: object) -> TypeGuard[float]:
 
 
 def parameter(kind: Kind, default: Any = MISSING) -> Any:
-    """A field of a policy."""
+    """Make a field of a policy."""
     return Parameter(kind, default)
 
 
@@ -197,18 +197,18 @@ class Policy(Record):
         cls.annotation = cls.__name__
         cls.is_configurable = is_configurable
         cls._parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
-        for name, one in cls._parameters.items():
-            if one.default is MISSING:
+        for name, parameter in cls._parameters.items():
+            if parameter.default is MISSING:
                 delattr(cls, name)
             else:
-                setattr(cls, name, one.kind.normalised(one.default))
+                setattr(cls, name, parameter.kind.normalised(parameter.default))
         super().__init_subclass__(kw_only=kw_only)
 
     @classmethod
     def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
         if faults := check(cls, values, f"@{cls.annotation}"):
             raise FaultToleranceDefinitionException(*faults)
-        kept = {name: one.kind.normalised(values[name]) for name, one in parameters(cls).items()}
+        kept = {name: parameter.kind.normalised(values[name]) for name, parameter in parameters(cls).items()}
         # There is one per guarded method, and most of it is as it is by default.
         return {name: value for name, value in kept.items() if not cls._is_default(name, value)}
 
@@ -219,7 +219,7 @@ class Policy(Record):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Faults across parameters that are each fine."""
+        """Find faults across parameters that are each fine."""
         return ()
 
 
@@ -232,7 +232,7 @@ _alike: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()
 
 
 def shared(policy: Policy) -> Policy:
-    """The one that stands for all policies with the values of *policy*: most methods are guarded as others are.
+    """Give the one object for all policies with the values of *policy*: most methods are guarded as others are.
 
     Those that name something of the application are left alone: each method mostly has its own, and it would be kept.
     """
@@ -240,7 +240,7 @@ def shared(policy: Policy) -> Policy:
         return policy
     values = policy._values()
     sets = (value for value in values if isinstance(value, tuple))
-    if any(getattr(one, "__module__", "") != "builtins" for value in sets for one in value):
+    if any(getattr(member, "__module__", "") != "builtins" for value in sets for member in value):
         return policy
     return _alike.setdefault((type(policy), *values, *map(type, values)), policy)  # 1 and 1.0 are shown as written
 
@@ -251,7 +251,7 @@ def check(
     where: str,
     located: Callable[[str], tuple[str, str]] | None = None,
 ) -> list[Fault]:
-    """Everything that is wrong with *values* for *policy*.
+    """Find everything that is wrong with *values* for *policy*.
 
     *where* names the guarded function and the annotation, as in ``acme.Client.charge @Retry``. *located* gives, for a
     parameter, the place and the source to name instead: a value that came from the configuration is reported there,
@@ -266,8 +266,8 @@ def check(
         return Fault(place, problem, values[name], allowed, source)
 
     faults = [
-        fault(name, f"is {shown(values[name])}", one.kind.allowed)
-        for name, one in parameters(policy).items()
-        if not one.kind.accepts(values[name])
+        fault(name, f"is {shown(values[name])}", parameter.kind.allowed)
+        for name, parameter in parameters(policy).items()
+        if not parameter.kind.accepts(values[name])
     ]
     return faults or [fault(*contradiction) for contradiction in policy.contradictions(values)]

@@ -44,6 +44,6 @@ class RateLimit(Policy):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """A window of no length lets nothing through."""
+        """Refuse a window of no length, which would let nothing through."""
         if seconds(values["window"], values["window_unit"]) <= 0:
             yield "window", "is 0", "a number > 0 or a timedelta > 0", ("window_unit",)

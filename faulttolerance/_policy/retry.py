@@ -42,7 +42,7 @@ class Retry(Policy, kw_only=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """``max_duration`` must leave room for one delay."""
+        """Refuse a ``max_duration`` that leaves no room for one delay."""
         delay = seconds(values["delay"], values["delay_unit"])
         limit = seconds(values["max_duration"], values["duration_unit"])
         if limit and limit <= delay:
@@ -114,7 +114,7 @@ class RetryWhen(Policy, kw_only=True):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """A predicate that is never asked is a mistake."""
+        """Refuse to have no predicate."""
         if values["exception"] is None and values["result"] is None:
             yield "exception", "is None, and so is result", "at least one predicate", ("result",)
 
@@ -134,6 +134,6 @@ class BeforeRetry(Policy):
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Exactly one of the two."""
+        """Refuse both, and neither."""
         if (values["value"] is None) == (not values["method_name"]):
             yield "value", "and method_name are both given or both missing", "exactly one of them", ("method_name",)

@@ -26,7 +26,7 @@ _LONGEST = 1e12
 
 @lru_cache
 def seconds(duration: float | timedelta, unit: ChronoUnit) -> float:
-    """The length of *duration*, which counts *unit* unless it is a ``timedelta``; most guards share a few lengths."""
+    """Give the length of *duration*, which counts *unit* unless it is a ``timedelta``; most guards share a few."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     return min(duration * unit.value, _LONGEST)
