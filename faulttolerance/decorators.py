@@ -105,7 +105,7 @@ if TYPE_CHECKING:
 
 def _declare(kind: Any, values: dict[str, Any], target: Any = None) -> Any:
     """Load what guards are made of with the first decorator, not by ``import``."""
-    from ._guard.attach import decorate
+    from ._guard.decorator import decorate
 
     return decorate(kind, values, target)
 
@@ -136,7 +136,7 @@ def _decorator_with_parentheses(
     """Turn a documented name into a decorator that nobody can write without arguments: the first may be a function."""
 
     def decorator(*args: Any, **named: Any) -> Any:
-        from ._guard.attach import refuse_bare
+        from ._guard.decorator import refuse_bare
 
         policy: Any = kind
         values = _values(policy, args, named)

@@ -24,9 +24,9 @@ except ImportError as error:
     ) from error
 
 from ._guard import attach, control
-from ._guard.attach import Decorator
-from ._guard.class_level import CLASS_INTERCEPTORS
+from ._guard.class_level import declared_on
 from ._guard.declaration import declaration_of
+from ._guard.decorator import Decorator
 from ._guard.interceptor import Interceptor
 from ._guard.place import user_frames
 from ._runtime.import_watch import ImportWatch
@@ -338,7 +338,7 @@ def _heirs(cls: type) -> list[type]:
 
 def _interceptors_on(value: Any) -> tuple[Any, ...]:
     if isinstance(value, type):
-        return vars(value).get(CLASS_INTERCEPTORS, ())  # type: ignore[no-any-return]
+        return declared_on(value).interceptors
     declaration = declaration_of(value)
     return declaration.interceptors if declaration is not None else ()
 

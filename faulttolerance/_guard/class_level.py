@@ -2,52 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property, partialmethod, singledispatchmethod
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from .._policy import Policy
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .declaration import declaration_of, unbound
+from .declaration import Declaration, declaration_of, unbound
 
 CLASS_LEVEL = "_abc_faulttolerance"
 """The attribute of a class that holds what is declared on it; ``dataclass(slots=True)`` copies it with the rest.
 
 Its prefix is one that ``typing`` does not take for a member of a protocol, as Python 3.11 does with other names."""
 
-CLASS_INTERCEPTORS = "_abc_faulttolerance_interceptors"
-"""Likewise for the interceptors."""
-
 _METHODS = (staticmethod, classmethod, property, partialmethod, singledispatchmethod)
 _exempt: WeakSet[Any] = WeakSet()
 
 
-def class_level_policies(cls: type) -> dict[type[Policy], tuple[Policy, type]]:
-    """List the policies declared on *cls* and its bases: of each kind the nearest, with the class that declares it."""
-    policies: dict[type[Policy], tuple[Policy, type]] = {}
-    for base in cls.__mro__:
-        for kind, policy in vars(base).get(CLASS_LEVEL, {}).items():
-            policies.setdefault(kind, (policy, base))
-    return policies
+class ClassLevel(NamedTuple):
+    """What is declared on one class: policies by kind, and interceptors, the uppermost first."""
+
+    policies: Mapping[type[Policy], Policy]
+    interceptors: tuple[Any, ...]
 
 
-def policies_covering(cls: type, name: str, function: object, owner: type) -> dict[type[Policy], tuple[Policy, type]]:
-    """List the class-level policies that hold for the method *name* of *cls*, which *owner* defines as *function*.
+_NOTHING = ClassLevel({}, ())
+
+
+def declared_on(cls: type) -> ClassLevel:
+    """Give what is written on *cls* itself."""
+    return vars(cls).get(CLASS_LEVEL, _NOTHING)  # type: ignore[no-any-return]
+
+
+def covering(
+    cls: type, name: str, function: object, owner: type
+) -> tuple[dict[type[Policy], tuple[Policy, type]], tuple[Any, ...]]:
+    """List the class-level policies and interceptors that hold for a method of *cls*, which *owner* defines.
 
     They hold for public methods that are not exempt, which the decorated class, a subclass of it, or another class of
-    its package defines.
+    its package defines. Of each kind of policy the nearest holds; it comes with the class that declares it.
     """
     if name.startswith("_") or is_exempt(function):
-        return {}
-    return {kind: (policy, home) for kind, (policy, home) in class_level_policies(cls).items() if _reaches(home, owner)}
-
-
-def interceptors_covering(cls: type, name: str, function: object, owner: type) -> tuple[Any, ...]:
-    """List likewise the interceptors that are written on *cls* and on its bases."""
-    if name.startswith("_") or is_exempt(function):
-        return ()
+        return {}, ()
+    nearest: dict[type[Policy], tuple[Policy, type]] = {}
+    for home in cls.__mro__:
+        for kind, policy in declared_on(home).policies.items():
+            nearest.setdefault(kind, (policy, home))
+    policies = {kind: (policy, home) for kind, (policy, home) in nearest.items() if _reaches(home, owner)}
     homes = [home for home in cls.__mro__ if _reaches(home, owner)]
-    return tuple(dict.fromkeys(each for home in homes for each in vars(home).get(CLASS_INTERCEPTORS, ())))
+    return policies, tuple(dict.fromkeys(each for home in homes for each in declared_on(home).interceptors))
+
+
+def covering_at_home(declaration: Declaration) -> dict[type[Policy], tuple[Policy, type]]:
+    """List the class-level policies that hold for a method in the class that defines it."""
+    owner = declaration.owner
+    return covering(owner, declaration.name, declaration.template, owner)[0] if owner is not None else {}
 
 
 def _reaches(home: type, owner: type) -> bool:

@@ -11,10 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from . import attach
+from .attach import attach, can_be_guarded
 from .invocation import Invocation
-
-__all__ = ["Interceptor", "around_invoke"]
 
 F = TypeVar("F")
 
@@ -31,7 +29,12 @@ class Interceptor:
         self.priority = priority
 
     def __call__(self, target: F) -> F:
-        return attach.intercept(target, self)  # type: ignore[no-any-return]
+        if not can_be_guarded(target):
+            allowed = "a function, a method, a class"
+            raise FaultToleranceDefinitionException(
+                Fault(repr(self), "stands above what cannot be called", target, allowed)
+            )
+        return attach(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<interceptor {getattr(self.function, '__qualname__', self.function)} at priority {self.priority}>"

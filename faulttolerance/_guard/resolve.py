@@ -19,7 +19,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .checking.definition import callback_faults, companion_faults
-from .class_level import accessors, first_definition, interceptors_covering, policies_covering
+from .class_level import accessors, covering, covering_at_home, first_definition
 from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, declaration_of, unbound
 from .effective import EffectivePolicies, in_order
 from .transaction import Draft
@@ -105,12 +105,11 @@ class MethodResolver:
             declared, declared_by, interceptors = [], {}, ()
             # Rule L3: reached through super(), or by the name of a base class, a method runs unguarded.
             if self.is_first(cls):
-                covered = policies_covering(cls, declaration.name, function, owner)
+                covered, written = covering(cls, declaration.name, function, owner)
                 declared = self._declared(cls, owner, policies, covered)
                 home = owner if declaration.owner is not None else home_of(declaration.template, cls)
                 declared_by = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
-                covering = interceptors_covering(cls, declaration.name, function, owner)
-                interceptors = (*covering, *declaration.interceptors)
+                interceptors = (*written, *declaration.interceptors)
         if declaration.binding == INSTANCE:
             function = bound_when_called(function)
         if not declared and not interceptors:
@@ -164,8 +163,8 @@ class MethodResolver:
         owner = declaration.owner
         if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
             return  # put into a class late, it is known by the class that uses it
-        inherited = policies_covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
-        policies = {**{kind: policy for kind, (policy, _) in inherited.items()}, **declaration.policies}
+        covered = {kind: policy for kind, (policy, _) in covering_at_home(declaration).items()}
+        policies = {**covered, **declaration.policies}
         if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
             self.for_class(owner)
 

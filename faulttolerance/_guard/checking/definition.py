@@ -12,7 +12,7 @@ from ..._policy import BeforeRetry, CustomBackoff, Fallback, Policy, RetryWhen
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
-from ..class_level import class_level_policies, policies_covering
+from ..class_level import covering_at_home, declared_on
 from ..declaration import Declaration, declaration_of
 
 _COMPANIONS: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies}
@@ -28,8 +28,7 @@ _DESCRIPTORS = {
 def definition_faults(declaration: Declaration) -> list[Fault]:
     """List what is wrong with a function as far as is known when the last policy is put on it."""
     policies, where, owner = declaration.policies, declaration.where, declaration.owner
-    inherited = policies_covering(owner, declaration.name, declaration.template, owner) if owner is not None else {}
-    asynchronous = declaration.is_asynchronous({**inherited, **policies})
+    asynchronous = declaration.is_asynchronous({**covering_at_home(declaration), **policies})
     faults: list[Fault] = []
     if is_detached(policies):
         faults += _asynchronous_faults(declaration, where, owner)
@@ -156,9 +155,9 @@ def decorator_name(kind: type[Policy]) -> str:
 
 def _occurs(kind: type[Policy], cls: type) -> bool:
     """Tell whether a method of *cls* has a policy of *kind*, by whatever decorator."""
-    declarations = (declaration_of(value) for base in cls.__mro__ for value in vars(base).values())
-    return kind in class_level_policies(cls) or any(
-        declaration is not None and kind in declaration.policies for declaration in declarations
+    guards = (declaration_of(value) for base in cls.__mro__ for value in vars(base).values())
+    return any(kind in declared_on(base).policies for base in cls.__mro__) or any(
+        declaration is not None and kind in declaration.policies for declaration in guards
     )
 
 
