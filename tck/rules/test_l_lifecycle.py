@@ -480,12 +480,12 @@ def test_guarded_abstract_method_stays_abstract() -> None:
     assert Port.__abstractmethods__ == {"above", "below"}
 
 
-@pytest.mark.parametrize("this_thread", [False, True])
-def test_dataclass_is_guarded(invoke: Invoke, this_thread: bool) -> None:
-    """L2: above or below ``@dataclass``, with this_thread too, where the class is made a second time."""
+@pytest.mark.parametrize("slots", [False, True])
+def test_dataclass_is_guarded(invoke: Invoke, slots: bool) -> None:
+    """L2: above or below ``@dataclass``, with slots too, where the class is made a second time."""
 
     @twice
-    @dataclasses.dataclass(this_thread=this_thread)
+    @dataclasses.dataclass(slots=slots)
     class Above:
         executions: int = 0
 
@@ -494,7 +494,7 @@ def test_dataclass_is_guarded(invoke: Invoke, this_thread: bool) -> None:
             self.executions += 1
             raise OSError
 
-    @dataclasses.dataclass(this_thread=this_thread)
+    @dataclasses.dataclass(slots=slots)
     @twice
     class Below:
         executions: int = 0
@@ -504,7 +504,7 @@ def test_dataclass_is_guarded(invoke: Invoke, this_thread: bool) -> None:
             self.executions += 1
             raise OSError
 
-    @dataclasses.dataclass(this_thread=this_thread)
+    @dataclasses.dataclass(slots=slots)
     class OnMethod:
         executions: int = 0
 
@@ -524,7 +524,7 @@ def test_dataclass_is_guarded(invoke: Invoke, this_thread: bool) -> None:
 
 
 def test_method_of_a_slotted_dataclass_may_call_super() -> None:
-    """L3: the class that ``dataclass(this_thread=True)`` replaced does not count as another level."""
+    """L3: the class that ``dataclass(slots=True)`` replaced does not count as another level."""
 
     class Base:
         executions = 0
@@ -534,7 +534,7 @@ def test_method_of_a_slotted_dataclass_may_call_super() -> None:
             type(self).executions += 1
             raise OSError
 
-    @dataclasses.dataclass(this_thread=True)
+    @dataclasses.dataclass(slots=True)
     class Leaf(Base):
         value: int = 0
 
