@@ -72,8 +72,6 @@ class State:
         total: dict[Series, int] = {}
         for counters in self._counters:
             counters.account.read(total, {})
-        if self._meter is not None:
-            total.update(self._meter.levels())
         return total
 
     def keep_only(self, ident: int) -> None:

@@ -9,12 +9,14 @@ every series such a call advances. What goes otherwise is appended with its seri
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Mapping
+from operator import add
 from threading import RLock
-from typing import ClassVar, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from .catalogue import BOUNDARIES, Series
+from .series import Meter, Schema
 
-__all__ = ["FOLD", "NO_DURATIONS", "Account", "Counters", "Durations", "Schema"]
+__all__ = ["FOLD", "NO_DURATIONS", "Account", "Counters", "Durations"]
 
 T = TypeVar("T")
 
@@ -29,43 +31,12 @@ class Durations(NamedTuple):
     sums: tuple[float, ...]
     """What the samples of each bucket come to, in seconds."""
 
-    def __add__(self, other: object) -> "Durations":
+    def plus(self, more: "Durations") -> "Durations":
         """Both together."""
-        if not isinstance(other, Durations):
-            return NotImplemented
-        return Durations(
-            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
-            tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)),
-        )
+        return Durations(tuple(map(add, self.counts, more.counts)), tuple(map(add, self.sums, more.sums)))
 
 
 NO_DURATIONS = Durations((0,) * (len(BOUNDARIES) + 1), (0.0,) * (len(BOUNDARIES) + 1))
-
-
-class Schema(NamedTuple):
-    """Which series a guarded method has under one set of policies; methods with the same policies share it."""
-
-    series: tuple[Series, ...]
-    """Every counter that exists from the beginning."""
-    first_try: tuple[Series, ...]
-    """Those that a call advances by one each when its first attempt succeeds and nothing was refused."""
-    durations: tuple[str, ...]
-    """The histograms that such a call adds its duration to."""
-    waits: tuple[str, ...]
-    """The histograms that such a call adds 0 to, as it did not wait."""
-
-
-class Measures(Protocol):
-    """Series that are kept elsewhere: they are looked at when somebody reads."""
-
-    def totals(self) -> Mapping[Series, int]:
-        """Those that only grow."""
-        ...
-
-    def levels(self) -> Mapping[Series, int]:
-        """Those that go up and down."""
-        ...
-
 
 _NO_COUNTS: Mapping[Series, int] = {}
 _NO_SAMPLES: Mapping[str, Durations] = {}
@@ -95,10 +66,10 @@ class Account:
     def __init__(self, name: str, schema: Schema) -> None:
         self.name = name
         self.schema = schema
-        self.meter: Measures | None = None
+        self.meter: Meter | None = None
         self.first_try_durations: list[float] = []
         self.others: list[tuple[tuple[Series, ...], Mapping[str, float]]] = []
-        """Of what went otherwise, the series that it advances, and its samples by histogram."""
+        """What went otherwise: the series that it advances, and its samples by histogram."""
         # All guarded by the lock; replaced, never changed.
         self._batches = _NO_BATCHES
         self._counts = _NO_COUNTS  # what was folded until now; what is not there is 0
@@ -113,18 +84,18 @@ class Account:
             finally:
                 self.lock.release()
 
-    def read(self, counts: dict[Series, int], durations: dict[str, Durations]) -> None:
-        """Add the value of every series, and of every histogram, to *counts* and *durations*."""
+    def read(self, counts: dict[Series, int], durations: dict[str, Durations], *, levels: bool = True) -> None:
+        """Add the value of every series and of every histogram; without *levels*, of what only grows."""
         with self.lock:
             self._fold_locked()
             counted, sampled = self._counts, self._durations
         for series in self.schema.series:
             counts[series] = counts.get(series, 0) + counted.get(series, 0)
-        for name in (*self.schema.durations, *self.schema.waits):
-            durations[name] = durations.get(name, NO_DURATIONS) + sampled.get(name, NO_DURATIONS)
+        for name in self.schema.histograms:
+            _add(durations, name, sampled.get(name, NO_DURATIONS))
         if self.meter is not None:
-            for series, count in self.meter.totals().items():
-                counts[series] = counts.get(series, 0) + count
+            for series, value in self.meter.read(levels=levels):
+                counts[series] = counts.get(series, 0) + value
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
         """The list whose entries each advance all of *series* by one."""
@@ -153,9 +124,9 @@ class Account:
             advances = [(series, len(_taken(batch))) for series, batch in self._batches.items()]
             if first_try:
                 advances.append((self.schema.first_try, len(first_try)))
-                _add(durations, dict.fromkeys(self.schema.durations, _by_bucket(first_try)))
-                if self.schema.waits:
-                    _add(durations, dict.fromkeys(self.schema.waits, _by_bucket([0.0] * len(first_try))))
+                ran, waits = _by_bucket(first_try), self.schema.waits
+                for name in self.schema.histograms:
+                    _add(durations, name, ran if name not in waits else _by_bucket([0.0] * len(first_try)))
             # Most of them advance the same few tuples of series: counted by identity, each is gone through once.
             distinct = {id(series): series for series, _ in others}
             times = Counter(id(series) for series, _ in others)
@@ -167,15 +138,15 @@ class Account:
             for _, sampled in others:
                 for name, sample in sampled.items():
                     samples.setdefault(name, []).append(sample)
-            _add(durations, {name: _by_bucket(few) for name, few in samples.items()})
+            for name, few in samples.items():
+                _add(durations, name, _by_bucket(few))
             self._counts, self._durations = counts, durations
         finally:
             self._folding = False
 
 
-def _add(durations: dict[str, Durations], more: Mapping[str, Durations]) -> None:
-    for name, new in more.items():
-        durations[name] = durations.get(name, NO_DURATIONS) + new
+def _add(durations: dict[str, Durations], name: str, more: Durations) -> None:
+    durations[name] = durations.get(name, NO_DURATIONS).plus(more)
 
 
 def _taken(calls: list[T]) -> list[T]:

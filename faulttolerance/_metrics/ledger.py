@@ -3,12 +3,14 @@
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from collections import deque
+from collections.abc import Iterator
 from threading import RLock
 from typing import NamedTuple
 
 from .._swap import Swap
-from .catalogue import Series
-from .counters import FOLD, Account, Counters, Durations, Schema
+from .catalogue import Metric, Series
+from .counters import FOLD, Account, Counters, Durations
+from .series import Schema
 
 __all__ = ["Ledger", "Reading", "ledger"]
 
@@ -17,10 +19,19 @@ class Reading(NamedTuple):
     """All that was counted, at one moment, by the name of the method."""
 
     counts: dict[str, dict[Series, int]]
-    """What only grows."""
-    levels: dict[str, dict[Series, int]]
-    """What goes up and down."""
     durations: dict[str, dict[str, Durations]]
+
+    def values(self, metric: Metric) -> Iterator[tuple[str, Series, int]]:
+        """Give every method, series and value of *metric*, a counter or a gauge."""
+        for method, counts in self.counts.items():
+            for series, value in counts.items():
+                if series[0] == metric.name:
+                    yield method, series, value
+
+    def take(self, account: Account, *, levels: bool = True) -> None:
+        """Add what *account* counted; without *levels*, what only grows."""
+        name = account.name
+        account.read(self.counts.setdefault(name, {}), self.durations.setdefault(name, {}), levels=levels)
 
 
 class Ledger:
@@ -30,13 +41,12 @@ class Ledger:
         self._lock = RLock()  # over the merging of what departed; never held where user code runs
         self._accounts: dict[Account, None] = {}
         self._departed: deque[Account] = deque()
-        self._final_counts: dict[str, dict[Series, int]] = {}  # guarded by _lock
-        self._final_durations: dict[str, dict[str, Durations]] = {}  # guarded by _lock
+        self._final = Reading({}, {})  # guarded by _lock
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was ever guarded."""
-        return not self._accounts and not self._final_counts
+        return not self._accounts and not self._final.counts
 
     def new(self, name: str, schema: Schema) -> Counters:
         """A new account, read once it is entered; it is final when nothing holds the counters any more."""
@@ -55,35 +65,26 @@ class Ledger:
         """What was counted until now; equal names add up."""
         with self._lock:
             self._merge_locked()
-            accounts = list(self._accounts)
+            # Copies: a signal handler may merge meanwhile.
             reading = Reading(
-                {name: dict(counts) for name, counts in list(self._final_counts.items())},
-                {},
-                {name: dict(durations) for name, durations in list(self._final_durations.items())},
+                {name: dict(counts) for name, counts in list(self._final.counts.items())},
+                {name: dict(durations) for name, durations in list(self._final.durations.items())},
             )
-            for account in accounts:
-                account.read(
-                    reading.counts.setdefault(account.name, {}), reading.durations.setdefault(account.name, {})
-                )
-                if account.meter is not None and (measured := account.meter.levels()):
-                    levels = reading.levels.setdefault(account.name, {})
-                    for series, level in measured.items():
-                        levels[series] = levels.get(series, 0) + level
+            for account in list(self._accounts):
+                reading.take(account)
             return reading
 
     def clear(self) -> None:
         """Forget every account."""
         with self._lock:
             self._accounts.clear()
-            self._final_counts.clear()
-            self._final_durations.clear()
+            self._final = Reading({}, {})
 
     def begin_anew(self) -> None:
         """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock = RLock()
         Account.lock = RLock()
-        self._final_counts.clear()
-        self._final_durations.clear()
+        self._final = Reading({}, {})
         for account in self._accounts:
             account.begin_anew()
 
@@ -92,9 +93,7 @@ class Ledger:
             account = self._departed.popleft()
             if account in self._accounts:
                 del self._accounts[account]
-                account.read(
-                    self._final_counts.setdefault(account.name, {}), self._final_durations.setdefault(account.name, {})
-                )
+                self._final.take(account, levels=False)
 
 
 ledger = Ledger()

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from .._policy import Fallback, Policy
 from .._runtime.clock import clock
 from .catalogue import INVOCATIONS, ROWS, Series
-from .counters import Schema
 
-__all__ = ["Fact", "Meter", "advanced", "call_series", "schema_of"]
+__all__ = ["Fact", "Meter", "Schema", "advanced", "call_series", "schema_of"]
 
 Fact = tuple[str, str]
 """A policy's annotation, and what happened under it: ``("Timeout", "timedOut")``."""
@@ -23,6 +22,18 @@ _SERIES = {
     for fact, values in metric.facts.items()
 }
 _METRICS = {row.policy: row.metrics for row in ROWS}
+
+
+class Schema(NamedTuple):
+    """Which series a guarded method has under one set of policies; methods with the same policies share it."""
+
+    series: tuple[Series, ...]
+    """Every counter that exists from the beginning."""
+    first_try: tuple[Series, ...]
+    """Those that a call advances by one each when its first attempt succeeds and nothing was refused."""
+    histograms: tuple[str, ...]
+    waits: tuple[str, ...]
+    """Those histograms that such a call adds 0 to, as it did not wait; it adds its duration to the others."""
 
 
 @cache
@@ -66,12 +77,13 @@ def _schema(policies: frozenset[type[Policy]], queue: bool) -> Schema:
     calls = [series for returned in (True, False) for choice in choices for series in call_series(returned, choice)]
     facts = [(row.policy.annotation, fact) for row in rows for metric in row.metrics for fact in metric.facts]
     at_once = tuple((row.policy.annotation, row.at_once) for row in rows)
-    histograms = [metric for row in rows for metric in row.metrics if metric.kind == "histogram"]
+    metrics = [metric for row in rows for metric in row.metrics if queue or not metric.needs_queue]
+    histograms = [metric for metric in metrics if metric.kind == "histogram"]
     return Schema(
         (*calls, *advanced(tuple(facts))),
         (*call_series(True, choices[-1]), *advanced(at_once)),
-        tuple(metric.name for metric in histograms if not metric.needs_queue),
-        tuple(metric.name for metric in histograms if metric.needs_queue and queue),
+        tuple(metric.name for metric in histograms),
+        tuple(metric.name for metric in histograms if metric.needs_queue),
     )
 
 
@@ -83,18 +95,11 @@ class Meter(NamedTuple):
     queues: bool
     """Whether calls may wait for a permit, or ever might."""
 
-    def totals(self) -> dict[Series, int]:
-        """What only grows."""
-        return dict(self._read("counter"))
-
-    def levels(self) -> dict[Series, int]:
-        """What goes up and down."""
-        return dict(self._read("gauge"))
-
-    def _read(self, kind: str) -> Iterator[tuple[Series, int]]:
+    def read(self, *, levels: bool) -> Iterator[tuple[Series, int]]:
+        """Give the series that only grow and, with *levels*, those that go up and down."""
         now = clock.monotonic()
         for policy, strategy in self.strategies.items():
             for metric in _METRICS.get(policy, ()):
-                if metric.kind == kind and (self.queues or not metric.needs_queue):
+                if (levels or metric.kind != "gauge") and (self.queues or not metric.needs_queue):
                     for values, read in metric.readings.items():
                         yield metric.series(values), read(strategy, now)

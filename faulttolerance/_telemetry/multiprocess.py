@@ -61,10 +61,11 @@ class MultiprocessExporter:
     def _fold_locked(self, reading: Reading) -> None:
         for method, counts in reading.counts.items():
             for (name, tags), count in counts.items():
-                self._advance("counter", name, "", (("method", method), *tags), count)
-        for method, levels in reading.levels.items():
-            for (name, tags), level in levels.items():
-                self._value("gauge", name, "", (("method", method), *tags)).set(level)
+                labels = (("method", method), *tags)
+                if _BY_NAME[name].kind == "gauge":
+                    self._value("gauge", name, "", labels).set(count)
+                else:
+                    self._advance("counter", name, "", labels, count)
         for method, durations in reading.durations.items():
             for name, found in durations.items():
                 labels = (("method", method),)

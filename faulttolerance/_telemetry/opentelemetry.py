@@ -67,14 +67,8 @@ class Exporter:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             if not self.is_on:
                 return []
-            reading = self._reading_for(metric.name)
-            values = reading.counts if metric.kind == "counter" else reading.levels
-            return [
-                Observation(value, self._attributes_of(method, series))
-                for method, counts in values.items()
-                for series, value in counts.items()
-                if series[0] == metric.name
-            ]
+            values = self._reading_for(metric.name).values(metric)
+            return [Observation(value, self._attributes_of(method, series)) for method, series, value in values]
 
         return observe
 

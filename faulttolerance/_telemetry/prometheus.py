@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -70,12 +70,8 @@ def _fill(family: Any, metric: Metric, reading: Reading) -> None:
                 buckets = list(zip(LIMITS, map(float, accumulate(found.counts)), strict=True))
                 family.add_metric([method], buckets=buckets, sum_value=sum(found.sums))
         return
-    values: Mapping[str, Mapping[Any, int]] = reading.counts if metric.kind == "counter" else reading.levels
-    for method, counts in values.items():
-        for (name, tags), value in counts.items():
-            if name == metric.name:
-                given = dict(tags)
-                family.add_metric([method, *(given[tag] for tag in metric.tags)], value)
+    for method, (_, tags), value in reading.values(metric):
+        family.add_metric([method, *(tag for _, tag in tags)], value)
 
 
 def is_exposed_by_opentelemetry(registry: CollectorRegistry) -> bool:
