@@ -1,4 +1,4 @@
-"""Reads what is named: files and further sources, by sources of pydantic-settings."""
+"""Files and further sources, read when they are named: sources of pydantic-settings serve, too."""
 
 from __future__ import annotations
 
@@ -12,16 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic_settings import (
-    BaseSettings,
-    DotEnvSettingsSource,
-    InitSettingsSource,
-    JsonConfigSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-    YamlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from .._shown import ends_the_caller, shown, told
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -33,70 +24,6 @@ Lines = dict[str, int]
 
 _ENCODING = "utf-8-sig"
 """UTF-8, with the mark before it that editors of Windows write or without."""
-
-
-class Keys(BaseSettings):
-    """What the sources belong to; it has no fields, since any key may be set."""
-
-    model_config = SettingsConfigDict(extra="allow", case_sensitive=True)
-
-
-class _Document:
-    """What the sources of files have in common: the text is read once, for the keys and for where they stand."""
-
-    text = ""
-    parse: Callable[[str], Any]
-
-    def _read_file(self, file_path: Any) -> dict[str, Any]:
-        self.text = file_path.read_text(encoding=_ENCODING)
-        data = self.parse(self.text)
-        if not isinstance(data, dict):
-            raise TypeError("it holds no mapping")
-        return data
-
-
-class TomlFile(_Document, TomlConfigSettingsSource):
-    """A ``.toml`` file."""
-
-    parse = staticmethod(tomllib.loads)
-
-
-class JsonFile(_Document, JsonConfigSettingsSource):
-    """A ``.json`` file."""
-
-    @staticmethod
-    def parse(text: str) -> Any:
-        """Give the data of *text*."""
-        return json.loads(text) if text.strip() else {}
-
-
-class YamlFile(_Document, YamlConfigSettingsSource):
-    """A ``.yaml`` file, read by PyYAML."""
-
-    @staticmethod
-    def parse(text: str) -> Any:
-        """Give the data of *text*."""
-        import yaml
-
-        data = yaml.safe_load(io.StringIO(text))  # errors in a stream show none of it
-        return {} if data is None else data
-
-
-class PropertiesFile(InitSettingsSource):
-    """A ``.properties`` file, read by javaproperties."""
-
-    def __init__(self, settings_cls: type[BaseSettings], properties_file: Path) -> None:
-        from javaproperties import KeyValue, parse
-
-        data: dict[str, Any] = {}
-        self.lines: Lines = {}
-        line = 1
-        for element in parse(io.StringIO(properties_file.read_text(encoding=_ENCODING))):
-            if isinstance(element, KeyValue):
-                data[element.key] = element.value
-                self.lines[element.key] = line
-            line += element.source.count("\n")
-        super().__init__(settings_cls, data)
 
 
 def read(inputs: Inputs, named: Sequence[File]) -> list[Source]:
@@ -142,39 +69,27 @@ def _foreign(source: Any) -> Source:
 def _file(name: str, absolute: str) -> Source:
     path = Path(absolute)
     _refuse_what_is_no_file(path, name)
-    suffix = (path.suffix or path.name).lower()
+    words, suffix = f"file {name}", (path.suffix or path.name).lower()
+    if suffix not in (".env", *_PARSERS):
+        raise FaultToleranceDefinitionException(
+            Fault(name, "is of an unknown format", name, ".properties, .toml, .yaml, .yml, .json or .env")
+        )
+    text = path.read_text(encoding=_ENCODING)
+    if suffix == ".env":
+        return _dotenv(words, path, text)
     try:
-        if suffix == ".env":
-            return _dotenv(f"file {name}", path)
-        data, lines = _data_and_lines(name, path, suffix)
+        data, lines = _PARSERS[suffix](text)
     except ImportError as error:
         allowed = "pip install 'faulttolerance[config]'"
         raise FaultToleranceDefinitionException(
             Fault(name, f"cannot be read without {error.name}", None, allowed)
         ) from error
-    entries = entries_of(f"file {name}", data, lines)
-    return source_of(f"file {name}", 100, entries, is_shared=suffix == ".properties")
-
-
-def _data_and_lines(name: str, path: Path, suffix: str) -> tuple[Mapping[str, Any], Lines]:
-    match suffix:
-        case ".properties":
-            properties = PropertiesFile(Keys, path)
-            return properties(), properties.lines
-        case ".toml":
-            toml = TomlFile(Keys, path)
-            data = toml()
-            ours, table = _ours(path, name, data)
-            return ours, _toml_lines(toml.text, data, table)
-        case ".yaml" | ".yml":
-            yaml = YamlFile(Keys, path)
-            return yaml(), _yaml_lines(yaml.text)
-        case ".json":
-            json_file = JsonFile(Keys, path)
-            return json_file(), _yaml_lines(json_file.text)
-    raise FaultToleranceDefinitionException(
-        Fault(name, "is of an unknown format", name, ".properties, .toml, .yaml, .yml, .json or .env")
-    )
+    if not isinstance(data, dict):
+        raise TypeError("it holds no mapping")
+    if suffix == ".toml":
+        data, table = _ours(path, name, data)
+        lines = {key.removeprefix(table): line for key, line in lines.items() if key.startswith(table)}
+    return source_of(words, 100, entries_of(words, data, lines), is_shared=suffix == ".properties")
 
 
 def _refuse_what_is_no_file(path: Path, name: str) -> None:
@@ -190,10 +105,16 @@ def _refuse_what_is_no_file(path: Path, name: str) -> None:
     raise FaultToleranceDefinitionException(Fault(name, problem, name, "an existing file"))
 
 
-def _dotenv(name: str, path: Path) -> Source:
+class _Keys(BaseSettings):
+    """The settings of which a ``.env`` file is a source; without fields, since any key may be set."""
+
+    model_config = SettingsConfigDict(extra="allow", case_sensitive=True)
+
+
+def _dotenv(name: str, path: Path, text: str) -> Source:
     from dotenv.parser import parse_stream
 
-    bindings = list(parse_stream(io.StringIO(path.read_text(encoding=_ENCODING))))
+    bindings = list(parse_stream(io.StringIO(text)))
     # Not what stands there: it may be a password.
     if faults := [
         Fault(f"{name} line {binding.original.line}", "cannot be read", None, "NAME=value")
@@ -206,7 +127,7 @@ def _dotenv(name: str, path: Path) -> Source:
         for binding in bindings
         if binding.key is not None
     }
-    source = DotEnvSettingsSource(Keys, env_file=path, env_file_encoding=_ENCODING, case_sensitive=True)
+    source = DotEnvSettingsSource(_Keys, env_file=path, env_file_encoding=_ENCODING, case_sensitive=True)
     entries = [Entry(key, value, place(name, lines.get(key))) for key, value in source.env_vars.items() if value]
     return source_of(name, 295, entries, is_environment=True, is_shared=True)
 
@@ -230,7 +151,12 @@ def _ours(path: Path, name: str, data: Mapping[str, Any]) -> tuple[Mapping[str, 
     return table, "tool/faulttolerance/"
 
 
-def _toml_lines(text: str, data: Mapping[str, Any], table: str) -> Lines:
+def _toml(text: str) -> tuple[Any, Lines]:
+    data = tomllib.loads(text)
+    return data, _toml_lines(text, data)
+
+
+def _toml_lines(text: str, data: Mapping[str, Any]) -> Lines:
     """Tell where each key of *data* stands: each line with a key or a header is a document of its own.
 
     In a string of several lines, what looks like a header is one only if there is such a table.
@@ -239,15 +165,15 @@ def _toml_lines(text: str, data: Mapping[str, Any], table: str) -> Lines:
     header = ""
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("["):
-            path = _path_of(_toml(line), data)
+            path = _path_of(_toml_of_line(line), data)
             header = header if path is None else path
         elif "=" in line:
-            for key, _ in flat(_toml(line) or _toml(f"{line.partition('=')[0]}= 0")):
-                lines.setdefault((header + key).removeprefix(table), number)
+            for key, _ in flat(_toml_of_line(line) or _toml_of_line(f"{line.partition('=')[0]}= 0")):
+                lines.setdefault(header + key, number)
     return lines
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _toml_of_line(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -261,6 +187,17 @@ def _path_of(table: Any, data: Any) -> str | None:
         key, table = next(iter(table.items()))
         path, data = f"{path}{key}/", data.get(key) if isinstance(data, dict) else None
     return path if path and isinstance(data, dict) else None
+
+
+def _json(text: str) -> tuple[Any, Lines]:
+    return json.loads(text) if text.strip() else {}, _yaml_lines(text)
+
+
+def _yaml(text: str) -> tuple[Any, Lines]:
+    import yaml
+
+    data = yaml.safe_load(io.StringIO(text))  # errors in a stream show none of it
+    return {} if data is None else data, _yaml_lines(text)
 
 
 def _yaml_lines(text: str) -> Lines:
@@ -280,3 +217,27 @@ def _yaml_lines(text: str) -> Lines:
     except Exception:  # noqa: BLE001 - lines are a courtesy
         return {}
     return lines
+
+
+def _properties(text: str) -> tuple[Any, Lines]:
+    from javaproperties import KeyValue, parse
+
+    data: dict[str, str] = {}
+    lines: Lines = {}
+    line = 1
+    for element in parse(io.StringIO(text)):
+        if isinstance(element, KeyValue):
+            data[element.key] = element.value
+            lines[element.key] = line
+        line += element.source.count("\n")
+    return data, lines
+
+
+_PARSERS: Mapping[str, Callable[[str], tuple[Any, Lines]]] = {
+    ".properties": _properties,
+    ".toml": _toml,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+    ".json": _json,
+}
+"""The data of a text, and the lines where its keys stand, by the suffix of the file."""
