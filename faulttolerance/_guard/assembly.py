@@ -17,7 +17,7 @@ from .._metrics.ledger import Ledger
 from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.interrupting.roles import CALLER, register
-from .awaited import call_awaited, is_coroutine_code, told
+from .awaited import call_awaited, is_coroutine_code, refusing
 from .circuit_breakers import deliver_transitions
 from .declaration import CLASS, Declaration, unbound
 from .effective import EffectivePolicies
@@ -147,7 +147,7 @@ def guarded_call(
     is_certain = is_certain or detached or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)
     driver = composed(target, environment=TaskEnvironment(), apart=detached, awaits=awaits)
-    driver = _named(driver if is_certain else told(policies.name, driver), declaration)
+    driver = _named(driver if is_certain else refusing(policies.name, driver), declaration)
     return (lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))) if detached else driver
 
 

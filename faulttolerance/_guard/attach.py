@@ -41,17 +41,12 @@ def attach(target: Any, policies: Mapping[type[Policy], Policy], interceptors: t
     # A bound method of a guard is a function by itself: it has an object, and calls the guard.
     known = declaration_of(function) if not isinstance(function, MethodType) else None
     namespace = _class_body(function)
-    if is_bound_later:
-        binding = _binding_of(target)
-    elif known:
-        binding = known.binding
-    else:
-        binding = INSTANCE if namespace is not None else binding_by_name(function)
+    base = known or Declaration(function, {}, INSTANCE if namespace is not None else binding_by_name(function))
     declaration = Declaration(
-        known.function if known else function,
-        {**(known.policies if known else {}), **policies},
-        binding,
-        interceptors=(*interceptors, *(known.interceptors if known else ())),
+        base.function,
+        {**base.policies, **policies},
+        _binding_of(target) if is_bound_later else base.binding,
+        interceptors=(*interceptors, *base.interceptors),
     )
     if faults := definition.definition_faults(declaration):
         raise FaultToleranceDefinitionException(*faults)

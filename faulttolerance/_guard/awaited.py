@@ -9,8 +9,6 @@ from types import CoroutineType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-__all__ = ["NothingToAwait", "call_awaited", "is_coroutine_code", "is_plain", "told"]
-
 _COROUTINE, _AWAITED = 0x80, 0x180
 """``inspect.CO_COROUTINE``, and together with what ``types.coroutine`` makes of a generator function."""
 
@@ -31,7 +29,7 @@ class NothingToAwait(BaseException):
 
 
 def is_coroutine_code(function: object) -> bool:
-    """Whether *function* is an ``async def`` itself, and not something that passes for one."""
+    """Tell whether *function* is an ``async def`` itself, and not something that passes for one."""
     return type(function) is FunctionType and bool(function.__code__.co_flags & _COROUTINE)
 
 
@@ -47,20 +45,20 @@ def call_awaited(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
     raise NothingToAwait(function, result)
 
 
-def told(name: str, call: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]) -> Callable[..., Any]:
-    """*call*, a guarded one, which tells of a function that returned nothing to await."""
+def refusing(name: str, call: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]) -> Callable[..., Any]:
+    """Let the guarded *call* raise a ``TypeError`` where its function returned nothing to await."""
 
-    async def telling(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    async def call_refusing(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
             return await call(args, kwargs)
-        except NothingToAwait as found:
-            raise TypeError(f"{name} counts as a coroutine function: {found}") from None
+        except NothingToAwait as error:
+            raise TypeError(f"{name} counts as a coroutine function: {error}") from None
 
-    return telling
+    return call_refusing
 
 
 def is_plain(function: Any) -> bool:
-    """Whether *function* is a plain ``def``, or a class, and not known to return something to await.
+    """Tell whether *function* is a plain ``def``, or a class, and not known to return something to await.
 
     A lambda passes on what another function returns, and so does what wraps one: what that is, is not known.
     """
@@ -75,17 +73,16 @@ def is_plain(function: Any) -> bool:
     return not behind.__code__.co_flags & _AWAITED and (not _is_annotated(behind) or _says_so(behind))
 
 
-_said: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
+_not_awaitable: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
 
 
 def _says_so(function: FunctionType) -> bool:
-    """Whether the return annotation of *function* names nothing that can be awaited."""
-    found = _said.get(function)
-    if found is None:
+    """Tell whether the return annotation of *function* names nothing that can be awaited."""
+    if function not in _not_awaitable:
         from .._signature.outcome import Outcome, outcome
 
-        found = _said[function] = outcome(function) in (Outcome.FOREIGN, Outcome.OBJECT)
-    return found
+        _not_awaitable[function] = outcome(function) in (Outcome.FOREIGN, Outcome.OBJECT)
+    return _not_awaitable[function]
 
 
 def _is_annotated(function: FunctionType) -> bool:

@@ -1,11 +1,9 @@
-"""What a fallback handler is told about the call that failed."""
+"""The call that failed, as callbacks see it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-
-__all__ = ["ExecutionContext"]
 
 
 class ExecutionContext:
@@ -48,23 +46,19 @@ class ExecutionContext:
         arguments do not fit the signature.
         """
         if self._parameters is None:
-            self._parameters = self._bound()
-        return self._parameters
+            import inspect
 
-    def _bound(self) -> tuple[Any, ...]:
-        import inspect
-
-        signature = inspect.signature(self.method)
-        if self.target is None:
-            bound = signature.bind(*self.args, **self.kwargs)
+            signature = inspect.signature(self.method)
+            target = () if self.target is None else (self.target,)
+            bound = signature.bind(*target, *self.args, **self.kwargs)
             bound.apply_defaults()
-            return tuple(bound.arguments.values())
-        bound = signature.bind(self.target, *self.args, **self.kwargs)
-        bound.apply_defaults()
-        first, *rest = bound.arguments.values()
-        if next(iter(signature.parameters.values())).kind is inspect.Parameter.VAR_POSITIONAL:
-            return (first[1:], *rest)  # a method that takes itself as one of *args
-        return tuple(rest)
+            values = tuple(bound.arguments.values())
+            if target and next(iter(signature.parameters.values())).kind is inspect.Parameter.VAR_POSITIONAL:
+                values = (values[0][1:], *values[1:])  # a method that takes itself as one of *args
+            elif target:
+                values = values[1:]
+            self._parameters = values
+        return self._parameters
 
     def __repr__(self) -> str:
         name = getattr(self.method, "__qualname__", repr(self.method))

@@ -9,8 +9,6 @@ from .._runtime.blocking import GuardedCall
 from .declaration import FUNCTION, Declaration
 from .execution_context import ExecutionContext
 
-__all__ = ["Invocation", "around", "context_of"]
-
 
 class Invocation:
     """One call on its way through an interceptor.
@@ -45,27 +43,24 @@ class Invocation:
 
 
 def around(call: GuardedCall, interceptors: Sequence[Any], declaration: Declaration) -> GuardedCall:
-    """*call* with *interceptors* around it, the lowest priority outermost."""
-    for interceptor in sorted(interceptors, key=lambda one: one.priority)[::-1]:
+    """Put *interceptors* around *call*, the lowest priority outermost."""
+    for interceptor in sorted(interceptors, key=lambda interceptor: interceptor.priority)[::-1]:
         call = _one_around(call, interceptor.function, declaration)
     return call
 
 
 def _one_around(call: GuardedCall, function: Callable[[Invocation], Any], declaration: Declaration) -> GuardedCall:
-    def intercepted(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        method = declaration.guard or declaration.template
-        if declaration.binding == FUNCTION or not args:
-            return function(Invocation(method, None, args, kwargs, call))
-        return function(Invocation(method, args[0], args[1:], kwargs, call))
-
-    return intercepted
+    return lambda args, kwargs: function(Invocation(*_seen(declaration, args), kwargs, call))
 
 
 def context_of(
     declaration: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempt: int
 ) -> ExecutionContext:
-    """What the application is told of a call of the guard that *declaration* made."""
+    """Describe a call of the guard of *declaration* for a callback."""
+    return ExecutionContext(*_seen(declaration, args), kwargs, failure, attempt)
+
+
+def _seen(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any, tuple[Any, ...]]:
+    """Give the method, the object or class it is called on, and the other arguments, as the application sees them."""
     method = declaration.guard or declaration.template
-    if declaration.binding == FUNCTION or not args:
-        return ExecutionContext(method, None, args, kwargs, failure, attempt)
-    return ExecutionContext(method, args[0], args[1:], kwargs, failure, attempt)
+    return (method, None, args) if declaration.binding == FUNCTION or not args else (method, args[0], args[1:])
