@@ -46,5 +46,5 @@ def output_of(
 ) -> str:
     """Give the output of *program*, which ends well and writes nothing to its standard error."""
     done = python(program, *options, arguments=arguments, folder=folder, environment=environment)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), f"status {done.returncode}: {done.stderr}"
     return done.stdout.strip()

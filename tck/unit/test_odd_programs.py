@@ -31,19 +31,22 @@ from kit.program import output_of
 PACKAGE = Path(faulttolerance.__file__).parent
 
 INTERRUPTED = """
+import sys
 from faulttolerance import TimeoutException, asynchronous, bulkhead, retry, timeout
-from faulttolerance._call import attempt
-from faulttolerance._runtime.interrupting import safe_point
+from faulttolerance._runtime.interrupting import roles
+
+callers = []
 
 @retry(max_retries=1, jitter=0)
 @timeout(50)
 @bulkhead(1)
 def busy():
+    callers.append(sys._getframe(1))
     while True: pass
 
 try: busy()
 except TimeoutException as error: print(error)
-print(attempt.path.__code__.co_filename.startswith(safe_point._PACKAGE))
+print(roles.is_attempt(callers[0]))
 """
 
 
