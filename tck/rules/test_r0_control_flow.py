@@ -487,3 +487,31 @@ def test_a_refused_waiter_of_a_guard_leaves_nothing(clock: Clock, held: Held) ->
 
     assert [type(one) for one in results] == [type(None), type(None), BulkheadException]
     assert held() == []
+
+
+def test_failure_that_is_thrown_into_a_waiting_coroutine_gives_its_place_back(held: Held) -> None:
+    """Who drives a coroutine by hand may throw anything into it: the next one waits where that one did."""
+
+    class Client(Service):
+        @bulkhead(1, waiting_task_queue=1)
+        async def service(self, turn: asyncio.Event) -> str:
+            await turn.wait()
+            return "served"
+
+    client = Client()
+
+    async def main() -> list[str]:
+        turn = asyncio.Event()
+        first = asyncio.ensure_future(client.service(turn))
+        await asyncio.sleep(0)
+        waiting = client.service(turn)
+        waiting.send(None)
+        with pytest.raises(OSError, match="thrown in"):
+            waiting.throw(OSError("thrown in"))
+        last = asyncio.ensure_future(client.service(turn))
+        await asyncio.sleep(0)
+        turn.set()
+        return [await first, await asyncio.wait_for(last, 5)]
+
+    assert asyncio.run(main()) == ["served", "served"]
+    assert held() == []
