@@ -45,6 +45,7 @@ __all__ = [
     "ThreadDeadlines",
     "be_watched",
     "conclude",
+    "conclude_at",
     "interrupt",
     "next_deadline",
     "put_interrupt_signal",
@@ -107,12 +108,26 @@ def conclude(record: AttemptRecord, error: BaseException | None, message: Callab
     deadlines, entry = record.deadlines, record.entry
     assert deadlines is not None
     try:
-        if deadlines.in_flight is entry:
-            withdraw(deadlines)
+        settle(deadlines, entry)
         ended = clock.monotonic()
     except Interrupted as late:
         error = late
         ended = clock.monotonic()
+    outcome = conclude_at(record, deadlines, entry, error, ended, message)
+    if record.timed_out and deadlines.heirs:
+        pass_on(deadlines, entry)
+    return outcome
+
+
+def conclude_at(
+    record: AttemptRecord,
+    deadlines: ThreadDeadlines,
+    entry: Entry,
+    error: BaseException | None,
+    ended: float,
+    message: Callable[[], str],
+) -> BaseException | None:
+    """Say the same of one that *ended* under *entry*, in its caller's thread or in one of the pool."""
     outcome = lateness.conclude(
         error,
         ended,
@@ -123,8 +138,6 @@ def conclude(record: AttemptRecord, error: BaseException | None, message: Callab
         was_interrupted=id(entry) in deadlines.sent,
     )
     record.timed_out = outcome is not error
-    if record.timed_out and deadlines.heirs:
-        pass_on(deadlines, entry)
     return outcome
 
 

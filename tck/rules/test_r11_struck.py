@@ -239,7 +239,9 @@ def test_what_a_handler_raises_in_a_callback_of_a_loop_keeps_nobody_waiting(how_
 
     asyncio.run(scene(None))
     wrong = []
-    for strike in strikes("body.py", "callback.py", "future.py", "task_deadline.py", "deadline_queue.py", "tasks.py"):
+    for strike in strikes(
+        "awaited.py", "body.py", "callback.py", "future.py", "task_deadline.py", "deadline_queue.py", "tasks.py"
+    ):
         first, second = asyncio.run(scene(strike))
         # It is raised in the code of a call, too; and a task that was made, but not got, begins before its stand-in.
         if second != usual or first not in (usual, Struck, RuntimeError):
