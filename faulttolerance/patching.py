@@ -117,7 +117,7 @@ class Patch:
                 raise self._refusal(f"was patched here, and {state} since", value, "to undo that first")
         self._is_undone = True
         if isinstance(self._target, str):
-            _no_more_at_import(self._target, self._apply)
+            _imports.discard(self._target, self._apply)
         _take_back(self._changes)
 
     def __enter__(self) -> Self:
@@ -139,13 +139,15 @@ class Patch:
                     f"is to be decorated by {decorator!r}", decorator, "decorators, such as retry(max_retries=2)"
                 )
         if not isinstance(self._target, str):
-            self._apply(self._target)
-        else:
-            self._check_that_it_can_be_imported(self._target)
+            self._apply()
+            return
+        self._check_that_it_can_be_imported(self._target)
+        _imports.add(self._target, self._apply)
+        if self._target in sys.modules:
             try:
-                _at_import(self._target, self._apply)
+                self._apply()
             except BaseException:
-                _no_more_at_import(self._target, self._apply)  # it is imported already, and nothing was patched
+                _imports.discard(self._target, self._apply)
                 raise
 
     def _check_that_it_can_be_imported(self, module: str) -> None:
@@ -159,15 +161,16 @@ class Patch:
             raise ModuleNotFoundError(f"no module named {name!r}, where {self._where} is to be", name=name)
         if name != module:
 
-            def check(_: ModuleType) -> None:
+            def check(package: str) -> None:
                 self._check_that_it_can_be_imported(module)
-                _no_more_at_import(name, check)
+                _imports.discard(package, check)
 
-            _at_import(name, check)
+            _imports.add(name, check)
 
-    def _apply(self, target: Any) -> None:
+    def _apply(self, _: str = "") -> None:
         if self._is_undone:
             return
+        target = sys.modules[self._target] if isinstance(self._target, str) else self._target
         patched, changes = self._patched, self._changes
         self._patched, self._changes = None, []
         holder, attribute, value = self._resolved(target)
@@ -265,39 +268,7 @@ class Patch:
         return FaultToleranceDefinitionException(Fault(self._where, problem, got, allowed, self._source))
 
 
-# Modules that are imported later, or once more
-
-
-_Hook = Callable[[ModuleType], object]
-_hooks: dict[str, list[_Hook]] = {}
-
-
-def _at_import(name: str, hook: _Hook) -> None:
-    """Call *hook* with the module *name* whenever it has run, after the hooks of others, and now if it is there.
-
-    A hook of wrapt's would be called once, even where it makes the import fail: the next one would go on without it.
-    """
-    _hooks.setdefault(name, []).append(hook)
-    _watch.add(name)
-    if name in sys.modules:
-        hook(sys.modules[name])
-
-
-def _no_more_at_import(name: str, hook: _Hook) -> None:
-    hooks = _hooks.get(name, [])
-    if hook in hooks:
-        hooks.remove(hook)
-    if not hooks:
-        _hooks.pop(name, None)
-        _watch.discard(name)
-
-
-def _call_hooks(name: str) -> None:
-    for hook in list(_hooks.get(name, ())):
-        hook(sys.modules[name])
-
-
-_watch = ImportWatch((), _call_hooks, once=False)
+_imports = ImportWatch(once=False)
 
 
 def _take_back(changes: list[_Change]) -> None:

@@ -11,11 +11,13 @@ seen, and they pass for done by a module that is imported lazily; and wrapt need
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from threading import get_ident
-from types import ModuleType
-from typing import Any
+from types import MappingProxyType, ModuleType
+from typing import Any, TypeAlias
+
+Callback: TypeAlias = Callable[[str], object]
 
 
 def is_here(name: str) -> bool:
@@ -41,47 +43,54 @@ class ImportWatch:
     """Stands among the finders of ``sys.meta_path`` as long as it waits for a module; finds nothing itself.
 
     Args:
-        names: The modules to wait for.
-        arrived: Told the name of a module right after it ran, on the thread that imports it; what it raises, the import
-            raises.
-        once: Whether to wait no longer for a module that came; else it is told of reloads, too.
+        callbacks: What to call for each module to wait for, as with ``add``.
+        once: Whether to wait no longer for a module that came; else its reloads are told, too.
     """
 
-    def __init__(self, names: Iterable[str], arrived: Callable[[str], object], *, once: bool = True) -> None:
-        self._names: set[str] = set()
-        self._arrived = arrived
+    def __init__(self, callbacks: Mapping[str, Callback] = MappingProxyType({}), *, once: bool = True) -> None:
+        self._callbacks: dict[str, list[Callback]] = {}
         self._once = once
         self._asking: set[tuple[int, str]] = set()
-        for name in names:
-            self.add(name)
+        for name, callback in callbacks.items():
+            self.add(name, callback)
 
-    def add(self, name: str) -> None:
-        """Wait for the module *name*, too; the hooks of others that wait for it already are called before."""
+    def add(self, name: str, callback: Callback) -> None:
+        """Call *callback* with the *name* of a module right after it ran, on the thread that imports it.
+
+        The hooks that others have now are called before. What the callback raises, the import raises.
+        """
         if sys.meta_path[:1] != [self]:
             sys.meta_path.insert(0, self)  # not taken out further on: an import under way would pass over a finder
-        self._names.add(name)
+        self._callbacks.setdefault(name, []).append(callback)
         self._watch_under_way(name)
 
-    def discard(self, name: str) -> None:
-        """Wait no longer for the module *name*."""
-        self._names.discard(name)
-        while not self._names and self in sys.meta_path:
+    def discard(self, name: str, callback: Callback) -> None:
+        """Do not call *callback* for the module *name* any more."""
+        callbacks = self._callbacks.get(name, [])
+        if callback in callbacks:
+            callbacks.remove(callback)
+        if not callbacks:
+            self._forget(name)
+
+    def end(self) -> None:
+        """Wait no longer."""
+        for name in list(self._callbacks):
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._callbacks.pop(name, None)
+        while not self._callbacks and self in sys.meta_path:
             sys.meta_path.remove(self)
 
     @property
     def is_overdue(self) -> bool:
         """Whether a module came without having been seen: a finder in front of this one found it, say."""
-        return any(map(is_here, list(self._names)))
-
-    def end(self) -> None:
-        """Wait no longer."""
-        for name in list(self._names):
-            self.discard(name)
+        return any(map(is_here, list(self._callbacks)))
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Let the other finders find *name*; where it is one of ours, see to it that its end is reported."""
         asking = (get_ident(), name)
-        if name not in self._names or asking in self._asking:
+        if name not in self._callbacks or asking in self._asking:
             return None
         self._asking.add(asking)  # one of the others may itself ask all of them
         try:
@@ -112,10 +121,12 @@ class ImportWatch:
             spec.loader = _Loader(loader, lambda: self._report(spec.name))  # type: ignore[assignment]
 
     def _report(self, name: str) -> None:
-        if name in self._names and name in sys.modules:
+        if name in sys.modules:
+            callbacks = list(self._callbacks.get(name, ()))
             if self._once:
-                self.discard(name)
-            self._arrived(name)
+                self._forget(name)
+            for callback in callbacks:
+                callback(name)
 
 
 class _Loader:

@@ -127,7 +127,7 @@ class Telemetry:
         with self._lock:
             if self._watch is not None:
                 self._watch.end()
-            self._watch = ImportWatch(missing, self._connect) if missing else None
+            self._watch = ImportWatch(dict.fromkeys(missing, self._connect)) if missing else None
 
     def _connect_prometheus(self) -> None:
         from .multiprocess import MultiprocessExporter, is_multiprocess
