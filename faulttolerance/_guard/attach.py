@@ -15,8 +15,8 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from .checking import definition
 from .class_level import CLASS_LEVEL, ClassLevel, accessors, covering, declared_on, exempt, first_definition, is_exempt
 from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, binding_by_name, declaration_of, unbound
+from .method_resolver import MethodResolver
 from .place import user_frames
-from .resolve import MethodResolver
 
 _HOOK = "__faulttolerance_hook__"
 

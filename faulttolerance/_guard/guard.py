@@ -246,12 +246,12 @@ def _decorated(
         function = bound_when_called(function)  # type: ignore[assignment]
 
     # Kept here and not by the guard, which may outlive many functions that it decorated.
-    known: tuple[object, Any] = (None, None)
+    known: tuple[object, Any] = ("nothing yet", None)
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
         resolver, found = find(), known
-        if found[0] is not resolver.paths:
+        if found[0] is not resolver.effective:
             found = known = resolver.resolve(function, asynchronous)
         return found[1](args, kwargs)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
-from .._call.state import State, StateDraft
 from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Fallback, Policy
 from .._runtime.blocking import Aside, GuardedCall
@@ -19,7 +18,7 @@ from .awaited import call_awaited
 from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
 from .effective import EffectivePolicies
 from .place import Place
-from .transaction import Draft
+from .resolver import Draft, Resolver
 
 if TYPE_CHECKING:
     from .guard import Guard
@@ -27,37 +26,28 @@ if TYPE_CHECKING:
 __all__ = ["GuardResolver", "call_detached", "call_given", "fallback_faults"]
 
 T = TypeVar("T")
-Paths: TypeAlias = dict[Callable[..., Any], GuardedCall]
 
 
-class GuardResolver:
-    """Finds the call paths of one ``Guard``, and keeps them until the configuration changes.
+class GuardResolver(Resolver):
+    """Finds the call paths of one ``Guard``, for each way to call it. The class that uses it is always ``None``."""
 
-    Nothing of it is public, so that nothing of it is in a ``Guard``.
-    """
-
-    __slots__ = ("__weakref__", "_guard", "_line", "_state", "declared", "effective", "name", "paths")
+    __slots__ = ("_guard", "_line", "declared", "effective", "name", "paths")
 
     def __init__(self, guard: Guard, place: Place, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
         self.name = place.name
         self._line = place.line
         self.declared = tuple(declared)
-        self._state: State | None = None
         self.effective: EffectivePolicies | None = None
-        """What holds, once the guard was called."""
-        self.paths: Paths = {}
-        """The paths of functions that are given at each call, by what calls them: see ``_GIVEN``.
-
-        Another dictionary whenever the policies change."""
-        registry.add(self)
+        """What holds, once the guard was called; another object whenever that changes."""
+        self.paths: dict[object, GuardedCall] = {}
+        """The paths of functions that are given at each call, by what calls them: one of ``_GIVEN``."""
+        super().__init__(None)
 
     @property
     def guarded(self) -> Guard | None:
         """The ``Guard``, as long as somebody has it."""
         return self._guard()
-
-    # What is asked of every guard; the class is always ``None``
 
     def effective_policies(
         self, cls: type | None = None, basis: Configuration | None = None
@@ -78,36 +68,30 @@ class GuardResolver:
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call paths of the kinds that were called, and what the state is to become."""
-        draft = _GuardDraft(self, effective, {})
+        draft = Draft(self, cls, effective)
         for given in list(self.paths):
-            draft.assemble(given, given is not call_given)
+            draft.calls[given] = _assembled(given, draft, asynchronous=given is not call_given)
         return draft
+
+    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+        """Let calls go as *draft* says, together with the other stores of *swap*."""
+        paths = dict(self.paths) if draft.effective is self.effective else {}
+        paths |= {given: call for given, call in draft.calls.items() if given in _GIVEN}
+        swap.attribute(self, "paths", paths)
+        swap.attribute(self, "effective", draft.effective)
 
     def drop(self, cls: type | None, swap: Swap) -> None:
         """Let the next call find out anew what holds; what is remembered stays."""
         swap.attribute(self, "effective", None)
         swap.attribute(self, "paths", {})
 
-    def forget(self, swap: Swap) -> None:
-        """Go back to how it was before the first call."""
-        self.drop(None, swap)
-        swap.attribute(self, "_state", None)
-
     def resolved(self) -> list[type | None]:
-        """Give the classes for which it was called."""
+        """Give the class that has called, if any has."""
         return [None] if self.effective is not None else []
 
     def classes(self) -> list[type | None]:
-        """Give the only one."""
+        """Give the class that may call."""
         return [None]
-
-    def state(self, cls: type | None = None) -> State | None:
-        """Give what the guard remembers, if it was ever called."""
-        return self._state
-
-    def states(self) -> list[State]:
-        """Give the same as a list."""
-        return [self._state] if self._state is not None else []
 
     def resolve_breaker(self, name: str | None = None) -> None:
         """Make the breaker known, if there is one; if a name is given, only if that is its name."""
@@ -115,89 +99,57 @@ class GuardResolver:
         if has_breaker and self.effective is None and name in (None, self.name):
             self._resolve(None, asynchronous=False)
 
-    # Calls
-
     def path(self, given: Callable[..., Any]) -> GuardedCall:
         """Find the call path of functions that are given as the first argument to *given*, one of ``_GIVEN``."""
         return self.paths.get(given) or self.resolve(given, given is not call_given)[1]
 
-    def resolve(self, function: Callable[..., Any], asynchronous: bool) -> tuple[Paths, GuardedCall]:
-        """Find the call path of *function*, and what ``paths`` is as long as it holds."""
-        paths, call = self._resolve(function, asynchronous)
-        assert call is not None
-        return paths, call
+    def resolve(self, function: Callable[..., Any], asynchronous: bool) -> tuple[EffectivePolicies, GuardedCall]:
+        """Find the call path of *function*, and what ``effective`` is as long as it holds."""
+        draft = self._resolve(function, asynchronous)
+        return draft.effective, draft.calls[function]
 
-    def _resolve(self, function: Callable[..., Any] | None, asynchronous: bool) -> tuple[Paths, GuardedCall | None]:
+    def _resolve(self, function: Callable[..., Any] | None, asynchronous: bool) -> Draft:
         with registry.resolving:
             while True:
-                basis, paths, effective = settings.basis, self.paths, self.effective
+                basis, effective = settings.basis, self.effective
                 if effective is None:
                     effective, faults = self.effective_policies(None, basis)
                     if faults:
                         raise FaultToleranceDefinitionException(*faults)
-                draft, call = _GuardDraft(self, effective, paths), None
+                draft = Draft(self, None, effective)
                 if function is not None:
-                    fallback = effective.policies.get(Fallback)
-                    if faults := fallback_faults(fallback, self.name, function, asynchronous):
-                        raise FaultToleranceDefinitionException(*faults)
-                    call = draft.assemble(function, asynchronous)
+                    self._check(function, asynchronous, effective.policies.get(Fallback))
+                    draft.calls[function] = _assembled(function, draft, asynchronous)
                 if draft.put_in_force(basis):
-                    return paths, call
+                    return draft
 
     def check(self, function: Callable[..., Any], asynchronous: bool) -> None:
-        """Refuse *function*, which is to be guarded, where a policy as it was declared does not fit it."""
-        fallback = next((one.policy for one in self.declared if isinstance(one.policy, Fallback)), None)
+        """Refuse *function*, which is to be guarded, where the fallback as it was declared does not fit it."""
+        policies = {type(one.policy): one.policy for one in self.declared}
+        self._check(function, asynchronous, policies.get(Fallback))
+
+    def _check(self, function: Callable[..., Any], asynchronous: bool, fallback: Policy | None) -> None:
         if faults := fallback_faults(fallback, self.name, function, asynchronous):
             raise FaultToleranceDefinitionException(*faults)
 
 
-class _GuardDraft(Draft):
-    """What a ``Guard`` is to become, with *paths* for its calls."""
-
-    __slots__ = ("_added", "_paths", "_replaced", "_resolver")
-    state: StateDraft
-
-    def __init__(self, resolver: GuardResolver, effective: EffectivePolicies, paths: Paths) -> None:
-        super().__init__(effective, StateDraft(resolver.state() or State(effective.name), effective.policies))
-        self._resolver = resolver
-        self._replaced = resolver.paths
-        self._paths = paths
-        self._added: Paths = {}
-
-    def assemble(self, function: Callable[..., Any], asynchronous: bool) -> GuardedCall:
-        """Assemble the call path of *function*."""
-        effective, is_given, detached = self.effective, function in _GIVEN, function is call_detached
-        policies = bound_policies(effective, self.state, asynchronous=asynchronous, detached=detached)
-        if function is call_given:
-            policies.advice = "use call_async"
-        fallback = effective.policies.get(Fallback)
-        call = guarded_call(
-            function,
-            policies,
-            fallback=_side_call(fallback, function, asynchronous) if isinstance(fallback, Fallback) else None,
-            asynchronous=asynchronous,
-            detached=detached,
-            on_threads=detached,
-            is_certain=is_given,
-            awaits=None if detached else True,
-            declaration=None if is_given else _declaration(function),
-        )
-        if is_given:
-            self._added[function] = call
-        return call
-
-    @property
-    def is_current(self) -> bool:
-        resolver, state = self._resolver, self.state
-        return resolver.paths is self._replaced and resolver.state() in (None, state.state) and state.is_current
-
-    def put(self, swap: Swap) -> None:
-        self.state.put(self.effective.policies, swap)
-        swap.attribute(self._resolver, "_state", self.state.state)
-        swap.attribute(self._resolver, "effective", self.effective)
-        for given, call in self._added.items():
-            swap.item(self._paths, given, call)
-        swap.attribute(self._resolver, "paths", self._paths)
+def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
+    effective, is_given, detached = draft.effective, function in _GIVEN, function is call_detached
+    policies = bound_policies(effective, draft.state, asynchronous=asynchronous, detached=detached)
+    if function is call_given:
+        policies.advice = "use call_async"
+    fallback = effective.policies.get(Fallback)
+    return guarded_call(
+        function,
+        policies,
+        fallback=_side_call(fallback, function, asynchronous) if isinstance(fallback, Fallback) else None,
+        asynchronous=asynchronous,
+        detached=detached,
+        on_threads=detached,
+        is_certain=is_given,
+        awaits=None if detached else True,
+        declaration=None if is_given else _declaration(function),
+    )
 
 
 @register(CALLER)

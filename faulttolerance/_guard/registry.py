@@ -14,9 +14,9 @@ from .._telemetry.connect import telemetry
 if TYPE_CHECKING:
     from .._call.state import State
     from .guard_resolver import GuardResolver
-    from .resolve import MethodResolver
+    from .method_resolver import MethodResolver
 
-    Resolver: TypeAlias = MethodResolver | GuardResolver
+    AnyResolver: TypeAlias = MethodResolver | GuardResolver
 
 __all__ = ["add", "every_state", "follow_all", "nothing_named", "resolvers", "resolving"]
 
@@ -31,16 +31,16 @@ resolving = _Resolving()
 
 When a thread has left, exporters are connected if that is due."""
 
-_resolvers: dict[ref[Resolver], None] = {}
-_forget: Callable[[ref[Resolver]], None] = _resolvers.pop  # one for all: each look at it makes another
+_resolvers: dict[ref[AnyResolver], None] = {}
+_forget: Callable[[ref[AnyResolver]], None] = _resolvers.pop  # one for all: each look at it makes another
 
 
-def add(resolver: Resolver) -> None:
+def add(resolver: AnyResolver) -> None:
     """Remember a guard as long as it lives."""
     _resolvers[ref(resolver, _forget)] = None
 
 
-def resolvers() -> Iterator[Resolver]:
+def resolvers() -> Iterator[AnyResolver]:
     """Give all guards that live, in the order in which they were made."""
     for reference in list(_resolvers):
         resolver = reference()

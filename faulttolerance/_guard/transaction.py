@@ -1,4 +1,4 @@
-"""Changing what holds, for one guard or for every guard at once: prepare, then commit by one swap (rule C3).
+"""Changing what holds for every guard at once: prepare, then commit by one swap (rule C3).
 
 Everything is read, imported, checked and built first, with no lock held: sources, values that name modules, and
 predicates are code of the application, which may call guarded functions on this thread or wait for others that do.
@@ -9,11 +9,9 @@ newer, and a change that does not come through leaves all as it was.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .._call.state import StateDraft
 from .._config import Snapshot, State as Configuration, settings
 from .._config.report import Change, changes
 from .._swap import Swap
@@ -23,45 +21,10 @@ from .circuit_breakers import deliver_all, name_clashes
 from .effective import EffectivePolicies
 
 if TYPE_CHECKING:
-    from .registry import Resolver
+    from .registry import AnyResolver
+    from .resolver import Draft
 
-__all__ = ["Draft", "forget", "reconfigure", "replan", "restore"]
-
-
-class Draft(ABC):
-    """What a guard is to become for one class: nothing of it is there before ``put``."""
-
-    __slots__ = ("effective", "state")
-
-    def __init__(self, effective: EffectivePolicies, state: StateDraft | None) -> None:
-        self.effective = effective
-        self.state = state
-
-    @property
-    @abstractmethod
-    def is_current(self) -> bool:
-        """Whether all that the draft was made from is still there."""
-
-    @abstractmethod
-    def put(self, swap: Swap) -> None:
-        """Let the guard become this, together with the other stores of *swap*."""
-
-    def put_in_force(self, basis: Configuration) -> bool:
-        """Put this draft in force alone; false if anything has changed since the configuration *basis* was read."""
-        while True:
-            seen = settings.version.current
-            if settings.state is not basis or not self.is_current:
-                return False
-            if clashes := name_clashes([self.effective]):
-                raise FaultToleranceDefinitionException(*clashes)
-            swap = Swap()
-            self.put(swap)
-            try:
-                if settings.version.swap(seen, swap):
-                    return True
-            finally:
-                if self.state is not None:
-                    self.state.state.follow()
+__all__ = ["forget", "reconfigure", "replan", "restore"]
 
 
 def reconfigure(
@@ -133,7 +96,9 @@ def forget() -> None:
         swap = Swap()
         settings.put_blank(swap)
         for resolver in registry.resolvers():
-            resolver.forget(swap)
+            for cls in resolver.resolved():
+                resolver.drop(cls, swap)
+            swap.attribute(resolver, "uses", ())
         if settings.version.swap(seen, swap):
             return
 
@@ -149,7 +114,7 @@ class _Transaction:
         self._after = after
         self._is_lenient = is_lenient
         self._effective: list[EffectivePolicies] = []
-        self._drafts: dict[tuple[Resolver, int], tuple[type | None, Draft | None]] = {}
+        self._drafts: dict[tuple[AnyResolver, int], tuple[type | None, Draft | None]] = {}
         """By guard, and by class: that, and what the guard is to become; ``None`` where something is wrong."""
         self.faults: list[Fault] = []
         self.changes: list[Change] = []
@@ -161,7 +126,7 @@ class _Transaction:
                 self._drafts[resolver, id(cls)] = cls, self._draft(resolver, cls)
             self._add(name_clashes(self._effective))
 
-    def _draft(self, resolver: Resolver, cls: type | None) -> Draft | None:
+    def _draft(self, resolver: AnyResolver, cls: type | None) -> Draft | None:
         if self._after.snapshot is None:  # nobody was in use when it was in force
             return None
         effective, faults = resolver.effective_policies(cls, self._after)
@@ -209,7 +174,7 @@ class _Transaction:
     def _is_current(self) -> bool:
         return all(draft is None or draft.is_current for _, draft in self._drafts.values())
 
-    def _missing(self) -> list[tuple[Resolver, type | None]]:
+    def _missing(self) -> list[tuple[AnyResolver, type | None]]:
         return [
             (resolver, cls)
             for resolver in registry.resolvers()

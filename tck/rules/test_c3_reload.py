@@ -190,7 +190,7 @@ PLACES: list[tuple[tuple[str, ...], int]] = [
     (("transaction.py",), 11),
     (("_swap.py", "registry.py"), 17),
     (("_call/state.py", "circuit_breaker.py", "bulkhead.py"), 17),
-    (("settings.py", "resolve.py", "guard_resolver.py"), 97),
+    (("settings.py", "resolver.py"), 97),
     ((), 1499),
 ]
 """Files of the library, and of how many places in them where a handler may be run one is tried."""
@@ -231,7 +231,7 @@ def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, 
 
 
 @traces_instructions
-@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolve.py", "guard_resolver.py"), 59), ((), 1999)])
+@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolver.py"), 59), ((), 1999)])
 def test_an_exception_in_a_first_call_leaves_a_guard_that_follows(files: tuple[str, ...], step: int) -> None:
     """What was half made is not seen; a reload reaches what was made."""
     number = 1
@@ -300,7 +300,7 @@ def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...],
 
 
 @traces_instructions
-@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolve.py", "guard_resolver.py"), 59), ((), 1999)])
+@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolver.py"), 59), ((), 1999)])
 def test_a_first_call_does_not_bring_back_what_a_reload_in_its_middle_replaced(
     files: tuple[str, ...], step: int
 ) -> None:

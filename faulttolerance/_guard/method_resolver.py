@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
-from typing import Any, Self
-from weakref import ref
+from typing import Any
 
-from .._call.state import State, StateDraft, alias_in
+from .._call.state import alias_in
 from .._config import Declared, State as Configuration, settings
 from .._policy import CircuitBreaker, Policy
 from .._runtime.blocking import GuardedCall
@@ -22,21 +21,18 @@ from .checking.definition import callback_faults, companion_faults
 from .class_level import accessors, covering, covering_at_home, first_definition
 from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, declaration_of, unbound
 from .effective import EffectivePolicies, in_order
-from .transaction import Draft
+from .resolver import Draft, Resolver
 
 __all__ = ["MethodResolver"]
 
 
-class MethodResolver:
-    """Finds the call path of one guarded function for each class, and keeps it until the configuration changes.
+class MethodResolver(Resolver):
+    """Finds the call path of one guarded function for each class that calls it."""
 
-    What led to a path is not kept: who wants to know finds it again.
-    """
-
-    __slots__ = ("__weakref__", "call", "calls", "declaration", "home", "uses")
+    __slots__ = ("call", "calls", "home")
+    declaration: Declaration
 
     def __init__(self, declaration: Declaration) -> None:
-        self.declaration = declaration
         self.home: type | None = _Nobody
         """The class that defines the method, once it has a call path; ``None`` for a function."""
         if declaration.binding == FUNCTION:
@@ -44,9 +40,7 @@ class MethodResolver:
             """The call path of ``home``."""
         self.calls: dict[int, GuardedCall] = {}
         """Those of other concrete classes by their id; the entry goes when the class does."""
-        self.uses: tuple[_Use, ...] = ()
-        """The classes that have called, and what is remembered for them."""
-        registry.add(self)
+        super().__init__(declaration)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Begin anew where a guard is pickled by value: what was found and counted here stays here."""
@@ -123,15 +117,20 @@ class MethodResolver:
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call path of *effective*, and what the state for *cls* is to become."""
-        use = self._use_of(cls) or _Use(cls, self)
-        policies = effective.policies
-        state = StateDraft(use.state or State(effective.name), policies) if policies else None
-        declaration = self.declaration
+        draft, declaration = Draft(self, cls, effective), self.declaration
         if cls is not None and declaration.binding != FUNCTION and not self.is_first(cls):
-            call = unguarded_call_while_hidden(effective.function, declaration, cls)
+            draft.calls[cls] = unguarded_call_while_hidden(effective.function, declaration, cls)
         else:
-            call = method_call(declaration, effective, state)
-        return _MethodDraft(effective, state, self, cls, use, call)
+            draft.calls[cls] = method_call(declaration, effective, draft.state)
+        return draft
+
+    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+        """Let calls for *cls* go as *draft* says, together with the other stores of *swap*."""
+        if cls is self.declaration.owner or self.declaration.binding == FUNCTION:
+            swap.attribute(self, "call", draft.calls[cls])
+            swap.attribute(self, "home", cls)
+        else:
+            swap.item(self.calls, id(cls), draft.calls[cls])
 
     def drop(self, cls: type | None, swap: Swap) -> None:
         """Let the next call for *cls* find out anew what holds; what is remembered stays."""
@@ -141,12 +140,6 @@ class MethodResolver:
         swap.attribute(self, "home", _Nobody)
         if self.declaration.binding == FUNCTION:
             swap.attribute(self, "call", _first_call(self.declaration))
-
-    def forget(self, swap: Swap) -> None:
-        """Go back to how it was before the first call."""
-        for cls in self.resolved():
-            self.drop(cls, swap)
-        swap.attribute(self, "uses", ())
 
     def resolved(self) -> list[type | None]:
         """The classes for which a call path was found, ``None`` for the guard's own."""
@@ -176,32 +169,8 @@ class MethodResolver:
         else:
             yield from dict.fromkeys([owner, *_subclasses(owner), *self.resolved()])
 
-    def state(self, cls: type | None) -> State | None:
-        """Give what the method remembers for *cls*, if it was ever called."""
-        use = self._use_of(cls)
-        return use.state if use is not None else None
-
-    def states(self) -> list[State]:
-        """What the method remembers, class by class."""
-        return [use.state for use in self.uses if use.state is not None]
-
-    def _use_of(self, cls: type | None) -> _Use | None:
-        return next((use for use in self.uses if use.key == id(cls)), None)
-
     def _path_of(self, cls: type | None) -> GuardedCall | None:
         return self.call if cls is self.home else self.calls.get(id(cls))
-
-    def depart(self, use: _Use) -> None:
-        """Let go of a class that no longer exists; its counts stay in the ledger, under its name."""
-        while True:
-            seen = settings.version.current
-            if all(one is not use for one in self.uses):
-                return
-            swap = Swap()
-            swap.attribute(self, "uses", tuple(one for one in self.uses if one is not use))
-            swap.removal(self.calls, use.key)
-            if settings.version.swap(seen, swap):
-                return
 
     # What is declared
 
@@ -262,47 +231,6 @@ class MethodResolver:
         return faults
 
 
-class _MethodDraft(Draft):
-    """What a guarded function is to become for one class."""
-
-    __slots__ = ("_call", "_cls", "_resolver", "_use")
-
-    def __init__(
-        self,
-        effective: EffectivePolicies,
-        state: StateDraft | None,
-        resolver: MethodResolver,
-        cls: type | None,
-        use: _Use,
-        call: GuardedCall,
-    ) -> None:
-        super().__init__(effective, state)
-        self._resolver = resolver
-        self._cls = cls
-        self._use = use
-        self._call = call
-
-    @property
-    def is_current(self) -> bool:
-        use, state = self._resolver._use_of(self._cls), self.state
-        if use is not None and use is not self._use:
-            return False
-        return state is None or (self._use.state in (None, state.state) and state.is_current)
-
-    def put(self, swap: Swap) -> None:
-        resolver, use = self._resolver, self._use
-        if self.state is not None:
-            self.state.put(self.effective.policies, swap)
-            swap.attribute(use, "state", self.state.state)
-        if all(one is not use for one in resolver.uses):
-            swap.attribute(resolver, "uses", (*resolver.uses, use))
-        if self._cls is resolver.declaration.owner or resolver.declaration.binding == FUNCTION:
-            swap.attribute(resolver, "call", self._call)
-            swap.attribute(resolver, "home", self._cls)
-        else:
-            swap.item(resolver.calls, use.key, self._call)
-
-
 class _Nobody:
     """The home of guards that were never called."""
 
@@ -317,30 +245,6 @@ def _first_call(declaration: Declaration) -> GuardedCall:
         return resolver.for_class(resolver.declaration.owner)(args, kwargs)
 
     return call
-
-
-class _Use(ref[type]):
-    """Refers to a class that uses a guard, and has what the guarded method remembers for it.
-
-    A function that belongs to no class is used by that of ``None``. Neither the class nor the resolver is kept.
-    """
-
-    __slots__ = ("declaration", "key", "state")
-
-    def __new__(cls, user: type | None, resolver: MethodResolver) -> Self:
-        return super().__new__(cls, NoneType if user is None else user, _departed)
-
-    def __init__(self, user: type | None, resolver: MethodResolver) -> None:
-        self.key = id(user)
-        self.declaration = resolver.declaration
-        self.state: State | None = None
-
-
-def _departed(use: ref[type]) -> None:
-    assert isinstance(use, _Use)
-    resolver = use.declaration.resolver
-    if resolver is not None:
-        resolver.depart(use)
 
 
 def _subclasses(cls: Any) -> Iterator[type]:
