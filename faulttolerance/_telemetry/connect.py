@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from .._config.global_switches import is_tracing_enabled
 from .._event import Sink, sinks
-from .._log import ERROR, log as log_words
+from .._log import ERROR, log as write
 from .._metrics.ledger import ledger
 from .._runtime.fork import at_fork
 from .log import log
@@ -50,11 +50,12 @@ class Telemetry:
         self._tracing: bool | None = None
         self._watch: ImportWatch | None = None
         self._collector: tuple[CollectorRegistry, Collector] | None = None
-        self._folder: MultiprocessExporter | None = None
+        self._multiprocess: MultiprocessExporter | None = None
         self._ticker: Ticker | None = None
+        self._exporter: Exporter | None = None
+        # Instruments cannot be taken away: who connects again gets those of before.
         self._exporters: WeakKeyDictionary[Any, Exporter] = WeakKeyDictionary()
         self._through_proxy: Exporter | None = None
-        self._exporter: Exporter | None = None
 
     def connect_if_due(self) -> None:
         """Find the exporters, once something is counted; called outside the registry's lock.
@@ -70,15 +71,13 @@ class Telemetry:
         if tracing is not None:
             self._tracing = tracing
             sinks.forget_default()
-        if not _is(registry, "unchanged"):
+        if registry != "unchanged":
             self._disconnect_prometheus()
-        with self._lock:
-            if not _is(registry, "unchanged"):
-                self._registry = registry
-            if not _is(provider, "unchanged"):
-                self._disconnect_opentelemetry()
-                self._provider = provider
-        if not self._is_due and not (_is(registry, "unchanged") and _is(provider, "unchanged")):
+            self._registry = registry
+        if provider != "unchanged":
+            self._disconnect_opentelemetry()
+            self._provider = provider
+        if not self._is_due and (registry != "unchanged" or provider != "unchanged"):
             self._connect()
 
     def reset(self) -> None:
@@ -101,35 +100,36 @@ class Telemetry:
         self._making = RLock()
         self._begin_anew()
 
+    def default_sinks(self) -> tuple[Sink, ...]:
+        """Logging, and tracing unless it was switched off."""
+        is_tracing = is_tracing_enabled() if self._tracing is None else self._tracing
+        return (log, trace) if is_tracing else (log,)
+
     def _begin_anew(self) -> None:
-        for exporter in [*self._exporters.values(), *filter(None, [self._through_proxy])]:
-            exporter.begin_anew()
-        if self._folder is not None:
-            self._folder.begin_anew()
+        for exporter in (*self._exporters.values(), self._through_proxy, self._multiprocess):
+            if exporter is not None:
+                exporter.begin_anew()
 
     def _connect(self, arrived: str = "") -> None:
         from .._runtime.import_watch import ImportWatch, is_here
 
-        def is_missing(chosen: object, module: str) -> bool:
-            return _is(chosen, "auto") and arrived != module and not is_here(module)
-
         missing = []
-        if self._registry is not None and self._collector is None:
-            if is_missing(self._registry, _PROMETHEUS):
-                missing.append(_PROMETHEUS)
+        for chosen, connected, module, connect in (
+            (self._registry, self._collector, _PROMETHEUS, self._connect_prometheus),
+            (self._provider, self._exporter, _OPENTELEMETRY, self._connect_opentelemetry),
+        ):
+            if chosen is None or connected is not None:
+                continue
+            if chosen == "auto" and arrived != module and not is_here(module):
+                missing.append(module)
             else:
-                _try(self._connect_prometheus)
-        if self._provider is not None and self._exporter is None:
-            if is_missing(self._provider, _OPENTELEMETRY):
-                missing.append(_OPENTELEMETRY)
-            else:
-                _try(partial(self._connect_opentelemetry, is_proxy=arrived == _OPENTELEMETRY))
+                _try(partial(connect, has_just_arrived=arrived == module))
         with self._lock:
             if self._watch is not None:
                 self._watch.end()
             self._watch = ImportWatch(dict.fromkeys(missing, self._connect)) if missing else None
 
-    def _connect_prometheus(self) -> None:
+    def _connect_prometheus(self, *, has_just_arrived: bool) -> None:
         from .multiprocess import MultiprocessExporter, is_multiprocess
         from .prometheus import Collector, is_exposed_by_opentelemetry
 
@@ -137,14 +137,14 @@ class Telemetry:
             from .._runtime.background import Ticker
 
             with self._lock:
-                if self._folder is None or self._ticker is None:
-                    self._folder = MultiprocessExporter(ledger.read)
-                    self._ticker = Ticker(_FOLD_SECONDS, self._folder.fold, self._folder.begin_anew)
+                if self._multiprocess is None or self._ticker is None:
+                    self._multiprocess = exporter = MultiprocessExporter(ledger.read)
+                    self._ticker = Ticker(_FOLD_SECONDS, exporter.fold, exporter.begin_anew)
                 self._ticker.start()
-            self._folder.fold()
+            self._ticker.tick()
             return
-        is_chosen = self._registry != "auto"
         registry = self._registry
+        is_chosen = registry != "auto"
         if not is_chosen:
             from prometheus_client import REGISTRY as registry  # noqa: N811
 
@@ -158,20 +158,33 @@ class Telemetry:
                 registry.register(collector)
                 self._collector = registry, collector
 
-    def _connect_opentelemetry(self, *, is_proxy: bool) -> None:
+    def _disconnect_prometheus(self) -> None:
+        """Outside the lock: registries and what is logged are the application's (rule R10)."""
+        with self._lock:
+            connected, self._collector = self._collector, None
+        if connected is not None:
+            registry, collector = connected
+            try:
+                registry.unregister(collector)
+            except KeyError:
+                pass  # the application has emptied it, as suites of tests do
+            except Exception as error:  # noqa: BLE001  # likewise the application's
+                write(ERROR, "metrics are still exported to a registry that does not let go of them", error=error)
+        if self._ticker is not None:
+            self._ticker.stop()
+
+    def _connect_opentelemetry(self, *, has_just_arrived: bool) -> None:
         from opentelemetry.metrics import get_meter_provider
 
         application = get_meter_provider()
         provider = application if self._provider == "auto" else self._provider
-        is_proxy = is_proxy or type(provider).__name__.startswith("_Proxy")
-        if self._through_proxy is not None and provider is application:
-            # Instruments on the stand-in became instruments of the provider that was set later.
-            found: Exporter | None = self._through_proxy
-        else:
-            found = self._exporters.get(provider)
-        if found is not None:
-            found.is_on = True
-            self._exporter = found
+        is_proxy = has_just_arrived or type(provider).__name__.startswith("_Proxy")
+        # Instruments on the stand-in became instruments of the provider that was set later.
+        known = self._through_proxy if provider is application else None
+        known = known or self._exporters.get(provider)
+        if known is not None:
+            known.is_on = True
+            self._exporter = known
             return
 
         def make() -> None:
@@ -194,33 +207,10 @@ class Telemetry:
 
             within(_PATIENCE_SECONDS, partial(_try, make))
 
-    def _disconnect_prometheus(self) -> None:
-        """Outside the lock: registries and what is logged are the application's (rule R10)."""
-        with self._lock:
-            connected, self._collector = self._collector, None
-        if connected is not None:
-            _let_go(*connected)
-        if self._ticker is not None:
-            self._ticker.stop()
-
     def _disconnect_opentelemetry(self) -> None:
-        if self._exporter is not None:
-            self._exporter.is_on = False
-            self._exporter = None
-
-    def default_sinks(self) -> tuple[Sink, ...]:
-        """Logging, and tracing unless it was switched off."""
-        is_tracing = is_tracing_enabled() if self._tracing is None else self._tracing
-        return (log, trace) if is_tracing else (log,)
-
-
-def _let_go(registry: Any, collector: Collector) -> None:
-    try:
-        registry.unregister(collector)
-    except KeyError:
-        pass  # the application has emptied it, as suites of tests do
-    except Exception as error:  # noqa: BLE001  # likewise the application's
-        log_words(ERROR, "metrics are still exported to a registry that does not let go of them", error=error)
+        exporter, self._exporter = self._exporter, None
+        if exporter is not None:
+            exporter.is_on = False
 
 
 def _try(connect: Callable[[], object]) -> None:
@@ -228,11 +218,7 @@ def _try(connect: Callable[[], object]) -> None:
     try:
         connect()
     except Exception as error:  # noqa: BLE001  # registries and providers are the application's
-        log_words(ERROR, "metrics are not exported", error=error)
-
-
-def _is(value: object, *words: str) -> bool:
-    return isinstance(value, str) and value in words
+        write(ERROR, "metrics are not exported", error=error)
 
 
 telemetry = Telemetry()
