@@ -6,9 +6,8 @@ may hold some.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
 from .._log import DEBUG, INFO, WARNING, log as write, logger
@@ -19,61 +18,39 @@ __all__ = ["log"]
 
 def log(event: Event) -> None:
     """Log *event*: state changes and give-ups for people, attempts at DEBUG."""
+    level, text, values, further = _described(event)
+    write(level, f"%s: {text}", event.method, *values.values(), fields={"ft_method": event.method, **values, **further})
+
+
+def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[str, object]]:
+    """The level, the text, the fields whose values stand in it in this order, and further fields."""
     match event:
-        case RetryScheduled(method, attempt, delay, failure):
-            _debug(
-                "%s: attempt %d failed (%s), the next one in %.3f s",
-                method,
-                attempt,
-                error_type(failure),
-                delay,
-                ft_attempt=attempt,
-                ft_delay=delay,
-                ft_error_type=error_type(failure),
-            )
-        case TimedOut(method, attempt, limit):
-            _debug("%s: attempt %d timed out after %g s", method, attempt, limit, ft_attempt=attempt, ft_limit=limit)
-        case Rejected(method, attempt, policy, failure):
-            _debug(
-                "%s: attempt %d was refused by %s",
-                method,
-                attempt,
-                policy,
-                ft_attempt=attempt,
-                ft_policy=policy,
-                ft_error_type=error_type(failure),
-            )
-        case FallbackApplied(method, failure):
-            _debug("%s: falling back after %s", method, error_type(failure), ft_error_type=error_type(failure))
-        case Recovered(method, attempts):
-            _debug("%s: succeeded at attempt %d", method, attempts, ft_attempts=attempts)
-        case StateChanged(method, old, "open", reason):
-            text = "%s: circuit breaker opened: %s"
-            _log(WARNING, text, method, reason, ft_old_state=old, ft_new_state="open", ft_reason=reason)
-        case StateChanged(method, old, new):
-            _log(INFO, "%s: circuit breaker %s, was %s", method, new, old, ft_old_state=old, ft_new_state=new)
-        case GaveUp(method, attempts, elapsed, reason, failure):
-            _log(
-                WARNING if event.is_news else DEBUG,
-                "%s: gave up after %d attempts in %.3f s, because of %s: %s",
-                method,
-                attempts,
-                elapsed,
-                reason,
-                error_type(failure),
-                ft_attempts=attempts,
-                ft_elapsed=elapsed,
-                ft_stop_reason=reason,
-                ft_error_type=error_type(failure),
-            )
-
-
-def _debug(message: str, method: str, *values: object, **fields: Any) -> None:
-    _log(DEBUG, message, method, *values, **fields)
-
-
-def _log(level: int, message: str, method: str, *values: object, **fields: Any) -> None:
-    write(level, message, method, *values, fields={"ft_method": method, **fields}, depth=2)
+        case RetryScheduled(_, attempt, delay, failure):
+            values = {"ft_attempt": attempt, "ft_error_type": error_type(failure), "ft_delay": delay}
+            return DEBUG, "attempt %d failed (%s), the next one in %.3f s", values, {}
+        case TimedOut(_, attempt, limit):
+            return DEBUG, "attempt %d timed out after %g s", {"ft_attempt": attempt, "ft_limit": limit}, {}
+        case Rejected(_, attempt, policy, failure):
+            values = {"ft_attempt": attempt, "ft_policy": policy}
+            return DEBUG, "attempt %d was refused by %s", values, {"ft_error_type": error_type(failure)}
+        case FallbackApplied(_, failure):
+            return DEBUG, "falling back after %s", {"ft_error_type": error_type(failure)}, {}
+        case Recovered(_, attempts):
+            return DEBUG, "succeeded at attempt %d", {"ft_attempts": attempts}, {}
+        case StateChanged(_, old, "open", reason):
+            states = {"ft_old_state": old, "ft_new_state": "open"}
+            return WARNING, "circuit breaker opened: %s", {"ft_reason": reason}, states
+        case StateChanged(_, old, new):
+            return INFO, "circuit breaker %s, was %s", {"ft_new_state": new, "ft_old_state": old}, {}
+        case GaveUp(_, attempts, elapsed, reason, failure):
+            values = {
+                "ft_attempts": attempts,
+                "ft_elapsed": elapsed,
+                "ft_stop_reason": reason,
+                "ft_error_type": error_type(failure),
+            }
+            text = "gave up after %d attempts in %.3f s, because of %s: %s"
+            return WARNING if event.is_news else DEBUG, text, values, {}
 
 
 def _interest(kind: type[Event]) -> Callable[[], bool]:
