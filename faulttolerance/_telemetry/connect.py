@@ -138,7 +138,7 @@ class Telemetry:
 
             with self._lock:
                 if self._multiprocess is None or self._ticker is None:
-                    self._multiprocess = exporter = MultiprocessExporter(ledger.read)
+                    self._multiprocess = exporter = MultiprocessExporter()
                     self._ticker = Ticker(_FOLD_SECONDS, exporter.fold, exporter.begin_anew)
                 self._ticker.start()
             self._ticker.tick()
@@ -154,7 +154,7 @@ class Telemetry:
 
         with self._lock:
             if self._collector is None:
-                collector = Collector(ledger.read, gives_way)
+                collector = Collector(gives_way)
                 registry.register(collector)
                 self._collector = registry, collector
 
@@ -193,7 +193,7 @@ class Telemetry:
             # Under a lock of its own: this may have to wait until a collection is over.
             with self._making:
                 if self._exporter is None:
-                    self._exporter = Exporter(provider, ledger.read)
+                    self._exporter = Exporter(provider)
                     if is_proxy:
                         self._through_proxy = self._exporter
                     else:

@@ -13,46 +13,38 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from .._log import WARNING, log
-from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, Series
+from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
 from .._metrics.counters import NO_DURATIONS, Durations
-from .._metrics.ledger import Reading
+from .._metrics.ledger import Reading, ledger
 from .otel_batch import add_again
 
 __all__ = ["Exporter"]
 
 
 class Exporter:
-    """The instruments on one meter provider; they stay there as long as it does.
+    """The instruments on one meter provider: made once, they stay there as long as it does."""
 
-    Args:
-        provider: Where the instruments are made, once.
-        read: Gives the counts.
-    """
-
-    def __init__(self, provider: MeterProvider, read: Callable[[], Reading]) -> None:
+    def __init__(self, provider: MeterProvider) -> None:
         self.is_on = True
         """Whether the counts are shown; an instrument can be made only once and never taken away."""
-        self._read = read
         self._reading: Reading | None = None
         self._served: set[str] = set()
         self._recorded: dict[tuple[str, str], Durations] = {}
-        self._attributes: dict[tuple[str, Series], dict[str, str]] = {}
         meter = provider.get_meter("faulttolerance")
         self._needs_view = False
         """Whether boundaries cannot be given as advice, and nobody was told so yet."""
-        self._histograms = {one.name: self._histogram(meter, one) for one in METRICS if one.kind == "histogram"}
+        self._histograms: dict[str, Any] = {}
         for metric in METRICS:
-            if metric.kind == "counter":
-                meter.create_observable_counter(metric.name, [self._callback(metric)], metric.unit, metric.description)
-            elif metric.kind == "gauge":
-                meter.create_observable_up_down_counter(
-                    metric.name, [self._callback(metric)], metric.unit, metric.description
-                )
+            if metric.kind == "histogram":
+                self._histograms[metric.name] = self._histogram(meter, metric)
+            else:
+                is_gauge = metric.kind == "gauge"
+                create = meter.create_observable_up_down_counter if is_gauge else meter.create_observable_counter
+                create(metric.name, [self._callback(metric)], metric.unit, metric.description)
 
     def begin_anew(self) -> None:
         """Record everything from 0 on, in the child of a fork, or after the counts were forgotten."""
         self._recorded = {}
-        self._attributes = {}
 
     def _histogram(self, meter: Meter, metric: Metric) -> Any:
         try:
@@ -68,7 +60,7 @@ class Exporter:
             if not self.is_on:
                 return []
             values = self._reading_for(metric.name).values(metric)
-            return [Observation(value, self._attributes_of(method, series)) for method, series, value in values]
+            return [Observation(value, {"method": method, **dict(tags)}) for method, (_, tags), value in values]
 
         return observe
 
@@ -76,7 +68,7 @@ class Exporter:
         """One reading per collection; a provider collects once at a time, and asks every instrument each time."""
         reading = self._reading
         if reading is None or name in self._served:
-            reading = self._reading = self._read()
+            reading = self._reading = ledger.read()
             self._served = set()
             self._record(reading)
         self._served.add(name)
@@ -87,26 +79,20 @@ class Exporter:
             self._needs_view = False
             log(WARNING, "the boundaries of histograms need opentelemetry-api 1.30, or a view that sets them")
         for method, durations in reading.durations.items():
-            for name, found in durations.items():
-                self._record_one(method, name, found)
+            for name, samples in durations.items():
+                self._record_one(method, name, samples)
 
-    def _record_one(self, method: str, name: str, found: Durations) -> None:
+    def _record_one(self, method: str, name: str, now: Durations) -> None:
         before = self._recorded.get((method, name), NO_DURATIONS)
-        self._recorded[method, name] = found
-        if found.counts == before.counts:
+        self._recorded[method, name] = now
+        if now.counts == before.counts:
             return
-        record, attributes = self._histograms[name].record, self._attributes_of(method, (name, ()))
-        for bucket, (count, earlier) in enumerate(zip(found.counts, before.counts, strict=True)):
+        histogram, attributes = self._histograms[name], {"method": method}
+        for bucket, (count, earlier) in enumerate(zip(now.counts, before.counts, strict=True)):
             if count > earlier:
-                mean = (found.sums[bucket] - before.sums[bucket]) / (count - earlier)
-                record(mean, attributes)
+                mean = (now.sums[bucket] - before.sums[bucket]) / (count - earlier)
+                histogram.record(mean, attributes)
                 more = count - earlier - 1
-                if more and not add_again(self._histograms[name], mean, attributes, more):
+                if more and not add_again(histogram, mean, attributes, more):
                     for _ in range(more):
-                        record(mean, attributes)
-
-    def _attributes_of(self, method: str, series: Series) -> dict[str, str]:
-        found = self._attributes.get((method, series))
-        if found is None:
-            found = self._attributes[method, series] = {"method": method, **dict(series[1])}
-        return found
+                        histogram.record(mean, attributes)

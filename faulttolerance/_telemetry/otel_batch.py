@@ -16,10 +16,12 @@ __all__ = ["add_again"]
 def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count: int) -> bool:
     """Add *value*, which was just recorded, so many times more; false, and nothing is done, if that cannot be."""
     try:
-        found = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
-        if any(type(one).__name__ != "_ExplicitBucketHistogramAggregation" or one._value is None for one in found):
+        aggregations = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
+        if any(
+            type(one).__name__ != "_ExplicitBucketHistogramAggregation" or one._value is None for one in aggregations
+        ):
             return False
-        places = [(one, bisect_left(one._boundaries, value), one._lock, one._sum) for one in found]
+        places = [(one, bisect_left(one._boundaries, value), one._lock, one._sum) for one in aggregations]
     except (AttributeError, ImportError, KeyError, TypeError):
         return False
     for one, bucket, lock, _ in places:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -12,12 +13,19 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
 from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
-from .._metrics.ledger import Reading
+from .._metrics.ledger import Reading, ledger
 
 __all__ = ["LIMITS", "Collector", "exposed_name"]
 
 LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
 """What stands in the label ``le``."""
+
+
+_FAMILIES: dict[str, Callable[..., Any]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": partial(HistogramMetricFamily, unit="seconds"),
+}
 
 
 def exposed_name(metric: Metric) -> str:
@@ -30,12 +38,10 @@ class Collector:
     """What a ``CollectorRegistry`` asks at each scrape.
 
     Args:
-        read: Gives the counts.
         gives_way: Whether to say nothing, because somebody else exposes the same counts in the same registry.
     """
 
-    def __init__(self, read: Callable[[], Reading], gives_way: Callable[[], bool]) -> None:
-        self._read = read
+    def __init__(self, gives_way: Callable[[], bool]) -> None:
         self._gives_way = gives_way
 
     def describe(self) -> list[Family]:
@@ -46,7 +52,7 @@ class Collector:
         """Give the families that have series now."""
         if self._gives_way():
             return
-        reading = self._read()
+        reading = ledger.read()
         for metric in METRICS:
             family = _family(metric)
             _fill(family, metric, reading)
@@ -55,20 +61,15 @@ class Collector:
 
 
 def _family(metric: Metric) -> Any:
-    labels = ["method", *metric.tags]
-    if metric.kind == "counter":
-        return CounterMetricFamily(exposed_name(metric), metric.description, labels=labels)
-    if metric.kind == "gauge":
-        return GaugeMetricFamily(exposed_name(metric), metric.description, labels=labels)
-    return HistogramMetricFamily(exposed_name(metric), metric.description, labels=labels, unit="seconds")
+    return _FAMILIES[metric.kind](exposed_name(metric), metric.description, labels=["method", *metric.tags])
 
 
 def _fill(family: Any, metric: Metric, reading: Reading) -> None:
     if metric.kind == "histogram":
         for method, durations in reading.durations.items():
-            if found := durations.get(metric.name):
-                buckets = list(zip(LIMITS, map(float, accumulate(found.counts)), strict=True))
-                family.add_metric([method], buckets=buckets, sum_value=sum(found.sums))
+            if samples := durations.get(metric.name):
+                buckets = list(zip(LIMITS, map(float, accumulate(samples.counts)), strict=True))
+                family.add_metric([method], buckets=buckets, sum_value=sum(samples.sums))
         return
     for method, (_, tags), value in reading.values(metric):
         family.add_metric([method, *(tag for _, tag in tags)], value)
