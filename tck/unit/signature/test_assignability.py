@@ -1,0 +1,303 @@
+"""Which types are the same, and which fit where another is expected."""
+# ruff: noqa: F401  # many names are used in the text of annotations only
+
+from __future__ import annotations
+
+import asyncio
+import collections.abc
+import typing
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import (  # noqa: UP035
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    List,
+    Literal,
+    NewType,
+    NoReturn,
+    Optional,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Union,
+)
+
+import pytest
+from hypothesis import given, strategies
+
+from faulttolerance._runtime.future import Future as OurFuture
+from faulttolerance._signature.annotation import Scope, Type, resolve
+from faulttolerance._signature.assignability import is_assignable, is_equivalent
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Ticket = NewType("Ticket", Future)
+Alias: TypeAlias = Future[int]
+AliasOf: TypeAlias = Awaitable[T]
+TextAlias: TypeAlias = "Future[int]"
+
+
+class MyFuture(Future[int]):
+    pass
+
+
+class Other(Protocol):
+    def close(self) -> None: ...
+
+
+def returning(annotation: object) -> Callable[..., Any]:
+    def function() -> object:
+        return None
+
+    function.__annotations__["return"] = annotation
+    return function
+
+
+def meant(annotation: object, scope: Scope | None = None) -> Type:
+    return resolve(annotation, scope or Scope.of(returning(None)))
+
+
+@pytest.mark.parametrize("written", [str, lambda text: eval(text)], ids=["text", "object"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int", "int"),
+        ("None", "None"),
+        ("list[int]", "List[int]"),
+        ("list", "list[int]"),
+        ("List", "list[int]"),
+        ("dict[str, list[int]]", "dict[str, list]"),
+        ("int | None", "Optional[int]"),
+        ("Union[int, str, None]", "str | None | int"),
+        ("Annotated[int, 'count']", "int"),
+        ("list[Annotated[int, 'count']]", "list[int]"),
+        ("Any", "int"),
+        ("list[Any]", "list[int]"),
+        ("Any | None", "int"),
+        ("Callable[[int], str]", "typing.Callable[[int], str]"),
+        ("Callable[..., str]", "Callable[[int], str]"),
+        ("collections.abc.Sequence[int]", "typing.Sequence[int]"),
+        ("Literal['a', 'b']", "Literal['b', 'a']"),
+        ("tuple[int, ...]", "tuple[int, ...]"),
+        ("T", "int"),
+        ("T", "R"),
+        ("list[T]", "list[str]"),
+        ("Alias", "Future[int]"),
+        ("TextAlias", "Future[int]"),
+        ("AliasOf[int]", "Awaitable[int]"),
+        ("NoReturn", "int"),
+        ("Ticket", "Ticket"),
+    ],
+)
+def test_types_that_are_the_same(one: str, other: str, written: Callable[[str], object]) -> None:
+    """However they are spelled; what is not known matches."""
+    assert is_equivalent(meant(written(one)), meant(written(other)))
+    assert is_equivalent(meant(written(other)), meant(written(one)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int", "str"),
+        ("int", "None"),
+        ("int", "int | None"),
+        ("int | str", "int | None"),
+        ("bool", "int"),
+        ("list[float]", "list[int]"),
+        ("list[int]", "Sequence[int]"),
+        ("dict[str, int]", "dict[str, str]"),
+        ("tuple[int, ...]", "tuple[int, int]"),
+        ("tuple[int]", "tuple[int, int]"),
+        ("Callable[[int], str]", "Callable[[str], str]"),
+        ("Callable[[int], str]", "Callable[[int, int], str]"),
+        ("Callable[..., str]", "Callable[..., int]"),
+        ("Literal['a']", "Literal['b']"),
+        ("Literal[1]", "Literal[True]"),
+        ("Literal['a']", "str"),
+        ("Ticket", "Future"),
+        ("type[int]", "type[str]"),
+    ],
+)
+def test_types_that_differ(one: str, other: str) -> None:
+    """Type arguments have to be the same: a related or narrower one is another."""
+    assert not is_equivalent(meant(one), meant(other))
+    assert not is_equivalent(meant(other), meant(one))
+
+
+# Types that fit
+
+
+class Animal: ...
+
+
+class Dog(Animal): ...
+
+
+class Kennel(Sequence[T]): ...
+
+
+class Strings(list[str]): ...
+
+
+class Point(TypedDict):
+    x: int
+
+
+Weight = NewType("Weight", float)
+Heavy = NewType("Heavy", Weight)
+
+
+@pytest.mark.parametrize("written", [str, lambda text: eval(text)], ids=["text", "object"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Dog", "Animal"),
+        ("Dog", "object"),
+        ("None", "object"),
+        ("bool", "int"),
+        ("int", "float"),
+        ("bool", "complex"),
+        ("str", "str | None"),
+        ("None", "Optional[str]"),
+        ("Dog", "Animal | None"),
+        ("str | None", "int | None | str"),
+        ("Dog | bool", "Animal | int"),
+        ("list[int]", "Sequence[int]"),
+        ("list[int]", "Iterable"),
+        ("list", "Sequence[int]"),
+        ("Kennel[int]", "Sequence[int]"),
+        ("Strings", "list[str]"),
+        ("dict[str, int]", "Mapping[str, int]"),
+        ("dict[str, int]", "Iterable[str]"),
+        ("tuple[int, ...]", "Sequence[int]"),
+        ("tuple[int, int]", "Sequence[int]"),
+        ("tuple[int, str]", "Sequence[int | str]"),
+        ("typing.LiteralString", "object"),
+        ("str", "Sequence[str]"),
+        ("bytes", "Iterable[int]"),
+        ("collections.abc.Generator[int, str, bytes]", "Iterator[int]"),
+        ("Strings", "Sequence[str]"),
+        ("list[Any]", "Sequence[int]"),
+        ("Literal['a']", "str"),
+        ("Literal['a']", "Literal['a', 'b']"),
+        ("Literal['a', None]", "str | None"),
+        ("Literal[True]", "int"),
+        ("Weight", "float"),
+        ("Heavy", "Weight"),
+        ("Heavy", "float | None"),
+        ("Coroutine[Any, Any, int]", "Awaitable[int]"),
+        ("OurFuture[int]", "Future[int]"),
+        ("asyncio.Task[int]", "Awaitable[int]"),
+        ("MyFuture", "Future[int]"),
+        ("Dog", "Other"),
+        ("Point", "Point"),
+        ("dict[str, int]", "Point"),
+        ("Decimal", "int"),
+        ("list[int]", "Sequence[Decimal]"),
+        ("Any", "Dog"),
+        ("NoReturn", "Dog"),
+        ("T", "Dog"),
+    ],
+)
+def test_a_type_fits_where_a_wider_one_is_expected(one: str, other: str, written: Callable[[str], object]) -> None:
+    """A subclass, a member of the union, what is not known."""
+    try:
+        assert is_assignable(meant(written(one)), meant(written(other)))
+    except NameError:
+        pytest.skip("known to type checkers only")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Animal", "Dog"),
+        ("object", "Animal"),
+        ("int", "bool"),
+        ("float", "int"),
+        ("str | None", "str"),
+        ("Animal | None", "Dog | None"),
+        ("int", "None"),
+        ("None", "int"),
+        ("Sequence[int]", "list[int]"),
+        ("list[int]", "Sequence[str]"),
+        ("list[bool]", "list[int]"),
+        ("list[bool]", "Sequence[int]"),
+        ("Strings", "list[int]"),
+        ("dict[str, int]", "Mapping[str, str]"),
+        ("dict[str, int]", "Iterable[int]"),
+        ("tuple[int, ...]", "Sequence[str]"),
+        ("tuple[int, str]", "Sequence[int]"),
+        ("str", "Sequence[int]"),
+        ("bytes", "Iterable[str]"),
+        ("str", "Literal['a']"),
+        ("Literal['a', 'b']", "Literal['a']"),
+        ("Literal['a']", "int"),
+        ("float", "Weight"),
+        ("Weight", "Heavy"),
+        ("Awaitable[int]", "Coroutine[Any, Any, int]"),
+        ("Coroutine[Any, Any, str]", "Awaitable[int]"),
+        ("Future[int]", "asyncio.Future[int]"),
+        ("Callable[[int], str]", "Callable[[str], str]"),
+        ("type[bool]", "type[int]"),
+        ("list[Decimal]", "set[int]"),
+    ],
+)
+def test_a_type_does_not_fit_where_a_narrower_or_another_one_is_expected(one: str, other: str) -> None:
+    """Type arguments have to be the same."""
+    assert not is_assignable(meant(one), meant(other))
+
+
+SAMPLES: dict[str, set[object]] = {
+    "object": {"1", "True", "1.5", "'a'", "'b'", "'c'", "None", "Animal()", "Dog()", "Weight(2)"}
+    | {"['a']", "[1]", "(1,)"},
+    "float": {"1", "True", "1.5", "Weight(2)"},
+    "int": {"1", "True"},
+    "bool": {"True"},
+    "str": {"'a'", "'b'", "'c'"},
+    "Literal['a']": {"'a'"},
+    "Literal['b', 'a']": {"'a'", "'b'"},
+    "None": {"None"},
+    "Animal": {"Animal()", "Dog()"},
+    "Dog": {"Dog()"},
+    "Weight": {"Weight(2)"},
+    "Sequence[int]": {"[1]", "(1,)"},
+    "list[int]": {"[1]"},
+    "Sequence[str]": {"['a']", "'a'", "'b'", "'c'"},
+}
+"""Types, and which of some values each of them has."""
+unions = strategies.lists(strategies.sampled_from(sorted(SAMPLES)), min_size=1, max_size=3)
+
+
+@given(unions, unions)
+def test_a_union_fits_if_and_only_if_the_other_has_all_of_its_values(one: list[str], other: list[str]) -> None:
+    """Of classes, literals, new types and sequences of one element type."""
+    mine, yours = (set[object]().union(*(SAMPLES[name] for name in union)) for union in (one, other))
+
+    assert is_assignable(meant(f"Union[{', '.join(one)}]"), meant(f"Union[{', '.join(other)}]")) is (mine <= yours)
+
+
+@given(unions, unions, strategies.sampled_from(["Any", "T", "Decimal", "NoReturn"]))
+def test_what_is_not_known_fits_everything_and_everything_fits_it(one: list[str], other: list[str], open_: str) -> None:
+    """Alone, in a union, and inside of a generic."""
+    mine, yours = (f"Union[{', '.join(union)}]" for union in (one, other))
+
+    assert is_assignable(meant(mine), meant(open_))
+    assert is_assignable(meant(open_), meant(mine))
+    assert is_assignable(meant(mine), meant(f"Union[{', '.join(other)}, {open_}]"))
+    assert is_assignable(meant(f"list[{mine}]"), meant(f"list[{open_}]"))
+    assert is_assignable(meant(f"list[{mine}]"), meant(f"list[{yours}]")) is is_equivalent(meant(mine), meant(yours))
+
+
+@pytest.mark.parametrize("annotation", ["Decimal", "list[Decimal]", "Decimal | None", "Mapping[str, Decimal]"])
+def test_unresolved_names_match_within_what_is_known(annotation: str) -> None:
+    """`Decimal` is imported for type checkers only: it may be anything, a list of it is still a list."""
+    assert is_equivalent(meant(annotation), meant(annotation.replace("Decimal", "int")))
+    assert not is_equivalent(meant("list[Decimal]"), meant("set[int]"))
+    assert not is_equivalent(meant("dict[int, Decimal]"), meant("dict[str, Decimal]"))
