@@ -103,13 +103,6 @@ if TYPE_CHECKING:
         def __call__(self) -> _NonBlocking: ...
 
 
-def _declare(kind: Any, values: dict[str, Any], target: Any = None) -> Any:
-    """Load what guards are made of with the first decorator, not by ``import``."""
-    from ._guard.decorator import decorate
-
-    return decorate(kind, values, target)
-
-
 @overload
 def _decorator(  # type: ignore[overload-overlap]
     kind: type[Asynchronous],  # pyright: ignore[reportOverlappingOverload]
@@ -122,45 +115,39 @@ def _decorator(  # type: ignore[overload-overlap]
 def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]: ...
 def _decorator(kind: Any) -> Any:
     """Turn a documented name into the decorator that declares a *kind* of policy."""
-
-    def decorator(*args: Any, **named: Any) -> Any:
-        target, args = (args[0], args[1:]) if args and _is_target(kind, args[0]) else (None, args)
-        return _declare(kind, _values(kind, args, named), target)
-
-    return _with_parameters_of(kind, decorator)
+    return _declaring(kind, takes_target=True)
 
 
 def _decorator_with_parentheses(
     kind: Callable[P, Policy],
 ) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]:
     """Turn a documented name into a decorator that nobody can write without arguments: the first may be a function."""
+    return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
 
+
+def _declaring(kind: Any, takes_target: bool) -> Any:
     def decorator(*args: Any, **named: Any) -> Any:
-        from ._guard.decorator import refuse_bare
+        # What guards are made of is loaded with the first of them, not by ``import faulttolerance``.
+        from ._guard.decorator import decorate, refuse_bare
 
-        policy: Any = kind
-        values = _values(policy, args, named)
-        refuse_bare(policy, next(iter(args), None))
-        return _declare(policy, values)
+        target = None
+        if takes_target and args and _is_target(kind, args[0]):
+            target, *args = args  # type: ignore[assignment]
+        known = parameters(kind)
+        for name in named:
+            if name not in known:
+                raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known)}")
+        values = kind._bound(tuple(args), named)
+        if not takes_target:
+            refuse_bare(kind, next(iter(args), None))
+        return decorate(kind, values, target)
 
-    return _with_parameters_of(kind, decorator)
-
-
-def _with_parameters_of(kind: Any, decorator: Callable[..., Any]) -> Callable[[Callable[[], None]], Any]:
     def documented(name: Callable[[], None]) -> Any:
         update_wrapper(decorator, name)
         decorator.__wrapped__ = kind  # type: ignore[attr-defined]  # whose signature is made when somebody asks for it
         return decorator
 
     return documented
-
-
-def _values(kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    known = parameters(kind)
-    for name in named:
-        if name not in known:
-            raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known)}")
-    return kind._bound(args, named)  # type: ignore[no-any-return]
 
 
 def _is_target(kind: Any, first: Any) -> bool:

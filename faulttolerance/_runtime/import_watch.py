@@ -5,7 +5,7 @@ asks where a module is, as libraries do to know what is installed, or fails to i
 is that it ran to its end.
 
 The hooks of wrapt do not serve here. They are called once, so neither a reload nor an import that is tried again is
-seen, and they pass for done by a module that is imported lazily; and wrapt need not be installed for metrics.
+seen; a module that is imported lazily counts as run before it is; and metrics do without wrapt.
 """
 
 from __future__ import annotations
