@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from ._guard.guard import Guard, apply_guard
     from ._guard.interceptor import around_invoke
     from ._runtime.future import Future, completed_future
-    from ._runtime.interruption import Interrupted, remaining, sleep, uninterruptible
+    from ._runtime.interrupting.async_exception import Interrupted
+    from ._runtime.interruption import remaining, sleep
     from ._runtime.offload import shutdown
+    from ._runtime.uninterruptible import uninterruptible
 
 __all__ = [
     "Bulkhead",
@@ -109,7 +111,9 @@ _LATER = {
     "._guard.interceptor": ("around_invoke",),
     "._guard.circuit_breakers": ("circuit_breakers",),
     "._runtime.future": ("Future", "completed_future"),
-    "._runtime.interruption": ("Interrupted", "remaining", "sleep", "uninterruptible"),
+    "._runtime.interrupting.async_exception": ("Interrupted",),
+    "._runtime.interruption": ("remaining", "sleep"),
+    "._runtime.uninterruptible": ("uninterruptible",),
     "._runtime.offload": ("shutdown",),
 }
 """What is imported when first asked for: declaring needs none of it, and some of it brings in a lot."""

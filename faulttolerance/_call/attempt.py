@@ -29,9 +29,11 @@ from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.event_loop import refuse_trio
+from .._runtime.interrupting.async_exception import Interrupted
 from .._runtime.interrupting.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._runtime.interrupting.thread_deadlines import HAS_GIL, deadlines_here, this_thread
-from .._runtime.interruption import NOT_WANTED, Interrupted, be_watched, set_innermost, settle, watchdog
+from .._runtime.interrupting.watchdog import watchdog
+from .._runtime.interruption import NOT_WANTED, be_watched, set_innermost, settle
 from .._runtime.native import get_ident
 from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_deadline
 from .._strategy.verdict import SUCCESS

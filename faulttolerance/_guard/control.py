@@ -185,9 +185,9 @@ def reload_on(signum: int) -> None:
         FaultToleranceDefinitionException: If no handler can be installed for the signal, or it interrupts calls.
     """
     from .._runtime import on_signal
-    from .._runtime.interruption import can_interrupt, watchdog
+    from .._runtime.interrupting.main_thread import can_interrupt, main_thread
 
-    if not can_interrupt(signum) or signum == watchdog.signum:
+    if not can_interrupt(signum) or signum == main_thread.signum:
         allowed = "one of signal.valid_signals() that can be caught, and not the one that interrupts calls"
         raise FaultToleranceDefinitionException(Fault("reload_on(signum)", f"is {shown(signum)}", signum, allowed))
     try:

@@ -31,7 +31,7 @@ class Process(NamedTuple):
         if _names(self.uninterruptible_modules) is None:
             wrong.append(("uninterruptible_modules", "names of modules, as in ['acme.pool']"))
         if self.interrupt_signal is not None:
-            from .._runtime.interruption import can_interrupt
+            from .._runtime.interrupting.main_thread import can_interrupt
 
             if not can_interrupt(self.interrupt_signal):
                 wrong.append(("interrupt_signal", "one of signal.valid_signals() that can be caught"))
@@ -54,11 +54,11 @@ class Process(NamedTuple):
 
             swap.attribute(pool, "max_threads", self.max_threads)
         if names := _names(self.uninterruptible_modules):
-            from .._runtime.interruption import put_uninterruptible_modules
+            from .._runtime.interrupting.safe_point import put_uninterruptible_modules
 
             put_uninterruptible_modules(names, swap)
         if self.interrupt_signal is not None:
-            from .._runtime.interruption import put_interrupt_signal
+            from .._runtime.interrupting.main_thread import put_interrupt_signal
 
             put_interrupt_signal(self.interrupt_signal, swap)
 

@@ -16,9 +16,11 @@ from .callback import to_its_end
 from .clock import clock
 from .environment import Attempt, StoppedIteration
 from .inherited import pass_on
+from .interrupting.async_exception import Interrupted
 from .interrupting.roles import TIMED_ATTEMPT, register
 from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, deadlines_here
-from .interruption import NOT_WANTED, Interrupted, set_innermost, settle, watchdog
+from .interrupting.watchdog import watchdog
+from .interruption import NOT_WANTED, set_innermost, settle
 from .native import get_ident
 from .offloaded import NO_THREAD, Suspension
 from .pool import pool

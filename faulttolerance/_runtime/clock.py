@@ -8,8 +8,9 @@ from math import inf
 
 from ..typing import Clock, Timer
 from .greenlets import lock_here, timer_here
+from .interrupting.async_exception import interruption_for, withdraw
 from .interrupting.thread_deadlines import deadlines_here, due, unmasked
-from .interrupting.watchdog import interruption_for, watchdog, withdraw
+from .interrupting.watchdog import watchdog
 from .native import native
 
 __all__ = ["SharedClock", "clock", "next_deadline", "raise_if_expired"]

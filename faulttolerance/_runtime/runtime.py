@@ -9,9 +9,10 @@ __all__ = ["reset"]
 
 def reset() -> None:
     """Forget what ``configure`` set: limits of the pool, modules, the signal."""
-    from . import interruption
+    from .interrupting import main_thread, safe_point
 
-    interruption.reset()
+    safe_point.forget_added_modules()
+    main_thread.set_interrupt_signal()
     pool = sys.modules.get("faulttolerance._runtime.pool")
     if pool is not None:
         pool.pool.configure(max_threads=None)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
-from faulttolerance._runtime.interrupting import watchdog
+from faulttolerance._runtime.interrupting import async_exception, main_thread
 from faulttolerance._runtime.interrupting.thread_deadlines import Entry, ThreadDeadlines, is_open, this_thread
 from faulttolerance._runtime.one_step import frames_of_threads
 from kit.interpreter import switching_every
@@ -344,7 +344,8 @@ def test_bodies_that_end_while_they_are_being_interrupted_are_let_go(
             return came
         return is_open(deadlines, entry)
 
-    monkeypatch.setattr(watchdog, "is_open", is_open_after_a_while)
+    monkeypatch.setattr(async_exception, "is_open", is_open_after_a_while)
+    monkeypatch.setattr(main_thread, "is_open", is_open_after_a_while)
 
     seen = work_at_once(interval)
 

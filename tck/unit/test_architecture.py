@@ -56,7 +56,7 @@ LARGE_FUNCTIONS = {
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 
-LARGE_FILES = {"_runtime/interrupting/watchdog.py": 784}
+LARGE_FILES: dict[str, int] = {}
 """Files that may exceed the limit, each with the lines that it may have."""
 
 ABOUT_ALL = {

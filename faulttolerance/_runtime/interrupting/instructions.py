@@ -8,26 +8,12 @@ and is interrupted at the next of these places.
 from __future__ import annotations
 
 import dis
+import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType
-
-__all__ = [
-    "ENDS",
-    "GIVES",
-    "RETURNS",
-    "RITES",
-    "SKIPS",
-    "TAKES",
-    "ahead",
-    "calls_of",
-    "is_checked",
-    "jumps_out",
-    "may_call",
-    "rite_at",
-]
 
 TAKES = "takes"
 """Something may be taken there, and would not be given back."""
@@ -41,25 +27,14 @@ RETURNS = "returns"
 """The function may return, and then it depends on its caller."""
 
 _TAKING = frozenset({"__aenter__", "__enter__", "acquire"})
-RITES = _TAKING | {"__aexit__", "__exit__", "release"}
+ACQUIRE_RELEASE = _TAKING | {"__aexit__", "__exit__", "release"}
 """What functions are called that take something or give it back."""
 
 _FORESIGHT = 200
 """How many instructions are looked at, at most."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
 _TAKING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
-_BOUNDARIES = (
-    "JUMP",
-    "POP_JUMP",
-    "POP_TOP",
-    "RERAISE",
-    "RESUME",
-    "RETURN",
-    "STORE_",
-    "YIELD_VALUE",
-    "FOR_ITER",
-    "SEND",
-)
+_BOUNDARIES = re.compile("JUMP|POP_JUMP|POP_TOP|RERAISE|RESUME|RETURN|STORE_|YIELD_VALUE|FOR_ITER|SEND")
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
 _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
@@ -85,7 +60,7 @@ class _Instructions:
         """The number of the instruction that a frame stands at; *offset* may be that of its last cache entry."""
         return bisect_right(self.offsets, offset) - 1 if offset >= 0 else None
 
-    def rite(self, number: int) -> str | None:
+    def acquire_release(self, number: int) -> str | None:
         """Whether this instruction calls something that takes or gives back, as far as the names of things tell."""
         name = self.steps[number].opname
         if name in _TAKING_STEPS:
@@ -98,9 +73,9 @@ class _Instructions:
             return ENDS
         found = None
         for step in reversed(self.steps[max(0, number - 60) : number]):
-            if step.opname.startswith(_BOUNDARIES):
+            if _BOUNDARIES.match(step.opname):
                 break
-            found = _named_rite(step) or found
+            found = _named_acquire_release(step) or found
             if found is TAKES:
                 break
         return found
@@ -131,7 +106,7 @@ class _Instructions:
         for step in reversed(before):
             if depth == arguments and step.opname not in ("KW_NAMES", "PUSH_NULL"):
                 return step.argval if step.opname.startswith(_LOADS) else None
-            if step.opname.startswith(_BOUNDARIES):
+            if _BOUNDARIES.match(step.opname):
                 return None
             if depth != arguments:
                 depth += dis.stack_effect(step.opcode, step.arg, jump=False)
@@ -172,15 +147,15 @@ class _Instructions:
             return RETURNS
         if self.jumps_out(number):
             return SKIPS
-        rite = _named_rite(step) or (self.rite(number) if name in _CALLS else None)
-        if rite is not None:
-            return GIVES if rite is ENDS else rite
+        kind = _named_acquire_release(step) or (self.acquire_release(number) if name in _CALLS else None)
+        if kind is not None:
+            return GIVES if kind is ENDS else kind
         # Conservative: a function that goes on after a ``yield``, and a conditional jump, need not be checked.
         is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name != "PRECALL")
         return "" if is_sure and self.is_checked(number) else None
 
 
-def _named_rite(step: dis.Instruction) -> str | None:
+def _named_acquire_release(step: dis.Instruction) -> str | None:
     """Whether this instruction loads something that is called like what takes or gives back."""
     if step.opname == "LOAD_SPECIAL":
         return TAKES
@@ -189,7 +164,7 @@ def _named_rite(step: dis.Instruction) -> str | None:
     names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
     if any(name in _TAKING for name in names):
         return TAKES
-    return GIVES if any(name in RITES for name in names) else None
+    return GIVES if any(name in ACQUIRE_RELEASE for name in names) else None
 
 
 @lru_cache(64)
@@ -209,13 +184,13 @@ def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
 
 
 @lru_cache(1024)
-def rite_at(code: CodeType, offset: int) -> str | None:
+def acquire_release_at(code: CodeType, offset: int) -> str | None:
     """``TAKES``, ``GIVES`` or ``ENDS`` where the instruction at *offset* calls something that does, by name."""
     if not _opname(code, offset).startswith((*_CALLS, *_TAKING_STEPS, "WITH_EXCEPT_START")):
         return None
     instructions = _instructions(code)
     number = instructions.at(offset)
-    return None if number is None else instructions.rite(number)
+    return None if number is None else instructions.acquire_release(number)
 
 
 @lru_cache(256)
@@ -266,7 +241,7 @@ def may_call(code: CodeType, offset: int) -> bool:
     Where it is not, what runs is a finalizer, a weak reference's callback, or a handler of a signal: an exception would
     be lost there, or come out in a place that does not expect it.
     """
-    return _opname(code, offset).startswith(_CALLERS)
+    return _CALLERS.match(_opname(code, offset)) is not None
 
 
 def _opname(code: CodeType, offset: int) -> str:
@@ -276,46 +251,11 @@ def _opname(code: CodeType, offset: int) -> str:
     return dis.opname[instructions[offset]]
 
 
-_CALLERS = (
-    "BEFORE_",
-    "BINARY_",
-    "BUILD_MAP",
-    "BUILD_SET",
-    "CALL",
-    "CHECK_E",
-    "COMPARE_OP",
-    "CONTAINS_OP",
-    "CONVERT_VALUE",
-    "DELETE_ATTR",
-    "DELETE_SUBSCR",
-    "DICT_",
-    "END_ASYNC_FOR",
-    "FORMAT_",
-    "FOR_ITER",
-    "GET_",
-    "IMPORT_",
-    "JUMP_IF_",
-    "LIST_EXTEND",
-    "LOAD_ATTR",
-    "LOAD_BUILD_CLASS",
-    "LOAD_METHOD",
-    "LOAD_SPECIAL",
-    "LOAD_SUPER_ATTR",
-    "MAP_ADD",
-    "MATCH_",
-    "POP_JUMP_",
-    "PRECALL",
-    "PRINT_EXPR",
-    "RAISE_VARARGS",
-    "SEND",
-    "SET_",
-    "STORE_ATTR",
-    "STORE_SLICE",
-    "STORE_SUBSCR",
-    "TO_BOOL",
-    "UNARY_",
-    "UNPACK_",
-    "WITH_EXCEPT_START",
-    "YIELD_FROM",
+_CALLERS = re.compile(
+    "BEFORE_|BINARY_|BUILD_MAP|BUILD_SET|CALL|CHECK_E|COMPARE_OP|CONTAINS_OP|CONVERT_VALUE|DELETE_ATTR|"
+    "DELETE_SUBSCR|DICT_|END_ASYNC_FOR|FORMAT_|FOR_ITER|GET_|IMPORT_|JUMP_IF_|LIST_EXTEND|LOAD_ATTR|"
+    "LOAD_BUILD_CLASS|LOAD_METHOD|LOAD_SPECIAL|LOAD_SUPER_ATTR|MAP_ADD|MATCH_|POP_JUMP_|PRECALL|PRINT_EXPR|"
+    "RAISE_VARARGS|SEND|SET_|STORE_ATTR|STORE_SLICE|STORE_SUBSCR|TO_BOOL|UNARY_|UNPACK_|WITH_EXCEPT_START|"
+    "YIELD_FROM"
 )
 """How the names of instructions begin that call what the application wrote."""

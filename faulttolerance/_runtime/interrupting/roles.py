@@ -51,11 +51,14 @@ def is_attempt(frame: FrameType) -> bool:
     return is_ours(frame) and _roles.get(frame.f_code, 0) >= ATTEMPT
 
 
+def is_timed_attempt(frame: FrameType) -> bool:
+    """Tell whether *frame* begins a deadline of the running thread, or takes it back."""
+    return is_ours(frame) and _roles.get(frame.f_code) == TIMED_ATTEMPT
+
+
 def has_deadline(frame: FrameType) -> bool:
     """Tell whether *frame* has begun a deadline, and now calls what that is for."""
-    return (
-        is_ours(frame) and _roles.get(frame.f_code) == TIMED_ATTEMPT and frame.f_lasti in _spreading_calls(frame.f_code)
-    )
+    return is_timed_attempt(frame) and calls_what_is_guarded(frame)
 
 
 def calls_what_is_guarded(frame: FrameType) -> bool:

@@ -16,34 +16,23 @@ from types import FrameType
 from typing import TypeAlias
 
 from ..._swap import Swap
-from ..one_step import stack_of, variables_of
+from ..frames import module_of
+from ..one_step import variables_of
 from .instructions import (
+    ACQUIRE_RELEASE,
     ENDS,
     GIVES,
     RETURNS,
-    RITES,
     SKIPS,
     TAKES,
+    acquire_release_at,
     ahead,
     calls_of,
     is_checked,
     jumps_out,
     may_call,
-    rite_at,
 )
-from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, looks_at_threads
-
-__all__ = [
-    "IS_EXACT",
-    "OURS",
-    "forget_added_modules",
-    "frames_of_call",
-    "is_in_condition_wait",
-    "is_of_call",
-    "objection",
-    "place",
-    "put_uninterruptible_modules",
-]
+from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, is_timed_attempt, looks_at_threads
 
 Stack: TypeAlias = tuple[FrameType, ...]
 """The frames of a thread, the innermost one first; taken at once, as those of another thread must be."""
@@ -52,7 +41,7 @@ IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
 
 OURS = "it was in code of this library"
-"""An objection that says nothing of the body: the call was about to begin, or to end."""
+"""A reason that says nothing of the body: the call was about to begin, or to end."""
 
 _MODULES = frozenset(
     {
@@ -104,8 +93,8 @@ def place(frame: FrameType) -> tuple[int, int]:
     return id(frame), frame.f_lasti
 
 
-def objection(
-    frame: FrameType | None,
+def reason_unsafe(
+    stack: Stack,
     late_by: float,
     *,
     exact: bool,
@@ -115,10 +104,10 @@ def objection(
     blind: bool = False,
     depth: int = 1,
 ) -> str | None:
-    """Why no exception may be raised in a thread whose innermost frame is *frame*; ``None`` where one may.
+    """Return why no exception may be raised in a thread; ``None`` where one may.
 
     Args:
-        frame: The innermost frame.
+        stack: Its frames.
         late_by: How long the exception has been due, in seconds.
         exact: Whether it is raised in this place, else at the next one where it can be.
         asleep: Whether the thread has stood there for a while.
@@ -127,10 +116,8 @@ def objection(
         blind: Whether nobody can tell if it is *blocked*, while it may well be.
         depth: Which deadline has passed: 1 is the innermost one, and so the guard that is met first.
     """
-    if frame is None:
-        return "its thread ran no Python code"
+    frame = stack[0]
     waits = blocked
-    stack = stack_of(frame)
     if is_ours(frame):
         # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
         if not (blocked and calls_what_is_guarded(frame)):
@@ -145,25 +132,25 @@ def objection(
             return f"it was in {_name_of(frame)}"
     else:
         is_patient = late_by < (_PATIENCE if standing else _LONG_PATIENCE)
-        why = _objection_here(stack, is_patient, exact, blind)
+        why = _reason_here(stack, is_patient, exact, blind)
         if why is not None:
             return why
     if late_by < (_PATIENCE if standing or waits else _LONG_PATIENCE):
-        rite = _rite_on_the_way(stack, depth, waits)
-        if rite is not None:
-            return f"it was acquiring or releasing something in {_name_of(rite)}"
-    return _objection_on_the_way(stack)
+        step = _acquire_release_on_the_way(stack, depth, waits)
+        if step is not None:
+            return f"it was acquiring or releasing something in {_name_of(step)}"
+    return _reason_on_the_way(stack)
 
 
-def _objection_here(stack: Stack, is_patient: bool, exact: bool, blind: bool) -> str | None:
-    """What the innermost frame has against an exception; some of it counts only while one *is_patient*."""
+def _reason_here(stack: Stack, is_patient: bool, exact: bool, blind: bool) -> str | None:
+    """Why the innermost frame is to be left in peace; some of it counts only while one *is_patient*."""
     frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
     if _is_left_in_peace(frame):
         return f"it was in {_name_of(frame)}"
-    rite = rite_at(code, offset)
+    kind = acquire_release_at(code, offset)
     # Behind a call that takes something, the exception would come before that is known to anybody, and is lost.
-    if (rite is TAKES and not blind) or (rite is not None and is_patient and not (exact and rite is ENDS)):
+    if (kind is TAKES and not blind) or (kind is not None and is_patient and not (exact and kind is ENDS)):
         return f"it was acquiring or releasing something in {_name_of(frame)}"
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
@@ -174,7 +161,7 @@ def _objection_here(stack: Stack, is_patient: bool, exact: bool, blind: bool) ->
     return None
 
 
-def _rite_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameType | None:
+def _acquire_release_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameType | None:
     """The innermost frame, down to the guard, that takes something or gives it back, itself or by what it calls.
 
     Where the thread *waits*, code that is made for waiting has taken nothing yet.
@@ -183,9 +170,10 @@ def _rite_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameType | None:
     for step in frames_of_call(stack, depth):
         code = step.f_code
         if not (is_ours(step) or (waits and _is_made_for_waiting(step))):
-            if code.co_name in RITES:
+            if code.co_name in ACQUIRE_RELEASE:
                 return step
-            if callee is not None and not (waits and _is_made_for_waiting(callee)) and rite_at(code, step.f_lasti):
+            is_waiting = callee is None or (waits and _is_made_for_waiting(callee))
+            if not is_waiting and acquire_release_at(code, step.f_lasti):
                 return step
         callee = step
     return None
@@ -206,29 +194,26 @@ def _starts_thread(stack: Stack) -> bool:
 
     On 3.11 an exception would even be raised in that thread, which goes by the identifier of this one until it runs.
     """
-    callers = takewhile(lambda step: step.f_globals.get("__name__") == "threading", stack[1:])
+    callers = takewhile(lambda step: module_of(step) == "threading", stack[1:])
     return any(step.f_code is _THREAD_START for step in callers)
 
 
 def _is_made_for_waiting(frame: FrameType) -> bool:
-    return _root_of(frame) in _WAITING
+    return module_of(frame).partition(".")[0] in _WAITING
 
 
-def _objection_on_the_way(stack: Stack) -> str | None:
+def _reason_on_the_way(stack: Stack) -> str | None:
     guarded = False
-    frame = stack[0]
     # The collector loses what its callbacks raise, and may have come amidst a call that holds a lock.
     collecting = [getattr(callback, "__code__", None) for callback in gc.callbacks]
-    if frame.f_code.co_name == "__del__":
-        return "it was in a finalizer"
-    if frame.f_code in collecting:
-        return "it was in a callback of the garbage collector"
-    for step in stack[1:]:
-        if step.f_code in collecting:
-            return "it was in a callback of the garbage collector"
+    for number, step in enumerate(stack):
         code = step.f_code
-        if code.co_name == "__del__" or step.f_globals.get("__name__") == "weakref":
+        if code in collecting:
+            return "it was in a callback of the garbage collector"
+        if code.co_name == "__del__" or (number and module_of(step) == "weakref"):
             return "it was in a finalizer"
+        if not number:
+            continue
         if looks_at_threads(step):
             return OURS  # the handler of the signal looks at what it has come upon
         if is_ours(step):
@@ -240,26 +225,18 @@ def _objection_on_the_way(stack: Stack) -> str | None:
 
 def is_of_call(stack: Stack, entry: object) -> bool:
     """Whether the call that began the deadline *entry* stands on *stack*: greenlets have their own."""
-    return any(value is entry for step in stack if has_deadline(step) for value in variables_of(step).values())
+    return any(value is entry for step in stack if is_timed_attempt(step) for value in variables_of(step).values())
 
 
 def _is_left_in_peace(frame: FrameType) -> bool:
-    if _root_of(frame) in _MODULES:
+    name = module_of(frame)
+    if name.partition(".")[0] in _MODULES:
         return True
-    name = frame.f_globals.get("__name__")
-    if not isinstance(name, str):
-        return False
-    if _added:
-        while name:
-            if name in _added:
-                return True
-            name = name.rpartition(".")[0]
+    while _added and name:
+        if name in _added:
+            return True
+        name = name.rpartition(".")[0]
     return False
-
-
-def _root_of(frame: FrameType) -> str | None:
-    name = frame.f_globals.get("__name__")
-    return name.partition(".")[0] if isinstance(name, str) else None
 
 
 def _name_of(frame: FrameType) -> str:

@@ -15,15 +15,11 @@ from typing import Any
 
 from ..one_step import once, variables_of
 
-__all__ = ["Sleeper"]
-
 _LOCKS = (_thread.LockType, type(threading.RLock()))
 
 
 class Sleeper:
-    """How to interrupt a sleeper. Each iteration is one step written in C, amidst which no other thread runs."""
-
-    __slots__ = ("_lock", "_queue", "_waiter", "is_timed", "is_usual")
+    """How to interrupt a sleeper, by steps of C code between which no other thread runs."""
 
     def __init__(self, frame: FrameType) -> None:
         variables = variables_of(frame)
@@ -36,35 +32,32 @@ class Sleeper:
         self.is_usual = isinstance(self._lock, _LOCKS) and isinstance(self._waiter, _LOCKS)
         """Whether the locks are the interpreter's own."""
 
-    def takes_lock(self) -> Iterator[bool]:
-        """Take the condition's lock if it is free; whether that was so."""
-        return once(self._lock.acquire, False)
+    def steps(self) -> tuple[Iterator[bool], Iterator[object], Iterator[object], Iterator[object]]:
+        """Give what takes the condition's lock if that is free, takes the sleeper off, wakes it, gives the lock back.
 
-    def gives_lock(self) -> Iterator[object]:
-        """Give it back."""
-        return once(self._lock.release)
-
-    def leaves(self) -> Iterator[object]:
-        """Take the sleeper off the queue; ``ValueError`` where it is not there."""
-        return once(self._queue.remove, self._waiter)
-
-    def wakes(self) -> Iterator[object]:
-        """Wake it."""
-        return once(self._waiter.release)
+        The second one raises ``ValueError`` where the sleeper is not on the queue.
+        """
+        return (
+            once(self._lock.acquire, False),
+            once(self._queue.remove, self._waiter),
+            once(self._waiter.release),
+            once(self._lock.release),
+        )
 
     def leave(self) -> bool:
-        """Take the sleeper off the queue, on its own thread; whether it was still there."""
+        """Take the sleeper off the queue, on its own thread; return whether it was still there."""
         if not self.is_usual:
             return True  # as well as can be told
+        takes, leaves, _, gives = self.steps()
         has_left = False
-        for is_free in self.takes_lock():
+        for is_free in takes:
             if is_free:
                 try:
-                    for _ in self.leaves():
+                    for _ in leaves:
                         has_left = True
                 except ValueError:
                     break
                 finally:
-                    for _ in self.gives_lock():
+                    for _ in gives:
                         break
         return has_left

@@ -16,24 +16,7 @@ from ..native import get_ident, get_native_id, local, native
 
 if TYPE_CHECKING:
     from ..inherited import Inherited
-    from .watchdog import PendingInterrupt
-
-__all__ = [
-    "HAS_GIL",
-    "Entry",
-    "ThreadDeadlines",
-    "current_greenlet",
-    "deadlines_here",
-    "deadlines_of_threads",
-    "depth",
-    "due",
-    "forget_other_threads",
-    "is_open",
-    "prune",
-    "stands",
-    "this_thread",
-    "unmasked",
-]
+    from .pending_interrupt import PendingInterrupt
 
 Entry: TypeAlias = Any
 """``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would say no more."""
@@ -142,7 +125,7 @@ def current_greenlet() -> Any:
 
 
 def deadlines_of_threads() -> list[ThreadDeadlines]:
-    """The this_thread of all living threads that ever had a deadline."""
+    """Return the deadlines of all living threads that ever had one."""
     return [deadlines for one in list(_known) if (deadlines := one()) is not None]
 
 
@@ -202,6 +185,12 @@ def due(deadlines: ThreadDeadlines, now: float) -> Entry:
         if (entry[0] <= now or id(entry) in deadlines.requested) and id(entry) not in deadlines.sent:
             found = entry
     return found
+
+
+def lateness(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
+    """Return for how many seconds *entry* has been due, or for how long it has been requested to interrupt."""
+    request = deadlines.requested.get(id(entry))
+    return now - (entry[0] if request is None else request[1])
 
 
 def prune(deadlines: ThreadDeadlines) -> None:

@@ -23,7 +23,7 @@ from faulttolerance import (
     retry,
 )
 from faulttolerance._runtime.interrupting import safe_point
-from faulttolerance._runtime.interrupting.watchdog import watchdog
+from faulttolerance._runtime.interrupting.main_thread import main_thread
 from faulttolerance._runtime.pool import pool
 
 
@@ -65,7 +65,7 @@ def attempts() -> int:
 
 def everything() -> tuple[object, ...]:
     """What holds for the process, as far as it can be seen."""
-    return attempts(), explain(Client.call), pool.max_threads, watchdog.signum, safe_point._added
+    return attempts(), explain(Client.call), pool.max_threads, main_thread.signum, safe_point._added
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])

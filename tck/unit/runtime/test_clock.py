@@ -12,8 +12,8 @@ import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
 from faulttolerance._runtime.clock import clock, next_deadline, raise_if_expired
+from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 from faulttolerance._runtime.interrupting.watchdog import Watchdog, watchdog
-from faulttolerance._runtime.interruption import this_thread
 from faulttolerance.typing import Timer
 
 PATIENCE = 20.0
@@ -203,11 +203,11 @@ def test_cancelled_timers_do_not_pile_up() -> None:
     for _ in range(20_000):
         own.call_at(time.monotonic() + 3600.0, int).cancel()
     end = time.monotonic() + PATIENCE
-    while len(own._heap) + len(own._incoming) > 1000 and time.monotonic() < end:
+    while len(own.timers._heap) + len(own.timers._incoming) > 1000 and time.monotonic() < end:
         own.call_at(time.monotonic() + 3600.0, int).cancel()
         time.sleep(0.001)
 
-    assert len(own._heap) + len(own._incoming) <= 1000
+    assert len(own.timers._heap) + len(own.timers._incoming) <= 1000
     kept.cancel()
     own.stop()
 

@@ -37,8 +37,11 @@ from faulttolerance import (
 )
 from faulttolerance._call import attempt
 from faulttolerance._runtime import body, interruption
-from faulttolerance._runtime.interrupting import safe_point, watchdog as watchdog_module
-from faulttolerance._runtime.interruption import set_interrupt_signal, this_thread, watchdog
+from faulttolerance._runtime.interrupting import async_exception, main_thread, round as watchdog_round, safe_point
+from faulttolerance._runtime.interrupting.main_thread import set_interrupt_signal
+from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
+from faulttolerance._runtime.interrupting.watchdog import watchdog
+from faulttolerance._runtime.one_step import stack_of
 from kit.interpreter import needs_gil
 from kit.program import python
 from kit.waiting import wait_until
@@ -89,7 +92,7 @@ def interruptible(request: pytest.FixtureRequest) -> Where:
 @pytest.fixture
 def without_gil(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done where there is no GIL, on this interpreter."""
-    for module in (body, attempt, interruption, watchdog_module):
+    for module in (body, attempt, interruption, async_exception, main_thread, watchdog_round):
         monkeypatch.setattr(module, "HAS_GIL", False)
 
 
@@ -938,7 +941,7 @@ def objection_in(module: str, late_by: float = 1000.0, name: str = "function") -
 
 
 def look(late_by: float = 1000.0) -> str | None:
-    return safe_point.objection(sys._getframe(1), late_by, exact=True, standing=True)
+    return safe_point.reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True)
 
 
 @pytest.mark.parametrize(
@@ -1070,9 +1073,9 @@ def test_code_about_to_take_or_give_back_is_left_in_peace(
     """
     frame = standing(function, threading.Lock())
 
-    assert (safe_point.objection(frame, 0.0, exact=False) is None) == is_safe
-    assert (safe_point.objection(frame, 2.0, exact=False, standing=True) is None) == is_safe_later
-    assert (safe_point.objection(frame, 4.0, exact=False) is None) == is_safe_later
+    assert (safe_point.reason_unsafe((frame,), 0.0, exact=False) is None) == is_safe
+    assert (safe_point.reason_unsafe((frame,), 2.0, exact=False, standing=True) is None) == is_safe_later
+    assert (safe_point.reason_unsafe((frame,), 4.0, exact=False) is None) == is_safe_later
 
 
 # Without the GIL

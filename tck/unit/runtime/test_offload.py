@@ -22,7 +22,8 @@ from faulttolerance._runtime.attempt_record import AttemptRecord
 from faulttolerance._runtime.clock import clock
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.future import Future, completed_future
-from faulttolerance._runtime.interruption import Interrupted, remaining, sleep
+from faulttolerance._runtime.interrupting.async_exception import Interrupted
+from faulttolerance._runtime.interruption import remaining, sleep
 from faulttolerance._runtime.offload import ThreadEnvironment, shutdown, start
 from faulttolerance._runtime.pool import pool
 from faulttolerance._runtime.task_deadline import TaskDeadline, work_under

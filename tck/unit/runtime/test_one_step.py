@@ -22,7 +22,7 @@ ROUNDS = 20_000
 
 LOOKS = {
     "the clock of tests": "participants._Trace(frame)",
-    "the watchdog": "safe_point.objection(frame, 9.0, exact=True)",
+    "the watchdog": "safe_point.reason_unsafe(one_step.stack_of(frame), 9.0, exact=True)",
     "a loop": "inner_loop.find_loop(one_step.stack_of(frame), 1)",
     "a greenlet": "safe_point.is_of_call(one_step.stack_of(frame), None)",
 }

@@ -42,7 +42,7 @@ def look() -> Seen:
         links, entry = links + 1, entry[1]
     is_known = roles.is_attempt(caller) or roles.calls_what_is_guarded(caller)
     found = sum(map(roles.has_deadline, stack))
-    return is_known, found, links, safe_point.objection(frame, 1000.0, exact=True)
+    return is_known, found, links, safe_point.reason_unsafe(stack, 1000.0, exact=True)
 
 
 def body() -> Seen:

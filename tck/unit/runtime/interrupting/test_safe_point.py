@@ -15,7 +15,8 @@ import pytest
 
 from faulttolerance import Guard, Timeout, TimeoutException, timeout
 from faulttolerance._runtime.interrupting import safe_point
-from faulttolerance._runtime.interrupting.safe_point import objection
+from faulttolerance._runtime.interrupting.safe_point import reason_unsafe
+from faulttolerance._runtime.one_step import stack_of
 from kit.interpreter import needs_gil
 
 WHERE = pytest.mark.parametrize("on_main", [True, pytest.param(False, marks=needs_gil)], ids=["main", "other"])
@@ -44,11 +45,11 @@ def test_a_callback_of_the_collector_is_no_safe_point() -> None:
     heard: list[str | None] = []
 
     def callback(phase: str, info: dict[str, int]) -> None:
-        heard.append(objection(sys._getframe(), 10.0, exact=True))
+        heard.append(reason_unsafe(stack_of(sys._getframe()), 10.0, exact=True))
         heard.append(deeper())
 
     def deeper() -> str | None:
-        return objection(sys._getframe(), 10.0, exact=True)
+        return reason_unsafe(stack_of(sys._getframe()), 10.0, exact=True)
 
     gc.callbacks.append(callback)
     try:
@@ -64,7 +65,7 @@ def test_a_callback_of_the_collector_is_no_safe_point() -> None:
 
 def here(late_by: float, **options: Any) -> str | None:
     """What speaks against an interruption in the caller."""
-    return objection(sys._getframe(1), late_by, exact=True, standing=True, **options)
+    return reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True, **options)
 
 
 class Rites:
@@ -196,7 +197,7 @@ def test_thread_that_waits_for_others_is_interrupted_at_once_but_not_amidst_help
     """Code that is made for waiting has taken nothing as long as it waits; what called it may have."""
     variables: dict[str, Any] = {
         "__name__": "threading",
-        "look": lambda: objection(sys._getframe(1), 0.0, exact=True, blocked=True),
+        "look": lambda: reason_unsafe(stack_of(sys._getframe(1)), 0.0, exact=True, blocked=True),
     }
     exec("def acquire(self=None):\n    return look()\n", variables)
     acquire = variables["acquire"]
@@ -383,7 +384,7 @@ def test_body_that_is_about_to_return_may_be_interrupted_however_it_was_called()
     seen: list[str | None] = []
 
     def look() -> None:
-        seen.append(objection(sys._getframe(1), 0.0, exact=False))
+        seen.append(reason_unsafe(stack_of(sys._getframe(1)), 0.0, exact=False))
 
     def body() -> None:
         look()

@@ -1,0 +1,68 @@
+"""How it goes with one deadline that has passed, and could not interrupt its thread at once."""
+
+from __future__ import annotations
+
+from math import inf
+
+from ..native import native
+from .thread_deadlines import Entry
+
+_LOOK_AGAIN = 0.0005
+"""Seconds until the next look at a thread that moves, and may soon come to a better place."""
+_LOOK_OFTEN = 0.005
+_LOOK_SELDOM = 0.05
+"""The same, at the longest, for a thread that does not move: in the first second, and later."""
+_PRESSED_FOR = 10.0
+"""Seconds for which the interpreter is asked to switch threads more often, for the sake of one that moves."""
+
+OTHER_GREENLETS = "other greenlets ran in its thread"
+"""Why a call is not interrupted while another stack than its own stands on the thread."""
+
+Place = tuple[int, int]
+"""A frame, by its identity, and an instruction of it."""
+
+
+class PendingInterrupt:
+    """What was seen of the thread since."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.at: Place | None = None
+        """Where the thread was seen last."""
+        self.since = -inf
+        """When it was first seen there."""
+        self.cpu = -1.0
+        """The processor time that it had used by then."""
+        self.looks = 0
+        """How often in a row it was seen there without having done anything."""
+        self.has_moved = False
+        """Whether it was somewhere else when it was last looked at."""
+        self.why: str | None = None
+        """What kept it from being interrupted when it was last looked at."""
+        self.refused_at: Place = (0, 0)
+        """Where the handler of the signal saw that it was no place for an interruption."""
+        self.has_told_loop = False
+        """Whether the loop that runs in the call was told to end."""
+        self.signals = 0
+        self.send_at = -inf
+        """When to repeat the signal."""
+        self._wait = _LOOK_AGAIN
+
+    def look(self, at: Place, cpu: float, now: float) -> None:
+        """Note where the thread stands, and the processor time that it has used."""
+        self.has_moved = at != self.at and self.at is not None
+        if at == self.at and cpu == self.cpu:
+            self.looks += 1
+            self._wait = min(self._wait * 1.5, _LOOK_SELDOM)
+        else:
+            self.at, self.cpu, self.since = at, cpu, now
+            self.looks = 1
+            self._wait = _LOOK_AGAIN
+
+    def look_again_at(self, late_by: float) -> float:
+        """Return when to look again."""
+        return native.monotonic() + (self._wait if late_by > 1.0 else min(self._wait, _LOOK_OFTEN))
+
+    def presses(self, late_by: float) -> bool:
+        """Tell whether to have threads switched more often, so that the thread is seen in more places."""
+        return self.has_moved and _LOOK_OFTEN < late_by < _PRESSED_FOR
