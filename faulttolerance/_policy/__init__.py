@@ -4,7 +4,8 @@ from .asynchronous import Asynchronous, AsynchronousNonBlocking
 from .bulkhead import Bulkhead
 from .circuit_breaker import CircuitBreaker, CircuitBreakerName
 from .fallback import Fallback
-from .parameter import DEFAULT_PLACE, Kind, Parameter, Policy, check, parameters, shared
+from .kind import Kind
+from .parameter import DEFAULT_PLACE, Parameter, Policy, check, parameters, shared
 from .rate_limit import RateLimit, RateLimitType
 from .retry import BeforeRetry, CustomBackoff, ExponentialBackoff, FibonacciBackoff, Retry, RetryWhen
 from .timeout import Timeout

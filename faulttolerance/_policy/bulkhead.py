@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from .parameter import Policy, integer, parameter
+from .kind import integer
+from .parameter import Policy, parameter
 
 
 @final

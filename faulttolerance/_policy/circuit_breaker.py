@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import final
 
 from ..typing import Duration, ExceptionSet
-from .parameter import Policy, duration, exceptions, integer, number, parameter, text, unit
+from .kind import duration, exceptions, integer, number, text, unit
+from .parameter import Policy, parameter
 from .unit import ChronoUnit
 
 

@@ -7,7 +7,8 @@ from typing import Any, final
 
 from .._shown import shown
 from ..typing import ExceptionSet, FallbackHandler
-from .parameter import Contradiction, Policy, exceptions, function, parameter, text
+from .kind import exceptions, function, text
+from .parameter import Contradiction, Policy, parameter
 
 
 @final

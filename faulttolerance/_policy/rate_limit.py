@@ -7,7 +7,8 @@ from enum import Enum
 from typing import Any, Literal, final
 
 from ..typing import Duration
-from .parameter import Contradiction, Policy, choice, duration, integer, parameter, unit
+from .kind import choice, duration, integer, unit
+from .parameter import Contradiction, Policy, parameter
 from .unit import ChronoUnit, seconds
 
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar, final
 
 from ..typing import Duration, ExceptionSet
-from .parameter import Contradiction, Policy, duration, exceptions, function, integer, parameter, text, unit
+from .kind import duration, exceptions, function, integer, text, unit
+from .parameter import Contradiction, Policy, parameter
 from .unit import ChronoUnit, seconds
 
 T = TypeVar("T")

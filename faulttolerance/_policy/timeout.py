@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import final
 
 from ..typing import Duration
-from .parameter import Policy, duration, flag, parameter, unit
+from .kind import duration, flag, unit
+from .parameter import Policy, parameter
 from .unit import ChronoUnit
 
 
