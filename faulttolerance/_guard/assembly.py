@@ -61,21 +61,16 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
     return call
 
 
-def method_call(declaration: Declaration, effective: EffectivePolicies, draft: StateDraft | None) -> GuardedCall:
-    """Assemble what a call of a guarded function goes through: interceptors, policies, interceptors, the function.
-
-    Args:
-        declaration: The guarded function.
-        effective: Its policies.
-        draft: What its state is to become; ``None`` where no policy is in force.
-    """
+def method_call(declaration: Declaration, effective: EffectivePolicies, draft: StateDraft) -> GuardedCall:
+    """Assemble what a call of a guarded function goes through: interceptors, policies, interceptors, the function."""
     function, priority = effective.function, effective.switches.interceptor_priority
     outer = [one for one in effective.interceptors if one.priority < priority]
     inner = [one for one in effective.interceptors if one.priority >= priority]
     if inner:
         intercepted = around(unguarded_call(function), inner, declaration)
         function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
-    call = unguarded_call(function) if draft is None else _by_policies(function, declaration, effective, draft)
+    is_guarded = bool(effective.policies)
+    call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
     return around(call, outer, declaration)
 
 
@@ -116,7 +111,6 @@ def guarded_call(
     asynchronous: bool,
     detached: bool = False,
     on_threads: bool = False,
-    is_certain: bool = False,
     awaits: bool | None = True,
     declaration: Declaration | None = None,
 ) -> GuardedCall:
@@ -124,13 +118,12 @@ def guarded_call(
 
     Args:
         function: What is guarded.
-        policies: Its policies.
+        policies: Its policies, bound.
         fallback: What replaces a final failure.
         before_retry: What is run before each retry.
         asynchronous: Whether calls return before they are over.
         detached: Whether attempts run detached from the call.
         on_threads: Whether they do so on threads of the pool.
-        is_certain: Whether *function* sees to it itself that there is something to await.
         awaits: Whether what an attempt returns is awaited; ``None``: the object decides (rule R7).
         declaration: What names the tasks and coroutines of calls, if that is to be the function.
     """
@@ -144,7 +137,7 @@ def guarded_call(
         return partial(offload.start, _named(driver, declaration))
     from .._runtime.tasks import AsyncCall, TaskEnvironment
 
-    is_certain = is_certain or detached or is_coroutine_code(function)
+    is_certain = detached or function is call_awaited or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)
     driver = composed(target, environment=TaskEnvironment(), apart=detached, awaits=awaits)
     driver = _named(driver if is_certain else refusing(policies.name, driver), declaration)

@@ -46,16 +46,11 @@ class _GuardSignature:
             raise AttributeError("__signature__")  # that of ``__call__``, or of another constructor
         from inspect import Parameter, Signature
 
-        hints = {
-            **{name: f"{_PARAMETERS[name].__name__} | None" for name in GuardPolicies.__annotations__},
-            "name": "str",
-        }
-        return Signature(
-            [
-                Parameter(name, Parameter.KEYWORD_ONLY, default="" if name == "name" else None, annotation=hint)
-                for name, hint in hints.items()
-            ]
-        )
+        hints = {name: f"{_PARAMETERS[name].__name__} | None" for name in GuardPolicies.__annotations__}
+        parameters = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in hints.items()
+        ]
+        return Signature([*parameters, Parameter("name", Parameter.KEYWORD_ONLY, default="", annotation="str")])
 
 
 class Guard:
@@ -83,14 +78,9 @@ class Guard:
 
     def __init__(self, *, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         given = _by_kind(policies)
-        if faults := _of_other_kinds(given):
-            raise FaultToleranceDefinitionException(*faults)
         place = Place(name, name) if name else place_of(self)
         self.name = place.name
-        if faults := [
-            *exclusive_faults(given, f"Guard {self.name}"),
-            *fallback_faults(given.get(Fallback), self.name),
-        ]:
+        if faults := [*exclusive_faults(given, f"Guard {self.name}"), *fallback_faults(given.get(Fallback), self.name)]:
             raise FaultToleranceDefinitionException(*faults)
         declared = [Declared(policy, "class", name, "") for policy in given.values()]
         self._resolver = GuardResolver(self, place, declared)
@@ -181,20 +171,19 @@ def _by_kind(policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
     """Sort what a guard is given by kind, in the order in which policies nest."""
     for name in policies.keys() - _PARAMETERS.keys():
         raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}")
-    return {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
-
-
-def _of_other_kinds(given: Mapping[type[Policy], object]) -> list[Fault]:
-    """What of *given* is not of the kind for which it is given: a number, say, where a ``Timeout`` is wanted."""
-    return [
+    given = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
+    faults = [
         Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, f"{kind.__name__}(...) or None")
         for kind, value in given.items()
         if not isinstance(value, kind)
     ]
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+    return given
 
 
 def _by_name(name: str, module: str) -> Guard:
-    """The guard *name*, in the process in which it is unpickled; *module* makes it there."""
+    """Find the guard *name* in the process in which it is unpickled; *module* makes it there."""
     if name not in _named and module:
         import_module(module)
     return _found(name)
@@ -208,9 +197,10 @@ def _by_attribute(module: str, attribute: str) -> Guard:
 
 
 def _found(name: str) -> Guard:
-    if name not in _named:
+    guard = _named.get(name)
+    if guard is None:
         raise nothing_named("guard", name, _named)
-    return _named[name]
+    return guard
 
 
 def apply_guard(name: str) -> Callable[[F], F]:
@@ -228,17 +218,8 @@ def _decorated(
     function = unproxied(function)
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
-    if faults := descriptor_faults(function):
+    if faults := _misfits(function):
         raise FaultToleranceDefinitionException(*faults)
-    if not callable(function) or isinstance(function, type):
-        raise FaultToleranceDefinitionException(
-            Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")
-        )
-    if is_generator_function(function):
-        raise FaultToleranceDefinitionException(
-            Fault(f"{getattr(function, '__qualname__', function)} under a Guard", "is a generator function", function,
-                  "a function that returns: guard the body of the loop instead, a stream cannot be run again")
-        )  # fmt: skip
     asynchronous = is_coroutine_function(function)
     if check is not None:
         check(function, asynchronous)
@@ -260,8 +241,21 @@ def _decorated(
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
 
 
+def _misfits(function: Any) -> list[Fault]:
+    """Tell why *function* cannot stand below a guard."""
+    if faults := descriptor_faults(function):
+        return faults
+    if not callable(function) or isinstance(function, type):
+        return [Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")]
+    if is_generator_function(function):
+        where = f"{getattr(function, '__qualname__', function)} under a Guard"
+        allowed = "a function that returns: guard the body of the loop instead, a stream cannot be run again"
+        return [Fault(where, "is a generator function", function, allowed)]
+    return []
+
+
 def strays() -> Iterator[Fault]:
-    """The functions below ``apply_guard`` whose guard does not exist, or no longer."""
+    """Give the functions below ``apply_guard`` whose guard does not exist, or no longer."""
     for function, find in list(_finders.items()):
         try:
             find()
@@ -271,12 +265,12 @@ def strays() -> Iterator[Fault]:
 
 
 def finder_of(function: object) -> Callable[[], GuardResolver] | None:
-    """What finds the guard that decorates *function*, if one does; known by identity, as ``declaration_of`` is."""
+    """Give what finds the guard that decorates *function*, if one does; known by identity, as in ``declaration_of``."""
     return _finders.get(function) if isinstance(function, FunctionType) else None
 
 
 def _running_module() -> tuple[str, CodeType] | None:
-    """The module at whose top level a guard is made, and its code."""
+    """Find the module at whose top level a guard is made, and its code."""
     frame = next(user_frames(), None)
     if frame is None or frame.f_locals is not frame.f_globals:
         return None
@@ -284,5 +278,5 @@ def _running_module() -> tuple[str, CodeType] | None:
 
 
 def _is_run_again(now: tuple[str, CodeType], before: tuple[str, CodeType] | None) -> bool:
-    """Whether a module is reloaded, or a cell of a notebook run once more: the same place, but compiled anew."""
+    """Tell whether a module is reloaded, or a cell of a notebook run once more: the same place, but compiled anew."""
     return before is not None and now[0] == before[0] and now[1] is not before[1]

@@ -146,7 +146,6 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
         asynchronous=asynchronous,
         detached=detached,
         on_threads=detached,
-        is_certain=is_given,
         awaits=None if detached else True,
         declaration=None if is_given else _declaration(function),
     )

@@ -2,7 +2,7 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from .._shown import shown
@@ -24,27 +24,11 @@ class Process(NamedTuple):
     tracing: Any
 
     def faults(self) -> list[Fault]:
-        """Everything that is wrong; after that, no step fails."""
-        wrong = []
-        if self.max_threads is not None and (type(self.max_threads) is not int or self.max_threads < 1):
-            wrong.append(("max_threads", "an integer >= 1"))
-        if _names(self.uninterruptible_modules) is None:
-            wrong.append(("uninterruptible_modules", "names of modules, as in ['acme.pool']"))
-        if self.interrupt_signal is not None:
-            from .._runtime.interrupting.main_thread import can_interrupt
-
-            if not can_interrupt(self.interrupt_signal):
-                wrong.append(("interrupt_signal", "one of signal.valid_signals() that can be caught"))
-        if self.tracing is not None and type(self.tracing) is not bool:
-            wrong.append(("tracing", "True, False or None"))
-        if not _is_exporter(self.prometheus_registry, "register"):
-            wrong.append(("prometheus_registry", "a CollectorRegistry, 'auto' or None"))
-        if not _is_exporter(self.meter_provider, "get_meter"):
-            wrong.append(("meter_provider", "a MeterProvider, 'auto' or None"))
+        """Tell everything that is wrong; after that, no step fails."""
         return [
             Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
-            for name, allowed in wrong
-            for value in [getattr(self, name)]
+            for name, (accepts, allowed) in _ALLOWED.items()
+            if (value := getattr(self, name)) is not None and not accepts(value)
         ]
 
     def put(self, swap: Swap) -> None:
@@ -63,7 +47,7 @@ class Process(NamedTuple):
             put_interrupt_signal(self.interrupt_signal, swap)
 
     def follow(self) -> None:
-        """Do what comes of it; for values that were set since, if they are others."""
+        """Act on the values that hold, which may be others by now."""
         if self.max_threads is not None:
             from .._runtime.pool import pool
 
@@ -71,15 +55,32 @@ class Process(NamedTuple):
         telemetry.choose(self.prometheus_registry, self.meter_provider, self.tracing)
 
 
-def _is_exporter(chosen: Any, method: str) -> bool:
-    """Whether counts can be exported to what was *chosen*, which then has *method*."""
-    return chosen is None or (isinstance(chosen, str) and chosen in ("auto", "unchanged")) or hasattr(chosen, method)
+def _is_signal(chosen: Any) -> bool:
+    from .._runtime.interrupting.main_thread import can_interrupt
+
+    return can_interrupt(chosen)
+
+
+def _is_exporter(method: str) -> Callable[[Any], bool]:
+    """Make the check whether counts can be exported to what is chosen, which then has *method*."""
+    return lambda chosen: hasattr(chosen, method) or (isinstance(chosen, str) and chosen in ("auto", "unchanged"))
 
 
 def _names(modules: Any) -> list[str] | None:
-    """The modules that are named: one name is meant as a list of one, not as its letters. ``None``: no names."""
+    """Give the modules that are named: one name is meant as a list of one, not as its letters. ``None``: no names."""
     names = [modules] if isinstance(modules, str) else () if modules is None else modules
     if not isinstance(names, Iterable):
         return None
     names = list(names)
     return names if all(isinstance(name, str) and name for name in names) else None
+
+
+_ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "max_threads": (lambda given: type(given) is int and given >= 1, "an integer >= 1"),
+    "uninterruptible_modules": (lambda given: _names(given) is not None, "names of modules, as in ['acme.pool']"),
+    "interrupt_signal": (_is_signal, "one of signal.valid_signals() that can be caught"),
+    "tracing": (lambda given: type(given) is bool, "True, False or None"),
+    "prometheus_registry": (_is_exporter("register"), "a CollectorRegistry, 'auto' or None"),
+    "meter_provider": (_is_exporter("get_meter"), "a MeterProvider, 'auto' or None"),
+}
+"""The check of each argument that is not ``None``, and the words for what passes it."""
