@@ -243,13 +243,16 @@ def unguarded(function: F) -> F:
 
 def reset() -> None:
     """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
-    from .._runtime import runtime
+    from .._runtime.interrupting import main_thread, safe_point
+    from .._runtime.pool import pool
 
     transaction.forget()
     ledger.clear()
     telemetry.reset()
     forget_listeners()
-    runtime.reset()
+    safe_point.forget_added_modules()
+    main_thread.set_interrupt_signal()
+    pool.configure(max_threads=None)
 
 
 @contextmanager

@@ -35,13 +35,12 @@ class Ticker:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_on = False
+        at_fork(self._before_fork, self._after_fork, self._after_fork_in_child)
 
     def start(self) -> None:
         """Begin."""
         if not self._is_on:
             self._is_on = True
-            if self not in _known:
-                _known.append(self)
             self._run()
             atexit.register(self.tick)
             self._finish_with_multiprocessing()
@@ -58,18 +57,15 @@ class Ticker:
         """Call the function now."""
         self._function()
 
-    def before_fork(self) -> None:
-        """Leave no thread running: from Python 3.12 on it would make the fork warn."""
+    def _before_fork(self) -> None:
         if self._is_on:
-            self._halt()
+            self._halt()  # from Python 3.12 on a thread that runs would make the fork warn
 
-    def after_fork(self) -> None:
-        """Go on in the parent."""
+    def _after_fork(self) -> None:
         if self._is_on:
             self._run()
 
-    def after_fork_in_child(self) -> None:
-        """Begin anew in the child."""
+    def _after_fork_in_child(self) -> None:
         if self._is_on:
             self._in_child()
             self._run()
@@ -99,17 +95,3 @@ class Ticker:
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             util.Finalize(None, self.tick, exitpriority=0)
-
-
-_known: list[Ticker] = []
-
-
-def _each(call: Callable[[Ticker], None]) -> Callable[[], None]:
-    def of_each() -> None:
-        for ticker in _known:
-            call(ticker)
-
-    return of_each
-
-
-at_fork(_each(Ticker.before_fork), _each(Ticker.after_fork), _each(Ticker.after_fork_in_child))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .awaited import AwaitedTask, drop
-from .callback import to_its_end
+from .callback import take, to_its_end
 from .clock import clock
 from .environment import Attempt, StoppedIteration
 from .inherited import pass_on
@@ -84,7 +84,7 @@ class Body(Suspension):
                 self.call.is_shared = False  # nobody else has heard of it yet
             self.cancel_timer()
             claimed = self.claim()
-            if self._take_unbegun():
+            if take(self._unbegun):
                 self._withdrawn = True
                 if not isinstance(error, BulkheadException):
                     self.release_permit()
@@ -100,9 +100,7 @@ class Body(Suspension):
 
     def _wake(self) -> None:
         """Run the body, which has got its permit now; called from any thread, and at times twice."""
-        try:
-            self._unwoken.pop()
-        except IndexError:
+        if not take(self._unwoken):
             return
         try:
             pool.submit(partial(self._resume_after, self._run_body))
@@ -126,7 +124,7 @@ class Body(Suspension):
         deadlines = self._deadlines = deadlines_here()
         previous = deadlines.innermost
         entry = self._entry = _entry_of(attempt, previous)
-        if not self._take_unbegun():
+        if not take(self._unbegun):
             self.release_permit()  # withdrawn, perhaps before it had anything to give back
             return False
         self._note_beginning()
@@ -228,19 +226,11 @@ class Body(Suspension):
         self._withdraw(may_interrupt, may_interrupt)
 
     def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> None:
-        if self._take_unbegun():
+        if take(self._unbegun):
             self._withdrawn = True
             self.release_permit()
         else:
             self._give_up(may_interrupt, may_cancel)
-
-    def _take_unbegun(self) -> bool:
-        """Take the right to begin the body, or to see to it that it never begins; return whether it was there."""
-        try:
-            self._unbegun.pop()
-        except IndexError:
-            return False
-        return True
 
     def _give_up(self, may_interrupt: bool, may_cancel: bool) -> None:
         """End the body, which has begun, or what is awaited for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple
@@ -16,59 +16,28 @@ if TYPE_CHECKING:
 __all__ = ["Attempt", "Environment", "StoppedIteration"]
 
 
-class Attempt:
-    """One attempt that runs apart from its caller, who does not wait for it beyond the deadline.
+class Attempt(NamedTuple):
+    """One attempt that runs detached from its caller, who does not wait for it beyond the deadline."""
 
-    Args:
-        record: The identity under which it holds its permit; ``timed_out``, ``running_since`` and ``admitted`` are
-            written for the caller to read.
-        function: The body.
-        bulkhead: Where it has to get a permit, queueing for it; the permit goes back when the body really ends.
-        deadline: When the caller stops waiting, on the shared clock; ``None``: never. The body is interrupted then, and
-            one that is still queued is withdrawn and never begins.
-        interrupt: Whether a body on a thread is interrupted at the deadline.
-        awaits: Whether an awaitable that the body returns is part of the attempt: then its outcome is the attempt's.
-            ``None``: it is unless it is a future of ``concurrent.futures``.
-        late: Gives what the ``TimeoutException`` says.
-        seconds: How long after its beginning the deadline is; attempts with the same length are watched together.
-    """
-
-    __slots__ = (
-        "args",
-        "awaits",
-        "bulkhead",
-        "deadline",
-        "function",
-        "interrupt",
-        "kwargs",
-        "late",
-        "record",
-        "seconds",
-    )
-
-    def __init__(
-        self,
-        record: AttemptRecord,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        bulkhead: Bulkhead | None,
-        deadline: float | None,
-        interrupt: bool,
-        awaits: bool | None,
-        late: Callable[[], str] = lambda: "timed out",
-        seconds: float = 0.0,
-    ) -> None:
-        self.record = record
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-        self.bulkhead = bulkhead
-        self.deadline = deadline
-        self.interrupt = interrupt
-        self.awaits = awaits
-        self.late = late
-        self.seconds = seconds
+    record: AttemptRecord
+    """What its permit is held under, and where it writes what happens to it."""
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    bulkhead: Bulkhead | None
+    """Where it has to get a permit, queueing for it; the permit goes back when the body really ends."""
+    deadline: float | None
+    """When the caller stops waiting, on the shared clock; ``None``: never. The body is interrupted then, and one that
+    is still queued is withdrawn and never begins."""
+    interrupt: bool
+    """Whether a body on a thread is interrupted at the deadline."""
+    awaits: bool | None
+    """Whether the outcome of an awaitable that the body returns is the attempt's; ``None``: unless that is a future of
+    ``concurrent.futures``."""
+    late: Callable[[], str] = lambda: "timed out"
+    """Gives what the ``TimeoutException`` says."""
+    seconds: float = 0.0
+    """How long after its beginning the deadline is; attempts with the same length are watched together."""
 
 
 class StoppedIteration(RuntimeError):

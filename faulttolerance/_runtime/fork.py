@@ -1,4 +1,4 @@
-"""What has to happen around ``os.fork`` (rule L5), registered once with the interpreter."""
+"""What has to happen around ``os.fork`` (rule L5)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ _LOOK_SECONDS = 0.001
 _LOOKS = 5_000
 
 _before: list[Callable[[], object]] = []
-_parent: list[Callable[[], object]] = []
-_child: list[Callable[[], object]] = []
 
 
 def at_fork(
@@ -34,10 +32,9 @@ def at_fork(
     """
     if before is not None:
         _before.append(before)
-    if parent is not None:
-        _parent.append(parent)
-    if child is not None:
-        _child.append(child)
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        hooks = {"before": before, "after_in_parent": parent, "after_in_child": child}
+        os.register_at_fork(**{when: hook for when, hook in hooks.items() if hook is not None})
 
 
 _has_looked = False
@@ -56,6 +53,11 @@ def stop_at_end_of_subinterpreter() -> None:
         return
     if not is_main:
         atexit.register(_call_before)
+
+
+def _call_before() -> None:
+    for function in reversed(_before):
+        function()
 
 
 class Section:
@@ -136,22 +138,3 @@ def _wait(is_over: Callable[[], bool]) -> bool:
             return True
         native.sleep(_LOOK_SECONDS)
     return False
-
-
-def _call_before() -> None:
-    for function in reversed(_before):
-        function()
-
-
-def _call_parent() -> None:
-    for function in _parent:
-        function()
-
-
-def _call_child() -> None:
-    for function in _child:
-        function()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_call_before, after_in_parent=_call_parent, after_in_child=_call_child)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .._log import DEBUG, log
 from .clock import clock
@@ -36,19 +36,6 @@ NO_THREAD = 0
 
 class OffloadedCall:
     """One call: its coroutine, its future, and what it waits for."""
-
-    __slots__ = (
-        "attempted",
-        "context",
-        "coroutine",
-        "future",
-        "heirs",
-        "is_shared",
-        "loop",
-        "steps",
-        "stopped",
-        "suspended",
-    )
 
     coroutine: Coroutine[Any, Any, Any]
     """Not there before the call is under way."""
@@ -101,11 +88,11 @@ class OffloadedCall:
                     suspension = steps.run(coroutine.throw, error)
             except StopIteration as end:
                 error = suspension = None  # tracebacks keep this frame, and would keep what it refers to
-                self._finish(end.value)
+                self._settle(end.value, None)
                 return
             except BaseException as failure:
                 error = suspension = None
-                self._fail(failure)
+                self._settle(None, failure)
                 if not may_run and not isinstance(failure, Exception):
                     raise  # somebody means this thread, and not the call that it was about to begin
                 return
@@ -174,24 +161,17 @@ class OffloadedCall:
         finally:
             self._end()
 
-    def _finish(self, value: Any) -> None:
-        future = self.future
-        if future is not None:
-            if self.stopped:
-                future.cancel(False)
-            elif isinstance(value, concurrent.futures.Future):
-                future.follow(value)
-            else:
-                future.complete(value)
-        self._end()
-
-    def _fail(self, error: BaseException) -> None:
+    def _settle(self, value: Any, error: BaseException | None) -> None:
         future = self.future
         if future is not None:
             if self.stopped or _is_cancellation(error):
                 future.cancel(False)
-            else:
+            elif error is not None:
                 future.fail(StoppedIteration.meant(error))
+            elif isinstance(value, concurrent.futures.Future):
+                future.follow(value)
+            else:
+                future.complete(value)
         self._end()
 
     def _end(self) -> None:
@@ -206,12 +186,11 @@ class OffloadedCall:
 class Suspension:
     """Something that the coroutine waits for; ``await`` gives ``value`` once it is resumed."""
 
-    __slots__ = ("_alarm", "_timer", "_yielded", "call", "error", "ident", "value")
+    __slots__ = ("_alarm", "_timer", "call", "error", "ident", "value")
 
     call: OffloadedCall
 
     def __init__(self) -> None:
-        self._yielded = False
         self.ident = NO_THREAD
         """The thread that runs a body."""
         self._timer: Timer | None = None
@@ -219,17 +198,9 @@ class Suspension:
         self.value: Any = None
         self.error: BaseException | None = None
 
-    def __await__(self) -> Generator[Any, None, Any]:
-        return cast("Generator[Any, None, Any]", self)
-
-    def __iter__(self) -> Suspension:
-        return self
-
-    def __next__(self) -> Suspension:
-        if self._yielded:
-            raise StopIteration(self.value)
-        self._yielded = True
-        return self
+    def __await__(self) -> Generator[Suspension, None, Any]:
+        yield self
+        return self.value
 
     def begin(self, may_run: bool) -> bool:
         """Begin what is waited for, on this thread if *may_run*; whether it is over, and claimed."""
@@ -322,7 +293,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
     return asyncio._get_running_loop() if asyncio is not None else None
 
 
-def _is_cancellation(error: BaseException) -> bool:
+def _is_cancellation(error: BaseException | None) -> bool:
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
