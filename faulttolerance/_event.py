@@ -21,6 +21,7 @@ __all__ = [
     "Sinks",
     "StateChanged",
     "TimedOut",
+    "error_type",
     "sinks",
 ]
 
@@ -83,7 +84,7 @@ class GaveUp(NamedTuple):
 
     @property
     def is_news(self) -> bool:
-        """Whether somebody should hear of it.
+        """Whether operators should hear of it.
 
         A failure that is not to be retried is the application's answer and no sign of trouble; that a circuit is open
         was said when it opened, and need not be said again for every call.
@@ -100,6 +101,14 @@ class Recovered(NamedTuple):
 
 Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | FallbackApplied | GaveUp | Recovered
 Sink: TypeAlias = Callable[[Event], object]
+
+
+def error_type(failure: BaseException) -> str:
+    """Name the class of *failure* as log records and spans do: ``acme.errors.Busy``, and a built-in one alone."""
+    kind = type(failure)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 Question: TypeAlias = Callable[[], bool]
 
 
@@ -153,7 +162,7 @@ class Sinks:
         """Gives those that are told where the application set none; asked at the first event."""
 
     def set(self, chosen: Iterable[Sink] | None) -> None:
-        """Tell these and no others; ``None``: those that ``find`` gives."""
+        """Tell *chosen* and no others; ``None``: those that ``find`` gives."""
         self._chosen = tuple(chosen) if chosen is not None else None
         self._failed = set()
         self.forget_default()
@@ -164,7 +173,7 @@ class Sinks:
         self.wanted = _Wanted(self)
 
     def get(self) -> tuple[Sink, ...]:
-        """Who is told."""
+        """Give the sinks that are told now."""
         if self._chosen is not None:
             return self._chosen
         default = self._default
@@ -173,7 +182,7 @@ class Sinks:
         return default
 
     def tell(self, event: Event) -> None:
-        """Tell each of them; one that raises is logged once and changes nothing.
+        """Tell every sink; one that raises is logged once and changes nothing.
 
         A sink that makes guarded calls is not told of them: it would make more, without end.
         """

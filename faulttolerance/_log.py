@@ -28,7 +28,7 @@ _failed: set[type[Exception]] = set()
 
 
 def logger() -> logging.Logger:
-    """The logger, with what libraries give theirs: without a set-up of the application, nothing is written anywhere."""
+    """Give the library's logger, whose null handler writes nothing where the application has not set up logging."""
     if not _known:
         import logging
 
@@ -70,7 +70,7 @@ def log(
 
 
 def _handles_our_words() -> bool:
-    """Whether a handler that was given words of ours led here; it may run on a thread of its own, behind a queue."""
+    """Tell whether a handler that was given words of ours led here, maybe on a thread of its own, behind a queue."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name in _HANDLING and getattr(frame.f_locals.get("record"), "name", None) == NAME:

@@ -60,10 +60,10 @@ class Version:
 
     @property
     def current(self) -> object:
-        """What ``swap`` takes; to be looked at before what the swap depends on."""
+        """What ``swap`` takes; to be read before what the swap depends on."""
         with self._lock:
-            (found,) = self._current
-            return found
+            (current,) = self._current
+            return current
 
     def swap(self, seen: object, swap: Swap) -> bool:
         """Make all stores of *swap*; false, and none is made, if there was another swap since *seen* was current."""

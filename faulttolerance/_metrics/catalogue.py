@@ -6,14 +6,13 @@ The names, tags and descriptions are those of the specification; the rate limit'
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import product
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
-from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker as Breaker, StateName
+from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 
-__all__ = ["BOUNDARIES", "INVOCATIONS", "METRICS", "ROWS", "Metric", "Row", "Series"]
+__all__ = ["BOUNDARIES", "INVOCATIONS", "METRICS", "TABLE", "Metric", "PolicyMetrics", "Series"]
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
@@ -32,18 +31,18 @@ class Metric(NamedTuple):
     """Beside ``method``, which every metric has."""
     facts: Mapping[str, tuple[str, ...]] = {}
     """What may happen to a call or an attempt under the policy, and the values of the tags that then advance by one."""
-    readings: Mapping[tuple[str, ...], Callable[[Any, float], int]] = {}
-    """By the values of the tags, how the policy's strategy is asked at a given time: right also while nobody calls."""
+    readings: Mapping[tuple[str, ...], Callable[[Any, float], int | None]] = {}
+    """By the values of the tags, how the policy's strategy is asked at a time; right also while nobody calls."""
     unit: Literal["", "seconds", "nanoseconds"] = ""
     needs_queue: bool = False
     """Whether it is there only where calls may wait."""
 
     def series(self, values: tuple[str, ...]) -> Series:
-        """The series whose tags have *values*."""
+        """Give the series whose tags have *values*."""
         return self.name, tuple(zip(self.tags, values, strict=True))
 
 
-class Row(NamedTuple):
+class PolicyMetrics(NamedTuple):
     """What is counted of one policy."""
 
     policy: type[Policy]
@@ -53,12 +52,8 @@ class Row(NamedTuple):
 
 
 def _each(*choices: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Facts that are called as the values of the tags are; *choices* are those of each tag."""
+    """Name facts after the values of the tags, for all combinations of *choices*."""
     return {" ".join(values): values for values in product(*choices)}
-
-
-def _nanoseconds_in(state: StateName, breaker: Breaker, now: float) -> int:
-    return int(breaker.time_in(state, now) * 1_000_000_000)
 
 
 INVOCATIONS = Metric(
@@ -104,9 +99,9 @@ _CIRCUIT_BREAKER = (
         "Amount of time the circuit breaker has spent in each state",
         ("state",),
         readings={
-            ("closed",): partial(_nanoseconds_in, CLOSED),
-            ("open",): partial(_nanoseconds_in, OPEN),
-            ("halfOpen",): partial(_nanoseconds_in, HALF_OPEN),
+            ("closed",): lambda breaker, now: int(breaker.time_in(CLOSED, now) * 1_000_000_000),
+            ("open",): lambda breaker, now: int(breaker.time_in(OPEN, now) * 1_000_000_000),
+            ("halfOpen",): lambda breaker, now: int(breaker.time_in(HALF_OPEN, now) * 1_000_000_000),
         },
         unit="nanoseconds",
     ),
@@ -162,15 +157,15 @@ _RATE_LIMIT = (
     ),
 )
 
-ROWS = (
-    Row(Fallback),
-    Row(Retry, "false valueReturned", _RETRY),
-    Row(Timeout, "passed", _TIMEOUT),
-    Row(CircuitBreaker, "success", _CIRCUIT_BREAKER),
-    Row(Bulkhead, "passed", _BULKHEAD),
-    Row(RateLimit, "passed", _RATE_LIMIT),
+TABLE = (
+    PolicyMetrics(Fallback),
+    PolicyMetrics(Retry, "false valueReturned", _RETRY),
+    PolicyMetrics(Timeout, "passed", _TIMEOUT),
+    PolicyMetrics(CircuitBreaker, "success", _CIRCUIT_BREAKER),
+    PolicyMetrics(Bulkhead, "passed", _BULKHEAD),
+    PolicyMetrics(RateLimit, "passed", _RATE_LIMIT),
 )
 """In the order of the specification's table."""
 
-METRICS = (INVOCATIONS, *(metric for row in ROWS for metric in row.metrics))
+METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics))
 """Every metric there is."""

@@ -32,7 +32,7 @@ class Durations(NamedTuple):
     """What the samples of each bucket come to, in seconds."""
 
     def plus(self, more: "Durations") -> "Durations":
-        """Both together."""
+        """Add the samples of both."""
         return Durations(tuple(map(add, self.counts, more.counts)), tuple(map(add, self.sums, more.sums)))
 
 
@@ -98,7 +98,7 @@ class Account:
                 counts[series] = counts.get(series, 0) + value
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
-        """The list whose entries each advance all of *series* by one."""
+        """Give the list whose entries each advance all of *series* by one."""
         with self.lock:
             if series not in self._batches:
                 self._batches = {**self._batches, series: []}
@@ -161,7 +161,7 @@ def _taken(calls: list[T]) -> list[T]:
 
 
 def _by_bucket(samples: list[float]) -> Durations:
-    """Sorted once, the samples of a bucket stand together: cheaper than looking up the bucket of each."""
+    """Sort *samples*, so that those of a bucket stand together: cheaper than looking up the bucket of each."""
     if max(samples) <= BOUNDARIES[0]:
         beyond = len(BOUNDARIES)
         return Durations((len(samples), *(0,) * beyond), (sum(samples), *(0.0,) * beyond))
@@ -190,7 +190,7 @@ class Counters:
         self._departed.append(self.account)
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
-        """The cheapest way to count one thing often: append to what this returns, then ``fold`` as above."""
+        """Give a list for what is counted often: each entry advances all of *series*, and ``fold`` follows as above."""
         return self.account.batch(series)
 
     def fold(self) -> None:

@@ -49,7 +49,7 @@ class Ledger:
         return not self._accounts and not self._final.counts
 
     def new(self, name: str, schema: Schema) -> Counters:
-        """A new account, read once it is entered; it is final when nothing holds the counters any more."""
+        """Open an account, read once it is entered; it is final when nothing holds its counters any more."""
         if len(self._departed) >= FOLD // 8 and self._lock.acquire(blocking=False):
             try:
                 self._merge_locked()
@@ -62,7 +62,7 @@ class Ledger:
         swap.item(self._accounts, counters.account, None)
 
     def read(self) -> Reading:
-        """What was counted until now; equal names add up."""
+        """Read what was counted until now; equal names add up."""
         with self._lock:
             self._merge_locked()
             # Copies: a signal handler may merge meanwhile.

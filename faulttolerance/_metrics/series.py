@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .._policy import Fallback, Policy
 from .._runtime.clock import clock
-from .catalogue import INVOCATIONS, ROWS, Series
+from .catalogue import INVOCATIONS, TABLE, Series
 
 __all__ = ["Fact", "Meter", "Schema", "advanced", "call_series", "schema_of"]
 
@@ -17,11 +17,11 @@ Fact = tuple[str, str]
 
 _SERIES = {
     (row.policy.annotation, fact): metric.series(values)
-    for row in ROWS
+    for row in TABLE
     for metric in row.metrics
     for fact, values in metric.facts.items()
 }
-_METRICS = {row.policy: row.metrics for row in ROWS}
+_METRICS = {row.policy: row.metrics for row in TABLE}
 
 
 class Schema(NamedTuple):
@@ -38,7 +38,7 @@ class Schema(NamedTuple):
 
 @cache
 def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
-    """The series that *facts* advance: the same tuple each time, which is cheaper to count.
+    """Give the series that *facts* advance: the same tuple each time, which is cheaper to count.
 
     A fact without a series, as a neutral verdict, advances none.
     """
@@ -47,7 +47,7 @@ def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
 
 @cache
 def call_series(returned: bool, fallback: str, retried: bool | None = None, result: str = "") -> tuple[Series, ...]:
-    """The series that a call advances once, when it is over.
+    """Give the series that a call advances once, when it is over.
 
     Args:
         returned: Whether it did not raise.
@@ -62,7 +62,7 @@ def call_series(returned: bool, fallback: str, retried: bool | None = None, resu
 
 
 def schema_of(policies: Iterable[type[Policy]], *, queue: bool) -> Schema | None:
-    """The schema of a method with *policies*, the same object each time; ``None`` if nothing of it is counted.
+    """Give the schema of a method with *policies*, the same object each time; ``None`` if nothing of it is counted.
 
     *queue* tells whether its calls may wait.
     """
@@ -72,7 +72,7 @@ def schema_of(policies: Iterable[type[Policy]], *, queue: bool) -> Schema | None
 
 @cache
 def _schema(policies: frozenset[type[Policy]], queue: bool) -> Schema:
-    rows = [row for row in ROWS if row.policy in policies]
+    rows = [row for row in TABLE if row.policy in policies]
     choices = ("applied", "notApplied") if Fallback in policies else ("notDefined",)
     calls = [series for returned in (True, False) for choice in choices for series in call_series(returned, choice)]
     facts = [(row.policy.annotation, fact) for row in rows for metric in row.metrics for fact in metric.facts]
@@ -102,4 +102,5 @@ class Meter(NamedTuple):
             for metric in _METRICS.get(policy, ()):
                 if (levels or metric.kind != "gauge") and (self.queues or not metric.needs_queue):
                     for values, read in metric.readings.items():
-                        yield metric.series(values), read(strategy, now)
+                        if (value := read(strategy, now)) is not None:
+                            yield metric.series(values), value

@@ -101,7 +101,7 @@ class Telemetry:
         self._begin_anew()
 
     def default_sinks(self) -> tuple[Sink, ...]:
-        """Logging, and tracing unless it was switched off."""
+        """Give the log, and the trace unless tracing was switched off."""
         is_tracing = is_tracing_enabled() if self._tracing is None else self._tracing
         return (log, trace) if is_tracing else (log,)
 
@@ -159,7 +159,7 @@ class Telemetry:
                 self._collector = registry, collector
 
     def _disconnect_prometheus(self) -> None:
-        """Outside the lock: registries and what is logged are the application's (rule R10)."""
+        """Let go of the registry outside the lock: it is the application's, and so is what is logged (rule R10)."""
         with self._lock:
             connected, self._collector = self._collector, None
         if connected is not None:
@@ -214,7 +214,7 @@ class Telemetry:
 
 
 def _try(connect: Callable[[], object]) -> None:
-    """Metrics are an aside: whatever is wrong with them is no reason for a guarded call to fail."""
+    """Log what goes wrong: metrics are an aside, and no reason for a guarded call to fail."""
     try:
         connect()
     except Exception as error:  # noqa: BLE001  # registries and providers are the application's

@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
+from .._event import (
+    Event,
+    FallbackApplied,
+    GaveUp,
+    Recovered,
+    Rejected,
+    RetryScheduled,
+    StateChanged,
+    TimedOut,
+    error_type,
+)
 from .._log import DEBUG, INFO, WARNING, log as write, logger
-from .error_type import error_type
 
 __all__ = ["log"]
 
@@ -23,7 +32,7 @@ def log(event: Event) -> None:
 
 
 def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[str, object]]:
-    """The level, the text, the fields whose values stand in it in this order, and further fields."""
+    """Give the level, the text, the fields whose values stand in it in this order, and further fields."""
     match event:
         case RetryScheduled(_, attempt, delay, failure):
             values = {"ft_attempt": attempt, "ft_error_type": error_type(failure), "ft_delay": delay}

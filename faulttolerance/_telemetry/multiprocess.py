@@ -22,7 +22,7 @@ _BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 def is_multiprocess() -> bool:
-    """Whether prometheus_client found the folder for several processes when it was imported."""
+    """Tell whether prometheus_client found the folder for several processes when it was imported."""
     return bool(getattr(values.ValueClass, "_multiprocess", False))
 
 

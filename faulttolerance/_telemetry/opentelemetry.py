@@ -65,7 +65,7 @@ class Exporter:
         return observe
 
     def _reading_for(self, name: str) -> Reading:
-        """One reading per collection; a provider collects once at a time, and asks every instrument each time."""
+        """Read once per collection: a provider collects once at a time, and asks every instrument each time."""
         reading = self._reading
         if reading is None or name in self._served:
             reading = self._reading = ledger.read()

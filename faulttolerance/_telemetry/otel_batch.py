@@ -14,7 +14,7 @@ __all__ = ["add_again"]
 
 
 def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count: int) -> bool:
-    """Add *value*, which was just recorded, so many times more; false, and nothing is done, if that cannot be."""
+    """Add *value*, which was just recorded, *count* times more; where that cannot be, do nothing and return false."""
     try:
         aggregations = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
         if any(
@@ -32,7 +32,7 @@ def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count
 
 
 def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:
-    """Where each reader of the provider, and each view, keeps the samples with these attributes."""
+    """List where each reader of the provider, and each view, keeps the samples with *attributes*."""
     from opentelemetry.sdk.metrics._internal import _view_instrument_match as matching
 
     matches = [

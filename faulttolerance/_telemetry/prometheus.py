@@ -29,7 +29,7 @@ _FAMILIES: dict[str, Callable[..., Any]] = {
 
 
 def exposed_name(metric: Metric) -> str:
-    """``ft.timeout.executionDuration`` as ``ft_timeout_executionDuration_seconds``."""
+    """Spell ``ft.timeout.executionDuration`` as ``ft_timeout_executionDuration_seconds``."""
     name = metric.name.replace(".", "_")
     return f"{name}_seconds" if metric.unit == "seconds" else name
 
@@ -76,6 +76,6 @@ def _fill(family: Any, metric: Metric, reading: Reading) -> None:
 
 
 def is_exposed_by_opentelemetry(registry: CollectorRegistry) -> bool:
-    """Whether OpenTelemetry's reader for Prometheus sits in *registry*: it shows the same families."""
+    """Tell whether OpenTelemetry's reader for Prometheus sits in *registry*: it shows the same families."""
     collectors = getattr(registry, "_collector_to_names", {})
     return any(type(one).__module__.startswith("opentelemetry.") for one in list(collectors))
