@@ -103,7 +103,7 @@ class Declaration:
 
     @property
     def resolver(self) -> Any:
-        """The ``Resolver``, which the guard keeps."""
+        """The ``MethodResolver``, which the guard keeps."""
         return getattr(self.guard, _RESOLVER, None)
 
     def mark(self, guard: Callable[..., Any], resolver: object) -> None:

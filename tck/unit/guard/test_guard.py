@@ -26,6 +26,7 @@ from faulttolerance import (
     Timeout,
     TimeoutException,
     apply_guard,
+    around_invoke,
     circuit_breakers,
     configure,
     explain,
@@ -259,9 +260,11 @@ def test_what_is_no_policy_of_the_kind_is_refused(given: dict[str, Any], where: 
 
 
 def test_a_class_that_cannot_be_changed_is_refused() -> None:
-    """A built-in class takes no policies; the error says so in the words of every other one."""
-    with pytest.raises(FaultToleranceDefinitionException, match="cannot be changed"):
-        retry(int)
+    """A built-in class takes no policies and no interceptors; the error says so in the words of every other one."""
+    audited = around_invoke(lambda invocation: invocation.proceed())
+    for decorator in (retry, audited):
+        with pytest.raises(FaultToleranceDefinitionException, match=r"builtins\.int .* cannot be changed"):
+            decorator(int)
 
 
 def test_a_fallback_that_raises_its_failure_on_was_not_applied() -> None:
