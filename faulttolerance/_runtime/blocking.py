@@ -13,8 +13,6 @@ from .._log import WARNING, log
 from .clock import clock
 from .frames import module_of
 
-__all__ = ["HARMLESS", "Arguments", "Aside", "GuardedCall", "comes_later", "lives_on", "pause", "warn_of_outcome"]
-
 Arguments: TypeAlias = tuple[Any, ...]
 GuardedCall: TypeAlias = Callable[[Arguments, Mapping[str, Any]], Any]
 """A guarded function that is given its arguments as they are, unspread."""

@@ -34,7 +34,7 @@ def next_deadline() -> float:
     """When a deadline is next going to interrupt this thread: infinity: none does, minus infinity: now."""
     deadlines = deadlines_here()
     soonest = inf
-    for entry in unmasked(deadlines.innermost):
+    for entry in unmasked(deadlines):
         if id(entry) not in deadlines.sent:
             soonest = min(soonest, entry[0] if id(entry) not in deadlines.requested else -inf)
     return soonest

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from types import FrameType
 
-__all__ = ["module_of"]
-
 
 def module_of(frame: FrameType) -> str:
     """The name of the module whose code *frame* runs; empty where what runs is no module, as under ``exec``."""

@@ -16,8 +16,6 @@ from .._log import ERROR, log
 from ..typing import Timer
 from .native import get_ident, native, threads_are_real
 
-__all__ = ["lock_here", "timer_here"]
-
 
 def lock_here() -> Any:
     """A lock by which the running call may sleep."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from .interrupting.thread_deadlines import Entry, ThreadDeadlines, stands
+from .interrupting.thread_deadlines import Entry, ThreadDeadlines, chain, stands
 from .task_deadline import NO_QUEUE, NO_TASK, RUNS, TaskDeadline
-
-__all__ = ["Inherited", "inherit", "pass_on"]
 
 
 class Inherited(TaskDeadline):
@@ -36,16 +34,11 @@ class Inherited(TaskDeadline):
 
 def inherit(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[Inherited]:
     """The deadlines of the thread of *deadlines*, the innermost one last, inside *enclosing*."""
-    entries = []
-    entry = deadlines.innermost
-    while entry is not None:
+    inherited: list[Inherited] = []
+    for entry in reversed([*chain(deadlines)]):
         if type(entry) is not list and entry[0] != inf:
-            entries.append(entry)
-        entry = entry[1]
-    found: list[Inherited] = []
-    for entry in reversed(entries):
-        found.append(Inherited(deadlines, entry, found[-1] if found else enclosing))
-    return found
+            inherited.append(Inherited(deadlines, entry, inherited[-1] if inherited else enclosing))
+    return inherited
 
 
 def pass_on(deadlines: ThreadDeadlines, entry: Entry) -> None:

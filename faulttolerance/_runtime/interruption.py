@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from .inherited import pass_on
 from .interrupting.async_exception import Interrupted, withdraw
 from .interrupting.main_thread import main_thread
 from .interrupting.pending_interrupt import OTHER_GREENLETS
-from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, deadlines_here
+from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, chain, deadlines_here
 from .interrupting.watchdog import watchdog
 from .native import allows_watching
 from .task_deadline import current
@@ -122,28 +122,19 @@ def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
         return "it ran in a greenlet"
     if not allows_watching:
         return "it ran in an isolated sub-interpreter"
-    if (
-        deadlines.pending_interrupt is not None
-        and deadlines.pending_interrupt.entry is entry
-        and deadlines.pending_interrupt.why is not None
-    ):
-        if deadlines.pending_interrupt.why == OTHER_GREENLETS:
+    pending = deadlines.pending_interrupt
+    if pending is not None and pending.entry is entry and pending.why is not None:
+        if pending.why == OTHER_GREENLETS:
             _tell_of_greenlets()
-        return deadlines.pending_interrupt.why
+        return pending.why
     if not HAS_GIL and not (deadlines.is_main and main_thread.owns_signal()):
         return "without the GIL only the main thread is interrupted, by a signal"
     return ""
 
 
-_has_told_of_greenlets = False
-
-
+@cache
 def _tell_of_greenlets() -> None:
     """Say once that there are calls that no deadline interrupts, and what does."""
-    global _has_told_of_greenlets
-    if _has_told_of_greenlets:
-        return
-    _has_told_of_greenlets = True
     log(
         WARNING,
         "deadlines interrupt no call that runs in a greenlet, nor one during which other greenlets run in its thread:"
@@ -159,8 +150,7 @@ def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
     """
     deadlines.requested[id(entry)] = (entry, clock.monotonic())
     if deadlines.is_greenlet:
-        gate = deadlines.gate
-        if gate is not None:
+        if (gate := deadlines.gate) is not None:
             gate()
     else:
         watchdog.rouse()
@@ -171,12 +161,7 @@ def remaining() -> float | None:
 
     0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
     """
-    soonest: float = inf
-    entry = deadlines_here().innermost
-    while entry is not None:
-        if type(entry) is not list and entry[0] < soonest:
-            soonest = entry[0]
-        entry = entry[1]
+    soonest = min((entry[0] for entry in chain(deadlines_here()) if type(entry) is not list), default=inf)
     deadline = current.get().counts
     while deadline is not None:
         if deadline.when < soonest and deadline.counts is deadline:

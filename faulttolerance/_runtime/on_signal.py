@@ -15,8 +15,6 @@ from collections.abc import Callable
 from .._log import ERROR, log
 from .fork import at_fork
 
-__all__ = ["call_on", "name_of"]
-
 
 class _Caller:
     """Calls a function after each signal, once for those that come while it is about to be called."""

@@ -22,8 +22,6 @@ from typing import Any, TypeVar
 
 from .native import get_ident
 
-__all__ = ["frames_of_threads", "once", "stack_of", "uncollected", "uncollected_once", "variables_of"]
-
 T = TypeVar("T")
 
 

@@ -20,16 +20,13 @@ class uninterruptible:  # noqa: N801
     guarded call inside the block still has its own deadline. Works in threads and in coroutines.
     """
 
-    __slots__ = ("_blocks",)
-
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
 
     def __enter__(self) -> None:
         block = _Block(deadlines_here())
         deadlines = block.deadlines
-        outer = deadlines.innermost
-        deadlines.innermost = block.mask = [-1.0, outer, True]
+        deadlines.innermost = block.mask
         try:
             if deadlines.in_flight is not None:
                 withdraw(deadlines)
@@ -40,7 +37,7 @@ class uninterruptible:  # noqa: N801
                 deadline = standing(deadline.previous)
             self._blocks.append(block)
         except BaseException:
-            deadlines.innermost = outer
+            deadlines.innermost = block.outer
             for deadline in block.held:
                 deadline.let_go(block)
             raise
@@ -83,12 +80,10 @@ class uninterruptible:  # noqa: N801
 class _Block:
     """One entry into an ``uninterruptible`` block, and what it holds back."""
 
-    __slots__ = ("deadlines", "held", "mask")
-
-    mask: Entry
-
     def __init__(self, deadlines: ThreadDeadlines) -> None:
         self.deadlines = deadlines
+        self.outer = deadlines.innermost
+        self.mask = [-1.0, self.outer, True]
         self.held: list[TaskDeadline] = []
 
 

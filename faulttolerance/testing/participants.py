@@ -21,8 +21,6 @@ from .._runtime.frames import module_of
 from .._runtime.interrupting import watchdog
 from .._runtime.one_step import frames_of_threads, stack_of, variables_of
 
-__all__ = ["STARTING", "Look", "Onlooker", "place_of"]
-
 STARTING = 0
 """Stands for the threads that are just being started, and have no frame to look at yet."""
 

@@ -8,8 +8,6 @@ from functools import partial
 from itertools import repeat
 from operator import attrgetter, itemgetter, methodcaller
 
-__all__ = ["Activity", "cpu_of", "sleeps"]
-
 
 def cpu_of(native_id: int) -> float:
     """The processor time of a thread, in whatever unit; 0.0 where the system does not tell."""

@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..callback import to_its_end
 from ..one_step import variables_of
 from .safe_point import Stack, frames_of_call
 from .thread_deadlines import Entry, ThreadDeadlines, is_open, prune
 
-__all__ = ["InnerLoop", "find_loop"]
 
+class InnerLoop(NamedTuple):
+    """A loop on the stack of a thread."""
 
-class InnerLoop:
-    """A loop on the stack of a thread, and whether it waits or is about to, and no task or callback runs."""
-
-    __slots__ = ("_frame", "is_idle")
-
-    def __init__(self, frame: FrameType, is_idle: bool) -> None:
-        self._frame = frame
-        self.is_idle = is_idle
+    frame: FrameType
+    is_idle: bool
+    """Whether it waits or is about to, and no task or callback runs."""
 
     def tell(self, deadlines: ThreadDeadlines, entry: Entry) -> None:
         """Have it end, on its own thread, for the sake of *entry*."""
-        variables = variables_of(self._frame)
+        variables = variables_of(self.frame)
         try:
             variables["self"].call_soon_threadsafe(to_its_end(_cancel, variables["future"], deadlines, entry), None)
         except (KeyError, RuntimeError):  # it has not begun, or is closed already
@@ -37,7 +33,7 @@ class InnerLoop:
 
 
 def find_loop(stack: Stack, depth: int) -> InnerLoop | None:
-    """The loop that runs in the call whose deadline is number *depth*."""
+    """Return the loop that runs in the call whose deadline is number *depth*."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or "asyncio.base_events" not in sys.modules:
         return None
@@ -45,10 +41,9 @@ def find_loop(stack: Stack, depth: int) -> InnerLoop | None:
     callback = asyncio.events.Handle._run.__code__
     is_idle = True
     for step in frames_of_call(stack, depth):
-        if step.f_code is callback:
-            is_idle = False
-        elif step.f_code is running:
+        if step.f_code is running:
             return InnerLoop(step, is_idle)
+        is_idle = is_idle and step.f_code is not callback
     return None
 
 

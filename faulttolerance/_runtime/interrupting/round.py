@@ -50,7 +50,7 @@ def _look_at(deadlines: ThreadDeadlines) -> float:
     now = native.monotonic()
     soonest = inf
     if not watchdog.is_paused:
-        soonest = min((entry[0] for entry in unmasked(deadlines.innermost) if entry[0] > now), default=inf)
+        soonest = min((entry[0] for entry in unmasked(deadlines) if entry[0] > now), default=inf)
     if deadlines.requested:
         soonest = min(soonest, _forget_requests(deadlines, now))
     entry = due(deadlines, -inf if watchdog.is_paused else now)

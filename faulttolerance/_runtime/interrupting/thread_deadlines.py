@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
@@ -26,26 +27,6 @@ HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 class ThreadDeadlines:
     """What is known of one thread, or of one greenlet: its calls end by themselves, as its thread runs others, too."""
-
-    __slots__ = (
-        "__weakref__",
-        "cancelled",
-        "gate",
-        "heirs",
-        "ident",
-        "in_flight",
-        "innermost",
-        "is_greenlet",
-        "is_main",
-        "is_ready",
-        "native_id",
-        "order",
-        "pending_interrupt",
-        "requested",
-        "seen_blocked",
-        "sent",
-        "withdrawn",
-    )
 
     def __init__(self, *, is_greenlet: bool = False) -> None:
         self.innermost: Entry = None
@@ -87,7 +68,7 @@ class ThreadDeadlines:
 
 
 _known: dict[ref[ThreadDeadlines], None] = {}
-"""Every deadlines of a living thread; changed and copied by single C calls only."""
+"""Those of all living threads; changed and copied by single C calls only."""
 _forget: Callable[[ref[ThreadDeadlines]], None] = _known.pop
 
 
@@ -118,7 +99,7 @@ def deadlines_here() -> ThreadDeadlines:
 
 
 def current_greenlet() -> Any:
-    """The running greenlet; ``None`` where it is the one with which its thread began."""
+    """Return the running greenlet; ``None`` where it is the one with which its thread began."""
     getcurrent = getattr(sys.modules.get("greenlet"), "getcurrent", None)
     greenlet = getcurrent() if getcurrent is not None else None
     return greenlet if greenlet is not None and greenlet.parent is not None else None
@@ -126,7 +107,7 @@ def current_greenlet() -> Any:
 
 def deadlines_of_threads() -> list[ThreadDeadlines]:
     """Return the deadlines of all living threads that ever had one."""
-    return [deadlines for one in list(_known) if (deadlines := one()) is not None]
+    return [deadlines for known in list(_known) if (deadlines := known()) is not None]
 
 
 def forget_other_threads() -> None:
@@ -137,54 +118,52 @@ def forget_other_threads() -> None:
     mine.is_main = True
     mine.is_ready = False
     mine.order = []
-    for one in list(_known):
-        if one() is not mine:
-            _known.pop(one, None)
+    for known in list(_known):
+        if known() is not mine:
+            _known.pop(known, None)
 
 
-def unmasked(top: Entry) -> Iterator[Entry]:
-    """The deadlines that may interrupt, from the innermost to the first mask."""
-    while top is not None:
-        if type(top) is list:
-            if top[2]:
+def chain(deadlines: ThreadDeadlines) -> Iterator[Entry]:
+    """Give all deadlines and masks, from the innermost outwards."""
+    entry = deadlines.innermost
+    while entry is not None:
+        yield entry
+        entry = entry[1]
+
+
+def unmasked(deadlines: ThreadDeadlines) -> Iterator[Entry]:
+    """Give the deadlines that may interrupt, from the innermost to the first mask."""
+    for entry in chain(deadlines):
+        if type(entry) is list:
+            if entry[2]:
                 return
-        elif len(top) == 2:
-            yield top
-        top = top[1]
+        elif len(entry) == 2:
+            yield entry
 
 
 def is_open(deadlines: ThreadDeadlines, entry: Entry) -> bool:
-    """Whether *entry* itself stands in the chain, and no mask above it; two deadlines may well be equal."""
-    return any(one is entry for one in unmasked(deadlines.innermost))
-
-
-def depth(deadlines: ThreadDeadlines, entry: Entry) -> int:
-    """How many guards stand inside the call of *entry*, itself included."""
-    found = 1
-    one = deadlines.innermost
-    while one is not None and one is not entry:
-        found += type(one) is not list
-        one = one[1]
-    return found
+    """Tell whether *entry* itself stands in the chain, and no mask above it; two deadlines may well be equal."""
+    return any(other is entry for other in unmasked(deadlines))
 
 
 def stands(deadlines: ThreadDeadlines, entry: Entry) -> bool:
-    """Whether *entry* itself stands in the chain, held back or not."""
-    one = deadlines.innermost
-    while one is not None:
-        if one is entry:
-            return True
-        one = one[1]
-    return False
+    """Tell whether *entry* itself stands in the chain, held back or not."""
+    return any(other is entry for other in chain(deadlines))
+
+
+def depth(deadlines: ThreadDeadlines, entry: Entry) -> int:
+    """Count the guards inside the call of *entry*, itself included."""
+    inner = takewhile(lambda other: other is not entry, chain(deadlines))
+    return 1 + sum(type(other) is not list for other in inner)
 
 
 def due(deadlines: ThreadDeadlines, now: float) -> Entry:
-    """The outermost deadline that is to interrupt the thread at *now* and has not done so, or ``None``."""
-    found = None
-    for entry in unmasked(deadlines.innermost):
+    """Return the outermost deadline that is to interrupt the thread at *now* and has not done so, or ``None``."""
+    outermost = None
+    for entry in unmasked(deadlines):
         if (entry[0] <= now or id(entry) in deadlines.requested) and id(entry) not in deadlines.sent:
-            found = entry
-    return found
+            outermost = entry
+    return outermost
 
 
 def lateness(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
@@ -195,11 +174,7 @@ def lateness(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
 
 def prune(deadlines: ThreadDeadlines) -> None:
     """Forget what was sent for deadlines that are over; called from the thread itself and from the watchdog."""
-    standing: set[int] = set()
-    entry = deadlines.innermost
-    while entry is not None:
-        standing.add(id(entry))
-        entry = entry[1]
+    standing = {id(entry) for entry in chain(deadlines)}
     for key in list(deadlines.sent):
         if key not in standing:
             deadlines.sent.pop(key, None)
