@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .._call.order import is_detached
 from .._policy import parameters
 from .._signature.kind import is_coroutine_function
 from .._signature.naming import class_name
 from .assembly import code_of
 from .declaration import FUNCTION, Declaration, declaration_of, unbound
-from .effective import EffectivePolicies
 from .guard import Guard, finder_of
-from .guard_resolver import GuardResolver
+
+if TYPE_CHECKING:
+    from .registry import AnyResolver
 
 __all__ = ["explain"]
 
@@ -32,7 +34,7 @@ def explain(target: Any, name: str = "", *, source: bool = False) -> str:
     """
     cls: type | None = None
     if isinstance(target, Guard):
-        return "\n".join(_by_a_guard(target._resolver, "", source))
+        return _explained(target._resolver, None, False, source)
     if isinstance(target, type):
         if not name:
             raise ValueError(
@@ -49,51 +51,41 @@ def explain(target: Any, name: str = "", *, source: bool = False) -> str:
 
 
 def _layers(function: Any, cls: type | None, source: bool) -> Iterator[str]:
-    """What is said of each guard of *function*: decorators of policies are one, each ``Guard`` is another."""
+    """Explain each guard of *function*: decorators of policies are one, each ``Guard`` is another."""
     while True:
         function = unbound(function)
         if (find := finder_of(function)) is not None:
             where = Declaration(function, {}, FUNCTION).where
             try:
-                yield from _by_a_guard(find(), f"{where}, by the guard ", source, is_coroutine_function(function))
+                resolver = find()
             except KeyError as error:
                 yield f"{where}\n  wrong: {error.args[0]}"
+            else:
+                asynchronous = is_coroutine_function(function)
+                yield f"{where}, by the guard {_explained(resolver, None, asynchronous, source)}"
             function = function.__wrapped__
         elif (declaration := declaration_of(function)) is not None:
-            yield from _by_decorators(declaration, cls, source)
+            of_class = declaration.owner if declaration.binding == FUNCTION else cls or declaration.owner
+            yield _explained(declaration.resolver, of_class, declaration.is_coroutine, source)
             function = declaration.template
         else:
             return
 
 
-def _by_decorators(declaration: Declaration, cls: type | None, source: bool) -> Iterator[str]:
-    if declaration.binding == FUNCTION:
-        cls = declaration.owner
-    effective, faults = declaration.resolver.effective_policies(cls or declaration.owner)
-    yield _explained(effective)
-    yield from (f"  wrong: {fault}" for fault in faults)
-    if source and effective.policies:
-        yield code_of(effective, declaration.is_asynchronous(effective.policies))
-
-
-def _by_a_guard(resolver: GuardResolver, above: str, source: bool, asynchronous: bool = False) -> Iterator[str]:
-    effective, faults = resolver.effective_policies()
-    yield above + _explained(effective)
-    yield from (f"  wrong: {fault}" for fault in faults)
-    if source and effective.policies:
-        yield code_of(effective, asynchronous)
-
-
-def _explained(effective: EffectivePolicies) -> str:
+def _explained(resolver: AnyResolver, cls: type | None, asynchronous: bool, source: bool) -> str:
+    effective, faults = resolver.effective_policies(cls)
     lines = [effective.name]
     if not effective.declared:
-        return f"{effective.name}\n  runs plainly: no policy holds for it"
+        lines.append("  runs plainly: no policy holds for it")
     for one, declared in zip(effective.values, effective.declared, strict=True):
         place = "the method" if declared.level == "method" else declared.owner or "the guard"
         state = "" if one.enabled else f", switched off by {one.sources.get('enabled', 'configuration')}"
         lines.append(f"  {one.policy.annotation} (declared on {place}{state})")
         for name, parameter in parameters(type(one.policy)).items():
             lines.append(f"    {parameter.key} = {_shown(getattr(one.policy, name))}  [{one.sources[name]}]")
+    lines += [f"  wrong: {fault}" for fault in faults]
+    if source and effective.policies:
+        lines.append(code_of(effective, asynchronous or is_detached(effective.policies)))
     return "\n".join(lines)
 
 

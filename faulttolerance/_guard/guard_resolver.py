@@ -118,17 +118,17 @@ class GuardResolver(Resolver):
                         raise FaultToleranceDefinitionException(*faults)
                 draft = Draft(self, None, effective)
                 if function is not None:
-                    self._check(function, asynchronous, effective.policies.get(Fallback))
+                    self.check(function, asynchronous, effective)
                     draft.calls[function] = _assembled(function, draft, asynchronous)
                 if draft.put_in_force(basis):
                     return draft
 
-    def check(self, function: Callable[..., Any], asynchronous: bool) -> None:
-        """Refuse *function*, which is to be guarded, where the fallback as it was declared does not fit it."""
-        policies = {type(one.policy): one.policy for one in self.declared}
-        self._check(function, asynchronous, policies.get(Fallback))
-
-    def _check(self, function: Callable[..., Any], asynchronous: bool, fallback: Policy | None) -> None:
+    def check(
+        self, function: Callable[..., Any], asynchronous: bool, effective: EffectivePolicies | None = None
+    ) -> None:
+        """Refuse *function*, which is to be guarded, where the fallback, by default as declared, does not fit it."""
+        declared = {type(one.policy): one.policy for one in self.declared}
+        fallback = (declared if effective is None else effective.policies).get(Fallback)
         if faults := fallback_faults(fallback, self.name, function, asynchronous):
             raise FaultToleranceDefinitionException(*faults)
 

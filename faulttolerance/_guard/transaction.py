@@ -45,48 +45,52 @@ def reconfigure(
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong.
     """
-    with registry.resolving:
-        snapshot: Snapshot | None = None
-        while True:
-            before = settings.state
-            if snapshot is None or snapshot.version != before.number:
-                try:
-                    snapshot = read()
-                except FaultToleranceDefinitionException as error:
-                    raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
-                continue
-            after = settings.following(snapshot, before._replace(switches=None) if renews_switches else before)
-            transaction = _Transaction(before, after)
-            transaction.prepare()
-            if faults or transaction.faults:
-                raise FaultToleranceDefinitionException(*transaction.faults, *faults)
-            if transaction.commit(put):
-                settings.tell_of_ignored_switches()
-                return transaction.changes
+    snapshot: Snapshot | None = None
+
+    def following(before: Configuration) -> Configuration:
+        nonlocal snapshot
+        if snapshot is None or snapshot.version != before.number:
+            try:
+                snapshot = read()
+            except FaultToleranceDefinitionException as error:
+                raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
+        return settings.following(snapshot, before._replace(switches=None) if renews_switches else before)
+
+    changes = _run(following, faults, put)
+    settings.tell_of_ignored_switches()
+    return changes
 
 
 def replan() -> None:
     """Let guards that were called before follow what is declared now."""
-    with registry.resolving:
-        while True:
-            before = settings.state
-            # Another object of the same content: what is being planned elsewhere is planned anew.
-            transaction = _Transaction(before, before._replace())
-            transaction.prepare()
-            if transaction.faults:
-                raise FaultToleranceDefinitionException(*transaction.faults)
-            if transaction.commit():
-                return
+    # Another object of the same content: what is being planned elsewhere is planned anew.
+    _run(lambda before: before._replace())
 
 
 def restore(configuration: Configuration) -> None:
     """Let a *configuration* that was in force be so again; guards for which it is wrong say so when they are called."""
+    _run(lambda before: settings.returning(configuration), is_lenient=True)
+
+
+def _run(
+    follow: Callable[[Configuration], Configuration],
+    faults: Sequence[Fault] = (),
+    put: Callable[[Swap], object] | None = None,
+    *,
+    is_lenient: bool = False,
+) -> list[Change]:
     with registry.resolving:
         while True:
-            transaction = _Transaction(settings.state, settings.returning(configuration), is_lenient=True)
+            before = settings.state
+            after = follow(before)
+            if settings.state is not before:
+                continue  # a source has configured something
+            transaction = _Transaction(before, after, is_lenient)
             transaction.prepare()
-            if transaction.commit():
-                return
+            if faults or (transaction.faults and not is_lenient):
+                raise FaultToleranceDefinitionException(*transaction.faults, *faults)
+            if transaction.commit(put):
+                return transaction.changes
 
 
 def forget() -> None:
@@ -109,7 +113,7 @@ class _Transaction:
     Where that is wrong, and *is_lenient*, the next call of the guard finds out.
     """
 
-    def __init__(self, before: Configuration, after: Configuration, *, is_lenient: bool = False) -> None:
+    def __init__(self, before: Configuration, after: Configuration, is_lenient: bool) -> None:
         self._before = before
         self._after = after
         self._is_lenient = is_lenient
