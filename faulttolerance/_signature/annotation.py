@@ -192,7 +192,7 @@ def signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
-def displayed(annotation: Any) -> str:
+def display(annotation: Any) -> str:
     """Write an annotation as a program does."""
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 

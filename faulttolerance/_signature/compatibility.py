@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from inspect import Parameter
 from typing import Any
 
-from .annotation import ANYTHING, Scope, displayed, is_gradual, is_resolved, members, resolve, signature_of
+from .annotation import ANYTHING, Scope, display, is_gradual, is_resolved, members, resolve, signature_of
 from .assignability import is_assignable
 from .kind import is_coroutine_function, is_generator_function
 from .lookup import home_of
-from .outcome import Outcome, awaited, outcome_of
+from .outcome import Outcome, awaited_type, outcome_of
 
 Mismatch = tuple[str, str]
 """What is wrong with a function, as a clause that follows its name, and what is allowed instead."""
@@ -56,7 +56,7 @@ class Callee:
         if self.written is not None:
             self.parameters = _parameters_of(self.written, takes_itself)
             self.returned = resolve(self.written.return_annotation, self.scope)
-            self.returned_text = displayed(self.written.return_annotation)
+            self.returned_text = display(self.written.return_annotation)
         self.is_settled = is_resolved(self.returned)
         """Whether comparing the result again later would say the same."""
 
@@ -104,7 +104,7 @@ def kind_mismatches(guarded: Callee, function: Callable[..., Any], asynchronous:
 def _parameter_mismatches(guarded: Callee, substitute: Callee) -> Iterator[Mismatch]:
     passed, taken = guarded.parameters, substitute.parameters
     if extra_parameters(guarded, substitute) is None:
-        problem = f"whose parameters {_displayed(substitute)} are not those of the guarded function"
+        problem = f"whose parameters {_display(substitute)} are not those of the guarded function"
         yield problem, allowed_parameters(guarded)
     elif passed is not None and taken is not None and not _is_open(taken):
         for key, mine in passed.items():
@@ -116,10 +116,10 @@ def _parameter_mismatches(guarded: Callee, substitute: Callee) -> Iterator[Misma
 
 def allowed_parameters(guarded: Callee) -> str:
     """Say which parameters a substitute may have."""
-    return f"{_displayed(guarded)}, and at will one more at the end, which takes the exception"
+    return f"{_display(guarded)}, and at will one more at the end, which takes the exception"
 
 
-def _displayed(callee: Callee) -> str:
+def _display(callee: Callee) -> str:
     return str(inspect.Signature([*(callee.parameters or {}).values()]))
 
 
@@ -173,13 +173,13 @@ def _returns_same(guarded: Callee, substitute: Callee, asynchronous: bool | None
     if not is_coroutine_function(substitute.function):
         return is_assignable(substitute.returned, guarded.returned)
     if outcome_of(guarded.returned) is Outcome.AWAITABLE:
-        return is_assignable(substitute.returned, awaited(guarded.returned))
+        return is_assignable(substitute.returned, awaited_type(guarded.returned))
     return asynchronous is False  # of the wrong kind, which was told already
 
 
 def _leads_to_same(guarded: Callee, substitute: Callee) -> bool:
     wanted, given = guarded.returned, substitute.returned
     if not is_coroutine_function(guarded.function):
-        wanted = awaited(wanted) if outcome_of(wanted) in _PENDING else ANYTHING
+        wanted = awaited_type(wanted) if outcome_of(wanted) in _PENDING else ANYTHING
     is_pending = not is_coroutine_function(substitute.function) and outcome_of(given) in _PENDING
-    return (is_pending and is_assignable(awaited(given), wanted)) or is_assignable(given, wanted)
+    return (is_pending and is_assignable(awaited_type(given), wanted)) or is_assignable(given, wanted)

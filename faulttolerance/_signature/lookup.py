@@ -46,7 +46,7 @@ class LateLookup:
         # A method that was guarded late is known by its qualified name.
         scope = getattr(function, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
         self.name = name
-        self._attribute = mangled(name, owner or scope)
+        self._attribute = mangle(name, owner or scope)
         self._function = function
         self._home = weakly(owner)
         self._takes_itself = takes_itself
@@ -63,7 +63,7 @@ class LateLookup:
         elif owner is not None:
             function = getattr(owner, self._attribute, None)
         else:
-            return getattr(found_in_module(self._attribute, self._function), "function", None)
+            return getattr(find_in_module(self._attribute, self._function), "function", None)
         return function if callable(function) else None
 
     def missing(self) -> str:
@@ -71,7 +71,7 @@ class LateLookup:
         return missing(self.name, self._function, self.owner)
 
 
-def mangled(name: str, owner: type | str | None) -> str:
+def mangle(name: str, owner: type | str | None) -> str:
     """Spell *name* as Python does in the body of *owner*: ``__name`` is private to its class."""
     if owner is None or not name.startswith("__") or name.endswith("__"):
         return name
@@ -79,9 +79,9 @@ def mangled(name: str, owner: type | str | None) -> str:
     return f"_{stripped}{name}" if stripped else name
 
 
-def found_in_class(name: str, owner: type) -> NamedFunction | None:
+def find_in_class(name: str, owner: type) -> NamedFunction | None:
     """Find the method *name* of *owner* or its bases, not of subclasses."""
-    name = mangled(name, owner)
+    name = mangle(name, owner)
     for base in owner.__mro__:
         if name in vars(base):
             return _in_class(vars(base)[name], name, base, owner)
@@ -98,7 +98,7 @@ def _in_class(value: Any, name: str, base: type, owner: type) -> NamedFunction |
     return NamedFunction(value, base, is_bound, is_bound) if callable(value) else None
 
 
-def found_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | None:
+def find_in_module(name: str, function: Callable[..., Any]) -> NamedFunction | None:
     """Find the function *name* of the module that defines *function*."""
     behind = function_behind(function)
     names = getattr(behind, "__globals__", None)

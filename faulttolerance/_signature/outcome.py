@@ -67,16 +67,16 @@ def _loaded(module: str, name: str) -> type | None:
     return cls if isinstance(cls, type) else None
 
 
-def awaited(returned: Type) -> Type:
+def awaited_type(returned: Type) -> Type:
     """Tell the type that awaiting *returned*, or waiting for it, gives."""
     head = returned.head
     if isinstance(head, UnresolvedName):
         return returned.args[-1] if returned.args else ANYTHING
     if head is Union:
-        members = tuple(awaited(member) for member in returned.args or ())
+        members = tuple(awaited_type(member) for member in returned.args or ())
         return members[0] if len(members) == 1 else Type(Union, members)
     if isinstance(head, NewType):
-        return awaited(returned.args[0]) if returned.args else ANYTHING
+        return awaited_type(returned.args[0]) if returned.args else ANYTHING
     futures = (_loaded("asyncio", "Future"), _loaded("concurrent.futures", "Future"), _loaded("asyncio", "Task"))
     for base, args in ancestry(returned).items():
         if args is None:

@@ -10,7 +10,7 @@ from ..._policy import BeforeRetry, Fallback
 from ..._shown import shown
 from ..._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
 from ..._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
-from ..._signature.lookup import found_in_class, found_in_module, mangled, missing
+from ..._signature.lookup import find_in_class, find_in_module, mangle, missing
 from ..._signature.outcome import Outcome, outcome
 from ...exceptions import Fault
 from ...typing import FallbackHandler
@@ -83,7 +83,7 @@ def _handler_of(value: Callable[[Any], Any]) -> _Handler | None:
     subject = f"is {getattr(value, '__qualname__', None) or shown(value)}"
     if not isinstance(value, type):
         return _Handler(subject, Callee(value, takes_itself=False), 1)
-    handle = found_in_class("handle", value)
+    handle = find_in_class("handle", value)
     is_abstract = inspect.isabstract(value) or getattr(value, "_is_protocol", False)
     if handle is None or handle.home is FallbackHandler or is_abstract:
         return None
@@ -106,13 +106,13 @@ class _Check:
 
     def problems_of_named(self, name: str, is_fallback: bool) -> Iterator[Mismatch]:
         declaration, owner = self._declaration, self._owner
-        named = found_in_class(name, owner) if owner else found_in_module(name, declaration.template)
+        named = find_in_class(name, owner) if owner else find_in_module(name, declaration.template)
         if named is None:
             allowed = ", in a class also of one in its bases" if is_fallback else " that has no parameters"
             yield missing(name, declaration.template, owner), f"the name of a function there{allowed}"
             return
         subject, function = f"names {shown(name)}", named.function
-        is_itself = function is declaration.guard or (owner is not None and mangled(name, owner) == declaration.name)
+        is_itself = function is declaration.guard or (owner is not None and mangle(name, owner) == declaration.name)
         if is_fallback and is_itself:
             yield f"{subject}, which is the guarded function itself", "another, exempt from the class's by @unguarded"
             return

@@ -83,7 +83,7 @@ def _asynchronous_faults(
     declaration: Declaration, where: str, owner: type | None, also_allowed: str = ""
 ) -> list[Fault]:
     """Refuse ``@asynchronous`` on a function whose annotation says that its result does not come later."""
-    from ..._signature.annotation import displayed, signature_of
+    from ..._signature.annotation import display, signature_of
     from ..._signature.outcome import Outcome, outcome
 
     function = declaration.template
@@ -91,7 +91,7 @@ def _asynchronous_faults(
         return []
     signature = signature_of(function)
     annotation = signature.return_annotation if signature is not None else None
-    text = displayed(annotation)
+    text = display(annotation)
     allowed = f"`async def`, or a result that comes later: `-> Future[{text}]` or `-> Awaitable[{text}]`"
     return [
         Fault(f"{where} @Asynchronous", f"is on a function that returns {text}", annotation, allowed + also_allowed)

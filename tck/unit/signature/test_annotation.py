@@ -13,7 +13,7 @@ import pytest
 
 from faulttolerance._signature.annotation import Scope, Type, accepts, ancestry, members, resolve
 from faulttolerance._signature.assignability import is_equivalent
-from faulttolerance._signature.outcome import Outcome, awaited, outcome
+from faulttolerance._signature.outcome import Outcome, awaited_type, outcome
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -57,8 +57,8 @@ def test_type_statements_are_resolved() -> None:
     assert outcome(names["generic"]) is Outcome.OBJECT
     assert outcome(names["missing"]) is Outcome.OBJECT
     assert outcome(names["least"]) is Outcome.FOREIGN
-    assert is_equivalent(awaited(meant(names["Reply"][int])), meant("list[int]"))
-    assert not is_equivalent(awaited(meant(names["Reply"][int])), meant("list[str]"))
+    assert is_equivalent(awaited_type(meant(names["Reply"][int])), meant("list[int]"))
+    assert not is_equivalent(awaited_type(meant(names["Reply"][int])), meant("list[str]"))
 
 
 @pytest.mark.parametrize("text", ["int", "None", "list[int]", "int | None", "dict[str, list[T]]", "Decimal", "Any"])

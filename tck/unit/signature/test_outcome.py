@@ -31,7 +31,7 @@ import pytest
 from faulttolerance._runtime.future import Future as OurFuture
 from faulttolerance._signature.annotation import ANYTHING, Scope, Type, resolve
 from faulttolerance._signature.assignability import is_equivalent
-from faulttolerance._signature.outcome import Outcome, awaited, outcome
+from faulttolerance._signature.outcome import Outcome, awaited_type, outcome
 from kit.program import python
 
 if TYPE_CHECKING:
@@ -288,11 +288,11 @@ def meant(annotation: object, scope: Scope | None = None) -> Type:
 )
 def test_what_comes_of_waiting_for_a_result(annotation: str, expected: str) -> None:
     """Rule R6: `async def -> T`, `Awaitable[T]`, `Future[T]` compare by T."""
-    assert is_equivalent(awaited(meant(annotation)), meant(expected))
-    assert not is_equivalent(awaited(meant(annotation)), meant("bytes"))
+    assert is_equivalent(awaited_type(meant(annotation)), meant(expected))
+    assert not is_equivalent(awaited_type(meant(annotation)), meant("bytes"))
 
 
 @pytest.mark.parametrize("annotation", ["Future", "Awaitable", "elsewhere.Future", "Ticket", "DuckFuture"])
 def test_a_bare_future_comes_to_anything(annotation: str) -> None:
     """A bare generic matches any of its parametrisations."""
-    assert awaited(meant(annotation)) == ANYTHING
+    assert awaited_type(meant(annotation)) == ANYTHING
