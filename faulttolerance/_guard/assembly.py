@@ -135,7 +135,8 @@ def guarded_call(
 
         driver = composed(function, environment=offload.ThreadEnvironment(), apart=True, awaits=awaits)
         return partial(offload.start, _named(driver, declaration))
-    from .._runtime.tasks import AsyncCall, TaskEnvironment
+    from .._runtime.async_call import AsyncCall
+    from .._runtime.tasks import TaskEnvironment
 
     is_certain = detached or function is call_awaited or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)

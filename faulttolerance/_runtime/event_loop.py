@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..exceptions import FaultToleranceException
 
-__all__ = ["kept_on", "refuse_trio"]
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["keep", "kept_on", "refuse_trio"]
 
 T = TypeVar("T")
 
@@ -46,3 +49,15 @@ def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = N
             return value
         return value if elsewhere is None else elsewhere
     return value
+
+
+_running_elsewhere: set[asyncio.Task[Any]] = set()
+"""The tasks of loops that take no attributes."""
+
+
+def keep(task: asyncio.Task[T]) -> asyncio.Task[T]:
+    """Let *task* live as long as it runs, and no longer than its loop, which itself refers to it weakly."""
+    running = kept_on(task.get_loop(), "__faulttolerance_tasks__", set, _running_elsewhere)
+    running.add(task)
+    task.add_done_callback(running.discard)
+    return task

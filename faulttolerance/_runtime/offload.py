@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .attempt_record import AttemptRecord
 from .body import Body
-from .environment import Attempt
+from .environment import Attempt, Environment
 from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread
@@ -67,19 +67,16 @@ def shutdown(timeout: float | None = None) -> bool:
     return drained
 
 
-class ThreadEnvironment:
-    """The environment of calls that ``start`` begins."""
+class ThreadEnvironment(Environment):
+    """The environment of calls that ``start`` begins; no thread is held while they wait."""
 
     def pause(self, seconds: float) -> Awaitable[None]:
-        """Wait between two attempts; no thread is held meanwhile."""
         return Pause(seconds)
 
     def attempt(self, attempt: Attempt) -> Awaitable[Any]:
-        """Run an attempt on a thread of the pool; go on without it at its deadline."""
         return Body(attempt)
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
-        """Run a function of the application on a thread of the pool; await what it returns if that can be awaited."""
         return Body(Attempt(AttemptRecord(), function, args, {}, None, None, interrupt=False, awaits=True))
 
 
