@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,20 +23,18 @@ NAME = "faulttolerance"
 # The levels of ``logging``, which is loaded when there is something to say.
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
-_known: list[logging.Logger] = []
 _is_logging: ContextVar[bool] = ContextVar("faulttolerance_is_logging", default=False)
 _failed: set[type[Exception]] = set()
 
 
+@cache
 def logger() -> logging.Logger:
     """Give the library's logger, whose null handler writes nothing where the application has not set up logging."""
-    if not _known:
-        import logging
+    import logging
 
-        found = logging.getLogger(NAME)
-        found.addHandler(logging.NullHandler())
-        _known.append(found)
-    return _known[0]
+    ours = logging.getLogger(NAME)
+    ours.addHandler(logging.NullHandler())
+    return ours
 
 
 def log(
@@ -44,7 +43,6 @@ def log(
     *values: object,
     error: BaseException | None = None,
     fields: dict[str, Any] | None = None,
-    depth: int = 1,
 ) -> None:
     """Log *message*. Control flow that a handler raises passes, no other exception does.
 
@@ -54,7 +52,6 @@ def log(
         *values: What goes into the text.
         error: The exception whose traceback is added.
         fields: Attributes of the record.
-        depth: How many frames further out the line stands that is said to have logged.
     """
     try:
         ours = logger()
@@ -62,7 +59,7 @@ def log(
             return
         try:
             _is_logging.set(True)  # in here: a signal's handler may raise as soon as it has returned
-            ours.log(level, message, *values, exc_info=error, extra=fields, stacklevel=depth + 1)
+            ours.log(level, message, *values, exc_info=error, extra=fields, stacklevel=2)
         finally:
             _is_logging.set(False)
     except Exception as failure:  # noqa: BLE001  # whatever the application's handlers do

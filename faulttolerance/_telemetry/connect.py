@@ -33,7 +33,7 @@ ChosenProvider: TypeAlias = "MeterProvider | Literal['auto', 'unchanged'] | None
 
 _PROMETHEUS = "prometheus_client"
 _OPENTELEMETRY = "opentelemetry.metrics"
-_FOLD_SECONDS = 0.5
+_WRITE_SECONDS = 0.5
 """How often counts are taken over where several processes share one scrape: at least once a second is promised."""
 _PATIENCE_SECONDS = 0.5
 
@@ -139,7 +139,7 @@ class Telemetry:
             with self._lock:
                 if self._multiprocess is None or self._ticker is None:
                     self._multiprocess = exporter = MultiprocessExporter()
-                    self._ticker = Ticker(_FOLD_SECONDS, exporter.fold, exporter.begin_anew)
+                    self._ticker = Ticker(_WRITE_SECONDS, exporter.write, exporter.begin_anew)
                 self._ticker.start()
             self._ticker.tick()
             return

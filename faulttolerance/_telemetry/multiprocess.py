@@ -39,11 +39,11 @@ class MultiprocessExporter:
         self._taken: dict[tuple[str, ...], float] = {}  # guarded by _lock
         self._failed: set[type[Exception]] = set()
 
-    def fold(self) -> None:
+    def write(self) -> None:
         """Take over what came since the last time."""
         try:
             with self._lock:
-                self._fold_locked(ledger.read())
+                self._write_locked(ledger.read())
         except Exception as error:  # noqa: BLE001  # of the disk, and of prometheus_client
             if type(error) not in self._failed:
                 self._failed.add(type(error))
@@ -51,7 +51,7 @@ class MultiprocessExporter:
                     ERROR, "metrics were not written to the folder of prometheus_client; more tries follow", error=error
                 )
 
-    def _fold_locked(self, reading: Reading) -> None:
+    def _write_locked(self, reading: Reading) -> None:
         for method, counts in reading.counts.items():
             for (name, tags), count in counts.items():
                 labels = {"method": method, **dict(tags)}
