@@ -1,0 +1,97 @@
+"""What is appended is folded into counts, once each, and stays when nothing can count any more."""
+
+from __future__ import annotations
+
+from faulttolerance._metrics.counters import FOLD, Counters, Durations
+from faulttolerance._metrics.ledger import Ledger
+from faulttolerance._metrics.series import Schema, advanced, call_series, schema_of
+from faulttolerance._policy import Bulkhead, Timeout
+from faulttolerance._swap import Swap
+
+FAILED = call_series(False, "notDefined")
+TIMED_OUT = advanced((("Timeout", "timedOut"),))
+
+
+def schema() -> Schema:
+    known = schema_of([Timeout, Bulkhead], queue=True)
+    assert known is not None
+    return known
+
+
+def entered(ledger: Ledger, name: str = "shop") -> Counters:
+    counters = ledger.new(name, schema())
+    swap = Swap()
+    ledger.enter(counters, swap)
+    swap.take_place()
+    return counters
+
+
+def test_one_duration_stands_for_all_that_a_first_try_advances() -> None:
+    ledger = Ledger()
+    counters = entered(ledger)
+
+    counters.first_try_durations += [0.001, 0.3]
+
+    reading = ledger.read()
+    assert all(reading.counts["shop"][series] == 2 for series in schema().first_try)
+    waited = reading.durations["shop"].pop("ft.bulkhead.waitingDuration")
+    assert (sum(waited.counts), sum(waited.sums)) == (2, 0.0)
+    assert [sum(one.sums) for one in reading.durations["shop"].values()] == [0.301, 0.301]
+
+
+def test_samples_stand_in_the_bucket_of_the_bound_that_they_reach() -> None:
+    ledger = Ledger()
+    counters = entered(ledger)
+
+    for seconds in (0.005, 0.0051, 10.0, 10.1):
+        counters.add(TIMED_OUT, {"ft.timeout.executionDuration": seconds})
+
+    samples = ledger.read().durations["shop"]["ft.timeout.executionDuration"]
+    assert samples == Durations((1, 1, *(0,) * 11, 1, 1), (0.005, 0.0051, *(0.0,) * 11, 10.0, 10.1))
+
+
+def test_a_batch_and_single_entries_add_up() -> None:
+    ledger = Ledger()
+    counters = entered(ledger)
+
+    counters.batch(FAILED).extend([None] * 3)
+    counters.add(FAILED)
+
+    assert counters.batch(tuple(FAILED)) is counters.batch(FAILED)
+    assert [ledger.read().counts["shop"][FAILED[0]] for _ in range(2)] == [4, 4]
+
+
+def test_what_is_appended_does_not_grow_without_end() -> None:
+    counters = entered(Ledger())
+
+    for _ in range(3 * FOLD):
+        counters.add(FAILED)
+
+    assert len(counters.account.others) < FOLD
+
+
+def test_counts_of_equal_names_add_up_and_outlive_what_counted() -> None:
+    ledger = Ledger()
+    first, second = entered(ledger), entered(ledger)
+    for counters in (first, second):
+        counters.add(FAILED)
+
+    del first, second, counters
+
+    assert ledger.read().counts["shop"][FAILED[0]] == 2
+    assert not ledger._accounts
+    assert not ledger.is_empty
+
+
+def test_a_child_of_a_fork_counts_from_nothing() -> None:
+    ledger = Ledger()
+    counters = entered(ledger)
+    counters.add(FAILED)
+    counters.batch(TIMED_OUT).append(None)
+    counters.first_try_durations.append(0.0)
+    ledger.read()
+    counters.add(FAILED)
+
+    ledger.begin_anew()
+
+    assert set(ledger.read().counts["shop"].values()) == {0}

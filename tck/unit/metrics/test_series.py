@@ -1,0 +1,93 @@
+"""Every series follows from the catalogue's table: a row that does not fit is found here."""
+
+from __future__ import annotations
+
+import pytest
+
+from faulttolerance._metrics.catalogue import METRICS, TABLE, Metric, PolicyMetrics
+from faulttolerance._metrics.series import Meter, advanced, call_series, schema_of
+from faulttolerance._policy import Asynchronous, Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
+from faulttolerance._strategy import bulkhead, circuit_breaker
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_metric_comes_from_facts_or_from_readings_or_is_a_histogram(metric: Metric) -> None:
+    sources = [*metric.facts.values(), *metric.readings]
+
+    assert bool(sources) is (metric.kind != "histogram")
+    assert all(metric.series(values) for values in sources)  # as many values as there are tags
+    assert not (metric.kind == "gauge" and metric.facts)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.policy.annotation)
+def test_what_goes_well_at_once_is_a_fact_of_the_policy(row: PolicyMetrics) -> None:
+    facts = {fact for metric in row.metrics for fact in metric.facts}
+
+    assert row.at_once in facts or not row.metrics
+
+
+def test_facts_advance_their_series_and_a_neutral_verdict_none() -> None:
+    facts = (("CircuitBreaker", "neutral"), ("Timeout", "timedOut"), ("Bulkhead", "passed"))
+
+    assert advanced(facts) == (
+        ("ft.timeout.calls.total", (("timedOut", "true"),)),
+        ("ft.bulkhead.calls.total", (("bulkheadResult", "accepted"),)),
+    )
+    assert advanced(tuple(facts)) is advanced(facts)
+
+
+def test_a_call_advances_the_retry_logic_where_there_is_one() -> None:
+    invocation = ("ft.invocations.total", (("result", "exceptionThrown"), ("fallback", "notDefined")))
+    run = ("ft.retry.calls.total", (("retried", "true"), ("retryResult", "maxRetriesReached")))
+
+    assert call_series(False, "notDefined") == (invocation,)
+    assert call_series(False, "notDefined", True, "maxRetriesReached") == (invocation, run)
+
+
+def test_methods_with_the_same_policies_share_a_schema() -> None:
+    schema = schema_of([Retry, Bulkhead], queue=True)
+
+    assert schema is schema_of({Asynchronous: 1, Bulkhead: 2, Retry: 3}, queue=True)
+    assert schema is not schema_of([Retry, Bulkhead], queue=False)
+    assert schema_of([Asynchronous], queue=True) is None
+
+
+def test_only_calls_that_may_wait_have_waiting_times() -> None:
+    queued, unqueued = schema_of([Timeout, Bulkhead], queue=True), schema_of([Timeout, Bulkhead], queue=False)
+    assert queued is not None
+    assert unqueued is not None
+
+    assert unqueued.histograms == ("ft.timeout.executionDuration", "ft.bulkhead.runningDuration")
+    assert unqueued.waits == ()
+    assert queued.histograms == (*unqueued.histograms, "ft.bulkhead.waitingDuration")
+    assert queued.waits == ("ft.bulkhead.waitingDuration",)
+
+
+def test_what_goes_well_at_once_exists_from_the_beginning() -> None:
+    schema = schema_of([row.policy for row in TABLE], queue=True)
+    assert schema is not None
+
+    assert set(schema.first_try) < set(schema.series)
+    assert len(schema.first_try) == len(TABLE)  # one of the call for the fallback's, and one of each other policy
+
+
+def test_a_method_with_a_fallback_never_counts_that_it_has_none() -> None:
+    schema = schema_of([Fallback], queue=False)
+    assert schema is not None
+
+    assert {dict(tags)["fallback"] for _, tags in schema.series} == {"applied", "notApplied"}
+
+
+def test_a_meter_reads_strategies_and_levels_only_when_they_are_wanted() -> None:
+    strategies = {
+        CircuitBreaker: circuit_breaker.CircuitBreaker("shop", 5.0, 2, 0.5, 1, now=0.0),
+        Bulkhead: bulkhead.Bulkhead(3, 4, "shop"),
+    }
+    meter = Meter(strategies, queues=False)
+
+    totals = dict(meter.read(levels=False))
+    levels = dict(meter.read(levels=True)).keys() - totals.keys()
+
+    assert {name for name, _ in totals} == {"ft.circuitbreaker.state.total", "ft.circuitbreaker.opened.total"}
+    assert levels == {("ft.bulkhead.executionsRunning", ())}
+    assert ("ft.bulkhead.executionsWaiting", ()) in dict(Meter(strategies, queues=True).read(levels=True))
