@@ -113,6 +113,8 @@ def with_parameters(order: str, *rest: int, urgent: bool = False, **more: float)
 assert_type(with_parameters("a", 1, 2, urgent=True, weight=1.5), bytes | None)
 
 retry(max_retries="3")  # type: ignore[call-overload]
+retry(max_retris=3)  # type: ignore[call-overload]
+fallback(fallback_methd="by_handler")  # type: ignore[call-arg]
 timeout("soon")  # type: ignore[call-overload]
 rate_limit(5, type="rolling")
 rate_limit(5, type=ft.RateLimitType.ROLLING)
@@ -372,6 +374,7 @@ assert_type(WholeWithBackOff("a").name, str)
 
 assert_type(retry(len)([1]), int)
 assert_type(retry(max_retries=2)(len)([1]), int)
+assert_type(retry(len, max_retries=2)([1]), int)
 
 
 # Guards for code that is no method
