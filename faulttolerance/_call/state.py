@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import is_
 
 from .._metrics.catalogue import Series
@@ -13,12 +12,11 @@ from .._policy import CircuitBreaker, CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from .._strategy import circuit_breaker
 from .._swap import Swap
-from .order import ORDER, Memory, Policies, Strategies
+from .order import MEMORIES, Policies, Strategies
 
 __all__ = ["State", "StateDraft", "alias_in"]
 
-_MEMORY: Mapping[type[Policy], Memory] = {row.policy: row.memory for row in ORDER if row.memory is not None}
-_NO_STRATEGIES: Strategies = {}
+_NO_STRATEGIES = Strategies([None] * len(MEMORIES))
 
 
 class State:
@@ -46,7 +44,7 @@ class State:
     @property
     def circuit_breaker(self) -> circuit_breaker.CircuitBreaker | None:
         """The breaker, if there is one."""
-        return self.strategies.get(CircuitBreaker)
+        return self.strategies.get(CircuitBreaker)  # type: ignore[no-any-return]
 
     @property
     def breaker_names(self) -> tuple[str, ...]:
@@ -64,7 +62,7 @@ class State:
         while (policies := self.policies) is not self._followed:
             self._followed = None
             for policy in policies:
-                _MEMORY[type(policy)].renew(self.strategies[type(policy)], policy)
+                MEMORIES[type(policy)].renew(self.strategies.get(type(policy)), policy)
             self._followed = policies
 
     def counts(self) -> dict[Series, int]:
@@ -76,7 +74,7 @@ class State:
 
     def keep_only(self, ident: int) -> None:
         """In the child of a fork: give back what threads other than *ident* held, and measure time from 0."""
-        for strategy in self.strategies.values():
+        for strategy in filter(None, self.strategies):
             strategy.keep_only(ident)
         if self.circuit_breaker is not None:
             self.circuit_breaker.start_counting(clock.monotonic())
@@ -99,10 +97,11 @@ class StateDraft:
         self._before = _parts(state)
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
-        for kind, memory in _MEMORY.items():
-            if kind in policies and kind not in self.strategies:
-                strategy = memory.make(state.name, policies[kind], self.strategies)
-                self.strategies = {**self.strategies, kind: strategy}
+        made = list(self.strategies)
+        for place, (kind, memory) in enumerate(MEMORIES.items()):
+            if kind in policies and made[place] is None:
+                made[place] = memory.make(state.name, policies[kind], self.strategies)
+                self.strategies = Strategies(made)
 
     def counters_for(self, name: str, policies: Policies, queue: bool) -> Counters | None:
         """The counts, as *name*, of a method with *policies*; ``None`` where nothing of them is counted."""
@@ -113,7 +112,7 @@ class StateDraft:
         if counters is None:
             counters = self._ledger.new(name, schema)
             self._counters = (*self._counters, counters)
-        if self.strategies:
+        if self.strategies is not _NO_STRATEGIES:
             # It may not refer to the state, or that would be there for as long as its counts.
             meter = Meter(self.strategies, queue or (self._meter is not None and self._meter.queues))
             if meter != self._meter:
@@ -132,8 +131,8 @@ class StateDraft:
         for name in ("strategies", "_counters", "_meter"):
             swap.attribute(state, name, getattr(self, name))
         swap.attribute(state, "alias", alias_in(policies) or state.alias)
-        remembering = tuple(policies[kind] for kind in _MEMORY if kind in policies)
-        if not state.strategies:  # what is new has its values already
+        remembering = tuple(policies[kind] for kind in MEMORIES if kind in policies)
+        if state.strategies is _NO_STRATEGIES:  # what is new has its values already
             swap.attribute(state, "_followed", remembering)
         swap.attribute(state, "policies", remembering)
         for counters in self._counters:

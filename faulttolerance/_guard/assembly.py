@@ -63,15 +63,15 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
 
 def method_call(declaration: Declaration, effective: EffectivePolicies, draft: StateDraft) -> GuardedCall:
     """Assemble what a call of a guarded function goes through: interceptors, policies, interceptors, the function."""
-    function, priority = effective.function, effective.switches.interceptor_priority
-    outer = [one for one in effective.interceptors if one.priority < priority]
-    inner = [one for one in effective.interceptors if one.priority >= priority]
-    if inner:
+    function, interceptors = effective.function, effective.interceptors
+    priority = effective.switches.interceptor_priority
+    if inner := [one for one in interceptors if one.priority >= priority]:
         intercepted = around(unguarded_call(function), inner, declaration)
         function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
     is_guarded = bool(effective.policies)
     call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
-    return around(call, outer, declaration)
+    outer = [one for one in interceptors if one.priority < priority]
+    return around(call, outer, declaration) if outer else call
 
 
 def _by_policies(

@@ -2,9 +2,9 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from .._policy import Fallback, Policy
 from .._runtime.clock import clock
@@ -87,10 +87,17 @@ def _schema(policies: frozenset[type[Policy]], queue: bool) -> Schema:
     )
 
 
+class Strategies(Protocol):
+    """The strategies of one method that remember something."""
+
+    def items(self) -> Iterable[tuple[type[Policy], object]]:
+        """Give each with its policy."""
+
+
 class Meter(NamedTuple):
     """Reads what strategies keep themselves."""
 
-    strategies: Mapping[type[Policy], object]
+    strategies: Strategies
     """Those of one method, by their policies."""
     queues: bool
     """Whether calls may wait for a permit, or ever might."""
