@@ -10,21 +10,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from ._log import ERROR, log
 from .exceptions import CircuitBreakerOpenException
 
-__all__ = [
-    "Event",
-    "FallbackApplied",
-    "GaveUp",
-    "Recovered",
-    "Rejected",
-    "RetryScheduled",
-    "Sink",
-    "Sinks",
-    "StateChanged",
-    "TimedOut",
-    "error_type",
-    "sinks",
-]
-
 
 class RetryScheduled(NamedTuple):
     """An attempt failed, and another one follows."""
@@ -101,13 +86,6 @@ class Recovered(NamedTuple):
 
 Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | FallbackApplied | GaveUp | Recovered
 Sink: TypeAlias = Callable[[Event], object]
-
-
-def error_type(failure: BaseException) -> str:
-    """Name the class of *failure* as log records and spans do: ``acme.errors.Busy``, and a built-in one alone."""
-    kind = type(failure)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
 
 Question: TypeAlias = Callable[[], bool]
 

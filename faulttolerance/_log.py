@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import logging
     from types import FrameType
 
-__all__ = ["DEBUG", "ERROR", "INFO", "NAME", "WARNING", "log", "logger"]
-
 NAME = "faulttolerance"
 
 # The levels of ``logging``, which is loaded when there is something to say.

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from inspect import Signature
     from typing import NoReturn, Self
 
-__all__ = ["Record"]
-
 
 class _SignatureOf:
     """What ``inspect.signature`` tells of a kind of record; made when somebody asks."""

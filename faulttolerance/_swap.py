@@ -15,8 +15,6 @@ from operator import call, setitem
 from threading import RLock
 from typing import Any
 
-__all__ = ["Swap", "Version"]
-
 
 class Swap:
     """Stores that are to take place together. The targets and their keys must be such that storing runs C code only."""

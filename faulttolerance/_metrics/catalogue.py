@@ -12,8 +12,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 
-__all__ = ["BOUNDARIES", "INVOCATIONS", "METRICS", "TABLE", "Metric", "PolicyMetrics", "Series"]
-
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
 

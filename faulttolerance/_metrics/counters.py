@@ -16,8 +16,6 @@ from typing import ClassVar, NamedTuple, TypeVar
 from .catalogue import BOUNDARIES, Series
 from .series import Meter, Schema
 
-__all__ = ["FOLD", "NO_DURATIONS", "Account", "Counters", "Durations"]
-
 T = TypeVar("T")
 
 FOLD = 1024

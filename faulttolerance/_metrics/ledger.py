@@ -12,8 +12,6 @@ from .catalogue import Metric, Series
 from .counters import FOLD, Account, Counters, Durations
 from .series import Schema
 
-__all__ = ["Ledger", "Reading", "ledger"]
-
 
 class Reading(NamedTuple):
     """All that was counted, at one moment, by the name of the method."""

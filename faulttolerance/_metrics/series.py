@@ -10,8 +10,6 @@ from .._policy import Fallback, Policy
 from .._runtime.clock import clock
 from .catalogue import INVOCATIONS, TABLE, Series
 
-__all__ = ["Fact", "Meter", "Schema", "advanced", "call_series", "schema_of"]
-
 Fact = tuple[str, str]
 """A policy's annotation, and what happened under it: ``("Timeout", "timedOut")``."""
 

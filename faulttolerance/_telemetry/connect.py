@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .opentelemetry import Exporter
     from .prometheus import Collector
 
-__all__ = ["ChosenProvider", "ChosenRegistry", "telemetry"]
-
 ChosenRegistry: TypeAlias = "CollectorRegistry | Literal['auto', 'unchanged'] | None"
 ChosenProvider: TypeAlias = "MeterProvider | Literal['auto', 'unchanged'] | None"
 

@@ -16,8 +16,6 @@ from .._metrics.catalogue import METRICS
 from .._metrics.ledger import Reading, ledger
 from .prometheus import LIMITS, exposed_name
 
-__all__ = ["MultiprocessExporter", "is_multiprocess"]
-
 _BY_NAME = {metric.name: metric for metric in METRICS}
 
 

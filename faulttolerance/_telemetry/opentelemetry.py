@@ -18,8 +18,6 @@ from .._metrics.counters import NO_DURATIONS, Durations
 from .._metrics.ledger import Reading, ledger
 from .otel_batch import add_again
 
-__all__ = ["Exporter"]
-
 
 class Exporter:
     """The instruments on one meter provider: made once, they stay there as long as it does."""

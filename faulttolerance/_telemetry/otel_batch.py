@@ -10,8 +10,6 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["add_again"]
-
 
 def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count: int) -> bool:
     """Add *value*, which was just recorded, *count* times more; where that cannot be, do nothing and return false."""

@@ -15,8 +15,6 @@ from prometheus_client.utils import floatToGoString
 from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
 from .._metrics.ledger import Reading, ledger
 
-__all__ = ["LIMITS", "Collector", "exposed_name"]
-
 LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
 """What stands in the label ``le``."""
 

@@ -7,19 +7,8 @@ from functools import partial
 from sys import modules
 from typing import Any
 
-from .._event import (
-    Event,
-    FallbackApplied,
-    GaveUp,
-    Recovered,
-    Rejected,
-    RetryScheduled,
-    StateChanged,
-    TimedOut,
-    error_type,
-)
-
-__all__ = ["trace"]
+from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
+from .._shown import error_type
 
 
 def trace(event: Event) -> None:
