@@ -12,8 +12,6 @@ from .. import typing
 from .callback import completion
 from .event_loop import keep, refuse_trio
 
-__all__ = ["AsyncCall"]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from .interrupting.thread_deadlines import Entry, ThreadDeadlines
     from .task_deadline import TaskDeadline
 
-__all__ = ["AttemptRecord"]
-
 
 class AttemptRecord:
     """One attempt: the identity under which permits and probe places are taken, and what is to be given back.

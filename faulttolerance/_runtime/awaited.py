@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from .body import Body
 
-__all__ = ["AwaitedTask", "drop"]
-
 
 class AwaitedTask:
     """The task that awaits what a body returned.
@@ -25,8 +23,6 @@ class AwaitedTask:
     It belongs to the loop of the awaitable, where that has one, else to the caller's, else to one that is borrowed.
     What is called on the loop may be called twice, and so takes no step that it has taken.
     """
-
-    __slots__ = ("_body", "_is_borrowed", "_limit", "_loop", "_task")
 
     def __init__(self, body: Body, awaitable: Any) -> None:
         import asyncio

@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 from .fork import at_fork
 
-__all__ = ["Ticker", "within"]
-
 
 def within(seconds: float, function: Callable[[], object]) -> None:
     """Call *function* on a thread of its own, and wait for it no longer than so many seconds."""

@@ -28,13 +28,9 @@ from .pool import pool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Body"]
-
 
 class Body(Suspension):
     """An attempt on a thread, and afterwards what it returned, where that is awaited."""
-
-    __slots__ = ("_awaited", "_deadlines", "_entry", "_unbegun", "_unwoken", "_withdrawn", "attempt")
 
     def __init__(self, attempt: Attempt) -> None:
         super().__init__()

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-__all__ = ["completion", "take", "to_its_end"]
-
 
 def take(token: list[None]) -> bool:
     """Take the only item of *token*; return whether it was there, as it is for one of any number of threads."""

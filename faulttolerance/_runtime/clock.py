@@ -13,8 +13,6 @@ from .interrupting.thread_deadlines import deadlines_here, due, unmasked
 from .interrupting.watchdog import watchdog
 from .native import native
 
-__all__ = ["SharedClock", "clock", "next_deadline", "raise_if_expired"]
-
 _LONGEST_WAIT = 86400.0
 _RealLock = type(native.allocate_lock())
 

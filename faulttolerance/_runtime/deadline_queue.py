@@ -21,8 +21,6 @@ from .event_loop import kept_on, refuse_trio
 from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, TaskDeadline
 
-__all__ = ["DeadlineQueue", "conclude", "conclude_at", "current_task", "queue_of", "queues_of", "task_and_queue"]
-
 _QUEUES = "__faulttolerance_deadlines__"
 
 if sys.version_info >= (3, 12):

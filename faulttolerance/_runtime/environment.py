@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     Ts = TypeVarTuple("Ts")
 
-__all__ = ["Attempt", "Environment", "StoppedIteration"]
-
 
 class Attempt(NamedTuple):
     """One attempt that runs detached from its caller, who does not wait for it beyond the deadline."""

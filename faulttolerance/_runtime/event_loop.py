@@ -12,8 +12,6 @@ from ..exceptions import FaultToleranceException
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["keep", "kept_on", "refuse_trio"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from importlib import import_module
 
 from .native import get_ident, native
 
-__all__ = ["Section", "at_fork", "stop_at_end_of_subinterpreter"]
-
 _LOOK_SECONDS = 0.001
 _LOOKS = 5_000
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from .callback import completion
 from .event_loop import refuse_trio
 
-__all__ = ["ExecutorFuture", "Future", "completed_future"]
-
 T = TypeVar("T")
 ExecutorFuture: TypeAlias = concurrent.futures.Future[T]
 """What executors give; ours is one."""

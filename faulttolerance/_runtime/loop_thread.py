@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["LoopThread", "loop_thread"]
-
 _JOIN_SECONDS = 1.0
 
 

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     local = threading.local
 
-__all__ = ["allows_watching", "get_ident", "get_native_id", "local", "native", "threads_are_real"]
-
 
 def _original(module: ModuleType, name: str) -> Any:
     """What *module* had as *name* before anybody replaced it."""

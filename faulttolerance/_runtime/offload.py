@@ -24,8 +24,6 @@ from .pool import pool
 if TYPE_CHECKING:
     from .environment import Ts
 
-__all__ = ["ThreadEnvironment", "shutdown", "start"]
-
 Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
 

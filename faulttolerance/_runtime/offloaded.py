@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .._log import DEBUG, log
 from .clock import clock
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..typing import Timer
-
-__all__ = ["NO_THREAD", "OffloadedCall", "Pause", "Suspension", "log_dropped"]
 
 NO_THREAD = 0
 """Stands for the thread of a permit or a place in the queue while no thread runs the body; no thread has this ident."""
@@ -186,15 +185,12 @@ class OffloadedCall:
 class Suspension:
     """Something that the coroutine waits for; ``await`` gives ``value`` once it is resumed."""
 
-    __slots__ = ("_alarm", "_timer", "call", "error", "ident", "value")
-
     call: OffloadedCall
 
     def __init__(self) -> None:
         self.ident = NO_THREAD
         """The thread that runs a body."""
         self._timer: Timer | None = None
-        self._alarm: list[Suspension] = []
         self.value: Any = None
         self.error: BaseException | None = None
 
@@ -216,13 +212,12 @@ class Suspension:
 
     def set_timer(self, when: float) -> None:
         """Have ``expire`` called once *when* has come."""
-        alarm = self._alarm = [self]
-        self._timer = clock.call_at(when, partial(_ring, alarm))
+        # A clock may keep a timer that was cancelled until it would have been due, but not the call.
+        self._timer = clock.call_at(when, partial(_ring, ref(self)))
 
     def cancel_timer(self) -> None:
-        """Forget the timer, and let it forget this call: a clock may keep it until it would have been due."""
+        """Forget the timer."""
         if self._timer is not None:
-            self._alarm.clear()
             self._timer.cancel()
 
     def claim(self) -> bool:
@@ -250,18 +245,14 @@ class Suspension:
             del error
 
 
-def _ring(alarm: list[Suspension]) -> None:
-    try:
-        suspension = alarm.pop()
-    except IndexError:
-        return
-    suspension.expire()
+def _ring(known: ref[Suspension]) -> None:
+    suspension = known()
+    if suspension is not None:
+        suspension.expire()
 
 
 class Pause(Suspension):
     """The time between two attempts; no thread waits for it."""
-
-    __slots__ = ("_seconds",)
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

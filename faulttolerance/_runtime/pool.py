@@ -19,13 +19,12 @@ from contextvars import Context
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .callback import take
 from .fork import at_fork, stop_at_end_of_subinterpreter
 from .native import get_ident, threads_are_real
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
-
-__all__ = ["Pool", "configure", "pool"]
 
 Job: TypeAlias = Callable[[], object]
 
@@ -143,9 +142,7 @@ class Pool:
     def work(self, worker: _Worker) -> None:
         """Do what is submitted until there has been nothing for a while; the target of each thread."""
         worker.ident = get_ident()
-        try:
-            worker.unbegun.pop()
-        except IndexError:
+        if not take(worker.unbegun):
             return
         while True:
             job = self._next(worker)
@@ -242,11 +239,7 @@ class Pool:
             stop_at_end_of_subinterpreter()
             worker.thread.start()
         except BaseException as error:
-            try:
-                worker.unbegun.pop()
-            except IndexError:
-                pass  # it runs, and what was raised is a signal handler's
-            else:
+            if take(worker.unbegun):  # else it runs, and what was raised is a signal handler's
                 self._workers.pop(worker, None)
                 if isinstance(error, RuntimeError) and self._workers and not _is_final(error):
                     return

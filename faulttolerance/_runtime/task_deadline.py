@@ -8,19 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from .deadline_queue import DeadlineQueue
 
-__all__ = [
-    "CANCELLED",
-    "EXPIRED",
-    "NO_QUEUE",
-    "NO_TASK",
-    "OWED",
-    "RUNS",
-    "TaskDeadline",
-    "current",
-    "standing",
-    "work_under",
-]
-
 RUNS: Final = 0
 """It has not passed, or nobody has looked yet."""
 OWED: Final = 1

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead
     from .environment import Ts
 
-__all__ = ["Admission", "TaskEnvironment", "acquire_in_task"]
-
 Admission: TypeAlias = "asyncio.Future[None]"
 """Completes when a call that waits for a permit has got it."""
 

@@ -41,8 +41,6 @@ from typing import Any, Literal, TypeVar
 
 from ..exceptions import BulkheadException
 
-__all__ = ["Bulkhead", "Waiter"]
-
 T = TypeVar("T")
 
 

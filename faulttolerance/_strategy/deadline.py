@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from ..exceptions import TimeoutException
 
-__all__ = ["conclude"]
-
 
 def conclude(
     error: BaseException | None,
