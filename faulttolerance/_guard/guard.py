@@ -69,6 +69,7 @@ class Guard:
         FaultToleranceDefinitionException: If another guard has the name, the fallback names a method, or something else
             is given than the policy that the parameter is called after.
 
+    >>> from faulttolerance import Retry
     >>> guard = Guard(retry=Retry(max_retries=2, jitter=0))
     >>> guard.call(int, "7")
     7
