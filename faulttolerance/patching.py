@@ -197,22 +197,8 @@ class Patch:
         if not callable(value) and not isinstance(value, (staticmethod, classmethod)):
             raise self._refusal("cannot be called", value, "a function, a method or a class")
         before = _held(holder, attribute)
-        if isinstance(holder, type) and all(attribute not in vars(base) for base in holder.__mro__):
-            raise self._refusal(
-                f"comes from {class_name(type(holder))}, the class of {class_name(holder)}",
-                value,
-                "what the class or one of its bases defines; patch the other one instead",
-            )
-        if isinstance(holder, type):
-            value = _overridden(holder, attribute, value) if before is _ABSENT else _as_in_a_class(value)
-        decorated = self._decorated(value)
-        if isinstance(holder, type):
-            declaration = declaration_of(decorated)
-            if declaration is not None:
-                declaration.name = attribute
-            decorated, faults = attach.adopt_attribute(holder, attribute, decorated)
-            if faults:
-                raise FaultToleranceDefinitionException(*faults)
+        is_class = isinstance(holder, type)
+        decorated = self._decorated_in_class(holder, attribute, value) if is_class else self._decorated(value)
         try:
             wrapt.apply_patch(holder, attribute, decorated)
         except (AttributeError, TypeError) as error:
@@ -224,6 +210,22 @@ class Patch:
             change.take_back()
             raise
         return change
+
+    def _decorated_in_class(self, cls: type, attribute: str, value: Any) -> Any:
+        if all(attribute not in vars(base) for base in cls.__mro__):
+            raise self._refusal(
+                f"comes from {class_name(type(cls))}, the class of {class_name(cls)}",
+                value,
+                "what the class or one of its bases defines; patch the other one instead",
+            )
+        is_inherited = _held(cls, attribute) is _ABSENT
+        decorated = self._decorated(_overridden(cls, attribute, value) if is_inherited else _as_in_a_class(value))
+        if (declaration := declaration_of(decorated)) is not None:
+            declaration.name = attribute
+        decorated, faults = attach.adopt_attribute(cls, attribute, decorated)
+        if faults:
+            raise FaultToleranceDefinitionException(*faults)
+        return decorated
 
     def _on_class(self, holder: Any, attribute: str, cls: type) -> list[_Change]:
         before = {covered: dict(vars(covered)) for covered in (cls, *_heirs(cls))}
