@@ -117,7 +117,7 @@ print(json.dumps(dict(zip(("first", "other", "another"), ((b - a) * 1e6 for a, b
 
 
 def _very_first(rounds: int) -> Row:
-    """The first guard of a process also reads ``attempt.path``; the first one of a shape has it cut and compiled."""
+    """The first guard of a process also reads ``attempt.attempt``; the first one of a shape has it cut and compiled."""
     runs = [_run(_VERY_FIRST) for _ in range(rounds)]
     best = {name: min(run[name] for run in runs) for name in runs[0]}
     return Row(

@@ -5,7 +5,7 @@
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import reduce
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ._log import ERROR, log
 from .exceptions import CircuitBreakerOpenException
@@ -36,7 +36,8 @@ class Rejected(NamedTuple):
 
     method: str
     attempt: int
-    policy: Literal["CircuitBreaker", "RateLimit", "Bulkhead"]
+    policy: str
+    """The annotation of the one that refused it, as ``CircuitBreaker``."""
     failure: BaseException
 
 

@@ -1,19 +1,19 @@
-"""The order of the policies, written once.
+"""One attempt, and the order of the policies that it passes, written once.
 
 The specification (chapters on interactions) and SmallRye's rate limit give one nesting, whatever order the decorators
 are written in:
 
     asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
 
-``path`` is that nesting as one function, from the outside to the method and back. It serves every combination of
-policies, synchronous and asynchronous calls alike: ``specialize`` cuts away what the capitals rule out, once for each,
-and what is asserted for type checkers. What a policy decides is asked of its strategy; what follows a failure, of
-``BoundPolicies``.
+``attempt`` is the part of that nesting which each attempt passes, from the circuit breaker to the method and back, for
+every combination of policies, synchronous and asynchronous calls alike. ``specialize`` cuts away what the flags rule
+out, once for each combination, and what is asserted for type checkers. A call whose first attempt goes well is over
+then; what else follows an attempt is the business of ``retrying``, which asks for further ones.
 
 PYTEST_DONT_REWRITE: pytest rewrites the assertions of plug-ins, and what is cut is to be what runs.
 """
 
-# What a capital guards is bound under the same capital; a type checker cannot know that the two are one.
+# What a flag guards is bound under the same flag; a type checker cannot know that the two are one.
 # pyright: reportPossiblyUnboundVariable=false
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ from typing import TYPE_CHECKING, Any
 
 from .._metrics.counters import FOLD
 from .._runtime.attempt_record import AttemptRecord
-from .._runtime.blocking import HARMLESS, Arguments, Aside, GuardedCall, pause
+from .._runtime.blocking import Arguments, Aside, GuardedCall
 from .._runtime.clock import clock
-from .._runtime.environment import Attempt, Environment, StoppedIteration
+from .._runtime.environment import Environment
 from .._runtime.event_loop import refuse_trio
 from .._runtime.interrupting.async_exception import Interrupted
 from .._runtime.interrupting.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._runtime.interrupting.thread_deadlines import HAS_GIL, deadlines_here, this_thread
 from .._runtime.interrupting.watchdog import watchdog
-from .._runtime.interruption import NOT_WANTED, be_watched, set_innermost, settle
+from .._runtime.interruption import NOT_WANTED, be_watched, settle
 from .._runtime.native import get_ident
-from .._runtime.task_deadline import RUNS, TaskDeadline, current as current_deadline
+from .._runtime.task_deadline import NO_DEADLINE
+from .._strategy.circuit_breaker import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
-from .bound import RETRIED, BoundPolicies
+from .bound import BULK, NO_GATE, RATE, BoundPolicies
 from .record import CallRecord
-from .specialize import Shape, weavable, woven
+from .retrying import Retrying
+from .specialize import Flags, specializable, specialized
 
-__all__ = ["compose", "path", "shape_of"]
+__all__ = ["attempt", "compose", "flags_of"]
 
 
 def compose(
@@ -51,83 +53,72 @@ def compose(
     fallback: Aside | None = None,
     before_retry: Aside | None = None,
     environment: Environment | None = None,
-    apart: bool = False,
     awaits: bool | None = True,
 ) -> GuardedCall:
     """Guard *function* by *policies*.
 
     Args:
         function: The method.
-        policies: Its policies.
+        policies: What guards it.
         fallback: What replaces a final failure.
         before_retry: What is run before each retry.
         environment: How an asynchronous call waits; ``None`` for a synchronous one.
-        apart: Whether attempts run apart from the call (``@asynchronous``): *environment* runs them, and sees to
-            time-out and bulkhead.
         awaits: Whether what an attempt returns is awaited and its outcome the attempt's; ``None``: as it turns out.
     """
-    shape = shape_of(
-        policies,
-        fallback=fallback is not None,
-        before_retry=before_retry is not None,
-        asynchronous=environment is not None,
-        apart=apart,
-    )
-    cut = woven(path, shape)
-    return cut(function, policies, fallback, before_retry, environment, awaits)  # type: ignore[no-any-return]
+    is_followed = policies.retry is not None or fallback is not None
+    flags = flags_of(policies, is_followed=is_followed, asynchronous=environment is not None)
+    retrying = Retrying(policies, fallback, before_retry, environment)
+    call = specialized(attempt, flags)(function, policies, retrying, environment, awaits)
+    retrying.repeats(call)
+    return call  # type: ignore[no-any-return]
 
 
-def shape_of(policies: BoundPolicies, *, fallback: bool, before_retry: bool, asynchronous: bool, apart: bool) -> Shape:
-    """The capitals of ``path`` for these policies."""
-    deadline = policies.conclude is not None and not apart
-    bulkhead = policies.bulkhead is not None and not apart
+def flags_of(policies: BoundPolicies, *, is_followed: bool, asynchronous: bool) -> Flags:
+    """Return the flags of ``attempt`` for *policies*.
+
+    Args:
+        policies: What guards the method.
+        is_followed: Whether a failed attempt may be followed by another one, or by a fallback.
+        asynchronous: Whether the call is awaited.
+    """
+    detached = policies.detached
+    deadline = policies.conclude is not None
+    bulkhead = policies.bulkhead is not None and not detached
+    waits = bulkhead or policies.retry is not None
     return {
         "ASYNC": asynchronous,
-        "APART": apart,
-        "BREAKER": policies.circuit_breaker is not None,
+        "DETACHED": detached,
+        "GATE": policies.gate is not None,
         "RATE_LIMIT": policies.rate_limit is not None,
         "DEADLINE": deadline,
         "LATE_ONLY": deadline and not policies.interrupt,
         "BULKHEAD": bulkhead,
-        "RETRY": policies.retry is not None,
-        "PERMIT": bulkhead or policies.circuit_breaker is not None,
-        "HOLDS": apart
-        or deadline
-        or bulkhead
-        or policies.circuit_breaker is not None
-        or policies.rate_limit is not None,
-        "TIMED": deadline or bulkhead,
-        "CLOCKED": apart or deadline or bulkhead or policies.retry is not None or policies.rate_limit is not None,
-        "CONSULTS": asynchronous and policies.consults,
-        "JUDGED": policies.refuses is not None,
-        "COUNTED": policies.counters is not None,
-        "FALLBACK": fallback,
-        "BEFORE_RETRY": before_retry,
+        "CLOCKED": detached or deadline or waits or policies.rate_limit is not None,
         # A deadline looks for its loop itself.
-        "LOOP": asynchronous and not apart and not deadline and (bulkhead or policies.retry is not None),
-        "HAS_GIL": HAS_GIL,
+        "LOOP": asynchronous and not detached and not deadline and waits,
+        "JUDGED": policies.refuses is not None,
+        "FOLLOWED": detached or is_followed,
+        "COUNTED": policies.counters is not None,
     }
 
 
 if TYPE_CHECKING:
     from .._metrics.counters import Counters
-    from .._runtime.interrupting.thread_deadlines import ThreadDeadlines
-    from .._runtime.tasks import Admission
+    from .._runtime.interrupting.thread_deadlines import Entry
+    from .._runtime.tasks import Admission, TaskEnvironment as _Tasks
     from .._strategy.bulkhead import Bulkhead
-    from .._strategy.circuit_breaker import CircuitBreaker, Era
+    from .._strategy.circuit_breaker import CircuitBreaker
     from .._strategy.rate_limit import RateLimit
-    from .._strategy.retry import Retry
 
-    ASYNC = APART = BREAKER = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = PERMIT = TIMED = CLOCKED = JUDGED = False
-    CONSULTS = HOLDS = COUNTED = RETRY = FALLBACK = BEFORE_RETRY = LOOP = False
+    ASYNC = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
+    CLOCKED = LOOP = JUDGED = FOLLOWED = COUNTED = False
 
     class _Bound(BoundPolicies):
-        """A policies as ``path`` sees it: what it asks of a policy stands under the capital of that policy."""
+        """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
 
-        circuit_breaker: CircuitBreaker  # pyright: ignore[reportIncompatibleVariableOverride]
+        gate: CircuitBreaker  # pyright: ignore[reportIncompatibleVariableOverride]
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
-        retry: Retry  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
@@ -135,320 +126,154 @@ new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
 """Makes what stands for an attempt in a bulkhead, and is like no other one."""
 
 
-@weavable
-def path(
-    function: Callable[..., Any],
-    policies: _Bound,
-    fallback: Aside,
-    before_retry: Aside,
-    environment: Environment,
-    awaits: bool | None,
+@specializable
+def attempt(
+    function: Callable[..., Any], policies: _Bound, retrying: Retrying, environment: _Tasks, awaits: bool | None
 ) -> Any:
-    """The way of a call through its policies, for every combination of them; ``woven`` cuts it down to one."""
-    role = ATTEMPT
-    if BREAKER:
-        breaker = policies.circuit_breaker
-    if RATE_LIMIT:
-        rate_limit = policies.rate_limit
-    if DEADLINE:
-        seconds = policies.seconds
-        if ASYNC:
-            from .._runtime.deadline_queue import current_task, queue_of, task_and_queue
-        else:
-            role = TIMED_ATTEMPT
+    """Return what makes one attempt, and hands over to *retrying* unless it is the first one and goes well."""
     if BULKHEAD:
-        bulkhead = policies.bulkhead
-        held = bulkhead.held
-        if ASYNC:
-            from .._runtime.tasks import acquire_in_task
-    if CONSULTS:
-        retry = policies.retry
+        bulkhead, held = policies.bulkhead, policies.bulkhead.held
     if COUNTED:
-        counters = policies.counters
-        first_try_durations = counters.first_try_durations
+        first_try_durations = policies.counters.first_try_durations
 
-    async def call(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-        progress: CallRecord | None = None
-        result: object
-        failure: BaseException | None
+    async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
         if LOOP and "trio" in modules:
             refuse_trio(policies.name)
-        while True:
-            # What an attempt holds is noted under these names, which are there before anything is taken.
-            began = clock.monotonic() if CLOCKED else 0.0
-            if APART:
-                record = AttemptRecord()
-            if BULKHEAD:
-                # It leads to nothing else: what holds it would keep the task alive, and the loop.
-                permit: object = new_permit()
-            elif PERMIT:
-                permit = None  # a closed breaker needs none
-            if BREAKER:
-                era: Era | None = None
+        # What the attempt holds is noted under these names, which are there before anything is taken.
+        began = clock.monotonic() if CLOCKED else 0.0
+        if RATE_LIMIT or BULKHEAD:
+            passed = NO_GATE
+        if GATE or BULKHEAD:  # a permit leads to nothing else: a bulkhead would keep the task, and its loop
+            permit: object = new_permit() if BULKHEAD else None
+        if DEADLINE:
+            due = began + policies.seconds
+            if ASYNC:
+                deadline = NO_DEADLINE
+            else:
+                deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
+                outer = deadlines.innermost
+                entry: Entry = None
+        if BULKHEAD and ASYNC:
+            admission: Admission | None = None
+            running_since = 0.0
+        if DETACHED:
+            record = AttemptRecord()
+        if GATE:
+            era, state = NOT_ADMITTED, policies.gate.state
+            if not (CLOCKED and FOLLOWED) and not state.is_closed:
+                began = began or clock.monotonic()
+                # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
+                if not FOLLOWED and began < state.until:
+                    raise policies.refused(policies.gate, state.until - began)
+        try:  # the way in, outermost first
+            if GATE:
+                if state.is_closed:
+                    era = state
+                else:
+                    permit = permit or object()
+                    era = policies.gate.admit(permit, get_ident(), began)
             if RATE_LIMIT:
-                passed = False
+                policies.rate_limit.admit(began)
+                passed = RATE
             if DEADLINE:
                 if ASYNC:
-                    deadline: TaskDeadline | None = None
+                    deadline = environment.begin_deadline(policies.seconds, due, policies.name)
                 else:
-                    deadlines: ThreadDeadlines | None = None
+                    entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
+                    deadlines.innermost = entry
+                    if not deadlines.is_ready or due < watchdog.next:
+                        be_watched(deadlines, due)
             if BULKHEAD:
-                admitted = False
-                if ASYNC:
-                    admission: Admission | None = None
-                    running_since = 0.0
-            if BREAKER:
-                state = breaker.state
-                if not (CLOCKED and (APART or RETRY or FALLBACK)) and not state.is_closed:
-                    if not CLOCKED:
-                        began = clock.monotonic()
-                    # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
-                    if not (APART or RETRY or FALLBACK) and began < state.until:
-                        raise policies.refused(breaker, state.until - began)
-            if DEADLINE and ASYNC:
-                around: TaskDeadline | None = current_deadline.get()
-                assert around is not None
-                task, queue = around.task, around.queue
-                if queue.ident != get_ident() or current_task(queue.loop) is not task:
-                    task, queue = task_and_queue(seconds, policies.name)
-                elif queue.seconds != seconds:
-                    queue = queue_of(queue.loop, seconds)
-            try:
-                # The way in, outermost first.
-                if BREAKER:
-                    if state.is_closed:
-                        era = state
-                    else:
-                        if permit is None:
-                            permit = object()
-                        era = breaker.admit(permit, get_ident(), began)
-                if RATE_LIMIT:
-                    rate_limit.admit(began)
-                    passed = True
-                if DEADLINE:
-                    due = began + seconds
+                held[permit] = get_ident()
+                if len(held) > bulkhead.limit or bulkhead.waiting:
                     if ASYNC:
-                        assert around is not None
-                        around = around.counts
-                        while around is not None and around.counts is not around:
-                            around = around.counts
-                        # The one call into other code comes before there is anything to take back.
-                        cancelling = task.cancelling()
-                        deadline = TaskDeadline()
-                        deadline.when = due
-                        deadline.previous = around
-                        deadline.cancelling = cancelling
-                        deadline.state = RUNS
-                        deadline.counts = deadline
-                        deadline.task = task
-                        deadline.queue = queue
-                        pending = queue.pending
-                        pending[deadline] = None
-                        if queue.timer is None:
-                            queue.arm(due)
-                        current_deadline.set(deadline)
+                        admission = environment.acquire(bulkhead, permit)
+                        if admission is not None:
+                            await admission
+                            running_since = clock.monotonic()
                     else:
-                        mine = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
-                        outer = mine.innermost
-                        entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
-                        deadlines = mine
-                        if HAS_GIL:
-                            deadlines.innermost = entry
-                        else:
-                            set_innermost(deadlines, entry)
-                        if not deadlines.is_ready or due < watchdog.next:
-                            be_watched(deadlines, due)
-                if BULKHEAD:
-                    held[permit] = queue.ident if ASYNC and DEADLINE else get_ident()
-                    if len(held) > bulkhead.limit or bulkhead.waiting:
-                        if ASYNC:
-                            admission = acquire_in_task(bulkhead, permit)
-                            if admission is not None:
-                                await admission
-                                running_since = clock.monotonic()
-                        else:
-                            bulkhead.acquire(permit, get_ident())
-                    admitted = True
-
-                if APART:
-                    record.began = began
-                    limit = began + policies.seconds if policies.seconds else None
-                    result = await environment.attempt(
-                        Attempt(
-                            record,
-                            function,
-                            args,
-                            kwargs,
-                            policies.bulkhead,
-                            limit,
-                            policies.interrupt,
-                            awaits,
-                            policies.late,
-                            policies.seconds,
-                        )
-                    )
-                elif ASYNC:
-                    result = await (function(*args, **kwargs) if kwargs else function(*args))
+                        bulkhead.acquire(permit, get_ident())
+                passed = BULK
+            if DETACHED:
+                result = await environment.attempt(policies.job(record, began, function, args, kwargs, awaits))
+            elif ASYNC:
+                result = await (function(*args, **kwargs) if kwargs else function(*args))
+            else:
+                result = function(*args, **kwargs) if kwargs else function(*args)
+            # The way out, innermost first. What was taken goes back before anything is called: the deadline of an
+            # enclosing call may interrupt behind any call (rule R11).
+            if BULKHEAD:
+                del held[permit]
+            if DEADLINE:
+                if ASYNC:
+                    deadline.counts = deadline.previous
+                    deadline.queue.pending.pop(deadline, None)
                 else:
-                    result = function(*args, **kwargs) if kwargs else function(*args)
-
-                # The way out, innermost first. What was taken goes back before anything is called: the deadline of an
-                # enclosing call may interrupt behind any call (rule R11).
-                if BULKHEAD:
-                    del held[permit]
-                if DEADLINE:
-                    if ASYNC:
-                        assert deadline is not None
-                        deadline.counts = around
-                        pending.pop(deadline, None)
-                    else:
-                        assert deadlines is not None
-                        if HAS_GIL:
-                            deadlines.innermost = outer
-                        else:
-                            set_innermost(deadlines, outer)
-                if TIMED:
-                    ended = clock.monotonic()
-                if BULKHEAD and bulkhead.waiting:
-                    bulkhead.admit_waiters()
-                if not (APART or JUDGED):  # noqa: SIM102  # one is cut, one asked
-                    if (
-                        (not DEADLINE or ended < due)  # pyright: ignore[reportOperatorIssue]
-                        and (not DEADLINE or (not deadline.state if ASYNC else deadlines.in_flight is None))  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
-                        and progress is None
-                        and not (ASYNC and BULKHEAD and running_since)
-                        and (
-                            ASYNC
-                            or type(result) is policies.usual
-                            or (policies.usual is not None and id(type(result)) in HARMLESS)
-                            or policies.is_over(result)
-                        )
-                    ):
-                        if BREAKER:
-                            assert era is not None
-                            if not era.is_clean:
-                                breaker.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
-                                if breaker.transitions and policies.on_transition is not None:
-                                    policies.on_transition(breaker)
-                        if COUNTED:
-                            first_try_durations.append(ended - began if TIMED else 0.0)
-                            if len(first_try_durations) >= FOLD:
-                                policies.counters.fold()
-                        return result
-                failure = None
-            except BaseException as error:  # noqa: BLE001  # what it means is decided below
-                failure = error  # and nothing else: what lands here would lose what the attempt holds
-
-            applied = False
-            if PERMIT:
-                settled = False
-            try:
-                if failure is not None:
-                    if BULKHEAD:
-                        if permit in held:
-                            del held[permit]
-                        elif not admitted and not isinstance(failure, Exception):
-                            bulkhead.release(permit)  # it may stand in the queue and not have heard of it
-                    if DEADLINE:
-                        if ASYNC:
-                            if deadline is not None:
-                                deadline.end()
-                        elif deadlines is not None:
-                            if HAS_GIL:
-                                deadlines.innermost = outer
-                            else:
-                                set_innermost(deadlines, outer)
-                if HOLDS and not ASYNC:
-                    # An interruption that is on its way arrives in the next call: in this one, which waits for that of
-                    # its own deadline. One of an enclosing call is what the attempt ended by.
-                    try:
-                        if DEADLINE and not LATE_ONLY and deadlines is not None and deadlines.in_flight is not None:
-                            settle(deadlines, entry)
-                        else:
-                            get_ident()
-                    except Interrupted as interrupted:
-                        failure = interrupted
-                if APART and failure is not None:
-                    failure = StoppedIteration.meant(failure)
-                if BULKHEAD and ASYNC and admission is not None:
-                    bulkhead.release(permit)
-                if HOLDS and not APART:
-                    record = AttemptRecord()
-                    record.began = began
-                if PERMIT:
-                    record.permit = permit
-                if BREAKER:
-                    record.era = era
-                if RATE_LIMIT:
-                    record.passed = passed
-                if DEADLINE:
-                    if ASYNC:
-                        record.deadline = deadline
-                    elif deadlines is not None:
-                        record.deadlines = deadlines
-                        record.entry = entry
-                if BULKHEAD:
-                    record.admitted = admitted
-                    if ASYNC:
-                        record.running_since = running_since
-                        record.queued = admission is not None
-
-                if progress is None:
-                    progress = CallRecord(began)
-                if HOLDS:
-                    failure = policies.end(record, failure, progress.attempts)
-                if PERMIT:
-                    settled = True
-                if CONSULTS:
-                    subject = None if failure is not None else result
-                    progress.answer = await environment.call(retry.consult, failure, subject)
-                if JUDGED and failure is None:
-                    failure = policies.refusal(progress, result)
-                if failure is None:
-                    if not ASYNC and type(result) is not policies.usual and not policies.is_over(result):
-                        policies.warn_of(result)
-                    policies.finish(progress, returned=True)
-                    return result
-                delay = policies.next_delay(progress, failure)
-                if delay is None:
-                    if FALLBACK and policies.applies_fallback(failure):
-                        applied = True
-                        if ASYNC:
-                            result = await environment.call(fallback, args, kwargs, failure, progress.attempts)
-                        else:
-                            result = fallback(args, kwargs, failure, progress.attempts)
-                            if type(result) is not policies.usual and not policies.is_over(result):
-                                policies.warn_of(result)
-                        policies.finish(progress, returned=True, applied=True)
-                        return result
-                    raise StoppedIteration.of(failure) if APART else failure
-                if ASYNC:
-                    # Also without a delay: whoever retries again and again must let others go on.
-                    if delay or progress.attempts > 1:
-                        await environment.pause(delay)
-                elif delay:
-                    pause(policies.name, delay)
-                if BEFORE_RETRY:
-                    if ASYNC:
-                        await environment.call(before_retry, args, kwargs, failure, progress.attempts + 1)
-                    else:
-                        before_retry(args, kwargs, failure, progress.attempts + 1)
-                # Counted now that it begins: a call that is cancelled during the delay was not retried.
-                progress.attempts += 1
+                    deadlines.innermost = outer
+            if DEADLINE or BULKHEAD:
+                ended = clock.monotonic()
+            if BULKHEAD and bulkhead.waiting:
+                bulkhead.admit_waiters()
+            if (
+                not (DETACHED or JUDGED)
+                and not (DEADLINE and (ended >= due or (deadline.state if ASYNC else deadlines.in_flight)))  # pyright: ignore[reportOperatorIssue]
+                and not (BULKHEAD and ASYNC and admission is not None)
+                and progress is None
+                and (ASYNC or type(result) is policies.usual or policies.is_over(result))
+            ):
+                if GATE and not era.is_clean:
+                    policies.gate.settle(era, permit, SUCCESS, ended if DEADLINE or BULKHEAD else clock.monotonic())
+                    if policies.gate.transitions:
+                        policies.deliver(policies.gate)
                 if COUNTED:
-                    policies.counters.add(RETRIED)
-            except BaseException as error:
-                if PERMIT and not settled:
-                    if BULKHEAD:
-                        bulkhead.release(permit)
-                    if BREAKER:
-                        policies.abandon_probe(permit)
-                if FALLBACK and applied and (StoppedIteration.meant(error) if APART else error) is failure:
-                    assert failure is not None
-                    applied = policies.asks(fallback, args, kwargs, failure)
-                policies.finish(progress, returned=False, applied=applied)
-                raise
-            finally:
-                del failure  # its traceback holds this frame
+                    first_try_durations.append(ended - began if DEADLINE or BULKHEAD else 0.0)
+                    if len(first_try_durations) >= FOLD:
+                        policies.counters.fold()
+                return result
+            failure: BaseException | None = None
+        except BaseException as error:  # noqa: BLE001  # what it means is decided below
+            failure = error  # and nothing else: what lands here would lose what the attempt holds
+            result = None
+        try:
+            if BULKHEAD and permit in held:
+                del held[permit]
+            if DEADLINE and ASYNC:
+                deadline.end()
+            if DEADLINE and not ASYNC:
+                deadlines.innermost = outer
+            if not ASYNC:
+                # An interruption that is on its way arrives in the next call: in this one, which waits for that of its
+                # own deadline. One of an enclosing call is what the attempt ended by.
+                try:
+                    if DEADLINE and not LATE_ONLY and deadlines.in_flight is not None:
+                        settle(deadlines, entry)
+                    else:
+                        get_ident()
+                except Interrupted as interrupted:
+                    failure = interrupted
+            if not DETACHED:
+                record = AttemptRecord()
+            record.began, record.result, record.failure = began, result, failure
+            record.passed = passed if RATE_LIMIT or BULKHEAD else NO_GATE
+            record.permit, record.era = permit if GATE or BULKHEAD else None, era if GATE else NOT_ADMITTED
+            record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
+            record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
+            if BULKHEAD and ASYNC:
+                record.queued, record.running_since = admission is not None, running_since
+            policies.settle(record, 1 if progress is None else progress.attempts)
+            permit = None  # nothing is held any more
+            if progress is not None:
+                return record
+            progress = CallRecord(began)
+            if ASYNC:
+                return await retrying.follow_async(record, progress, args, kwargs)
+            return retrying.follow(record, progress, args, kwargs)
+        except BaseException as error:
+            if (GATE or BULKHEAD) and permit is not None:
+                policies.abandon(permit)
+            retrying.fail(error, progress, args, kwargs)
+            raise
+        finally:
+            del failure  # its traceback holds this frame
 
-    return register(role)(call)
+    return register(TIMED_ATTEMPT if DEADLINE and not ASYNC else ATTEMPT)(call)

@@ -156,10 +156,10 @@ _BREAKER = Memory(
 
 def _circuit_breaker(policy: CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
     return {
-        "circuit_breaker": binding.strategies.get(CircuitBreaker),
+        "gate": binding.strategies.get(CircuitBreaker),
         "fail_on": policy.fail_on,
         "skip_on": policy.skip_on,
-        "on_transition": binding.on_transition,
+        "deliver": binding.on_transition,
     }
 
 

@@ -1,4 +1,4 @@
-"""How far a call has come that was not over after its first attempt."""
+"""What is known of a call that was not over after its first attempt."""
 
 from __future__ import annotations
 
@@ -23,9 +23,21 @@ _NO_RUNS: list[tuple[int, int, type[BaseException]]] = []
 
 
 class CallRecord:
-    """How far a call has come that was not over after its first attempt."""
+    """How far a call has come that was not over after its first attempt; made when that ends."""
 
-    __slots__ = ("_runs", "answer", "attempts", "began", "delays", "kind", "last", "refusal", "stop")
+    __slots__ = (
+        "_last",
+        "_last_kind",
+        "_runs",
+        "answer",
+        "attempts",
+        "began",
+        "delays",
+        "is_counted",
+        "refusal",
+        "replaced",
+        "stop",
+    )
 
     def __init__(self, began: float) -> None:
         self.began = began
@@ -33,41 +45,68 @@ class CallRecord:
         """What a predicate that was awaited says of the last one."""
         self.attempts = 1
         """How many attempts have begun."""
-        self.kind: type[BaseException] | None = None
-        """What the last one failed with."""
-        self.last: BaseException | None = None
-        """The last failure that was no refusal."""
         self.delays: Delays | None = None
         self.stop: Stop | None = None
         """Why no further attempt is made."""
         self.refusal: FaultToleranceException | None = None
         """What stands for the last result that ``retry_when`` did not accept."""
+        self.replaced: BaseException | None = None
+        """The failure for which the fallback was asked."""
+        self.is_counted = False
+        self._last: BaseException | None = None  # the last failure that was no refusal
+        self._last_kind: type[BaseException] | None = None
         self._runs: list[tuple[int, int, type[BaseException]]] = _NO_RUNS  # attempts in a row that failed alike
 
-    def turn(self, kind: type[BaseException]) -> None:
-        """Note that an attempt failed with *kind*, and the one before with something else."""
-        assert self.kind is not None
-        first = self._runs[-1][1] + 1 if self._runs else 1
-        self._runs = [*self._runs, (first, self.attempts - 1, self.kind)][-_LONGEST_LIST:]
-        self.kind = kind
+    def add_failure(self, failure: BaseException) -> None:
+        """Note what the last attempt failed with."""
+        kind = type(failure)
+        if self._last_kind is not None and self._last_kind is not kind:
+            first = self._runs[-1][1] + 1 if self._runs else 1
+            self._runs = [*self._runs, (first, self.attempts - 1, self._last_kind)][-_LONGEST_LIST:]
+        self._last_kind = kind
+        if not isinstance(failure, RefusedException):
+            self._last = failure
 
     def explain(self, failure: BaseException) -> None:
         """Let a refusal that ends the retries name the last failure of the method itself as its cause."""
-        if isinstance(failure, RefusedException) and failure.__cause__ is None and self.last is not None:
-            failure.__cause__ = self.last
+        if isinstance(failure, RefusedException) and failure.__cause__ is None and self._last is not None:
+            failure.__cause__ = self._last
 
-    @property
-    def kinds(self) -> str:
-        """What each attempt failed with, in brackets; empty where it was the same each time."""
-        if not self._runs or self.kind is None:
+    def note(self, failure: BaseException, elapsed: float, stop: Stop) -> None:
+        """Say on *failure* itself how often and how long it was tried; one note of ours per object (rule R1)."""
+        plural = "attempt" if self.attempts == 1 else "attempts"
+        tried = f"{self.attempts} {plural} in {elapsed:.3f} s{self._kinds()}"
+        ours = f"{_NOTE}{tried}; no more, because {_REASONS[stop]}"
+        try:
+            notes = [note for note in getattr(failure, "__notes__", ()) if not str(note).startswith(_NOTE)]
+            # Not by assignment: a frozen dataclass that is an exception refuses it.
+            BaseException.__setattr__(failure, "__notes__", [*notes, ours])
+        except Exception:  # noqa: BLE001  # a failure that takes no note is the application's all the same
+            pass
+
+    def forget_failures(self) -> None:
+        """Let go of what failed: the tracebacks refer to the call that refers to this."""
+        self._last = self.refusal = self.replaced = None
+
+    def _kinds(self) -> str:
+        """Return what each attempt failed with, in brackets; empty where it was the same each time."""
+        if not self._runs or self._last_kind is None:
             return ""
-        told = [] if self._runs[0][0] == 1 else ["..."]
-        for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, self.kind)):
+        kinds = [] if self._runs[0][0] == 1 else ["..."]
+        for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, self._last_kind)):
             attempts = f"{first}" if first == last else f"{first}-{last}"
-            told.append(f"{attempts}: {_WORDS.get(kind, kind.__name__)}")
-        return f" ({', '.join(told)})"
+            kinds.append(f"{attempts}: {_WORDS.get(kind, kind.__name__)}")
+        return f" ({', '.join(kinds)})"
 
 
+_NOTE = "faulttolerance: "
+_REASONS = {
+    Stop.NOT_RETRYABLE: "the failure is not to be retried",
+    Stop.MAX_RETRIES_REACHED: "max_retries reached",
+    Stop.MAX_DURATION_REACHED: "max_duration reached",
+    Stop.DEADLINE: "an enclosing deadline would pass during the delay",
+    Stop.PREDICATE_FAILED: "the exception predicate of retry_when failed, which is logged",
+}
 _WORDS: dict[type[BaseException], str] = {
     BulkheadException: "bulkhead full",
     CircuitBreakerOpenException: "circuit open",

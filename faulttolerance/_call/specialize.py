@@ -1,12 +1,12 @@
 """Cutting one function, written for every policy, down to the policies that a guard has.
 
-``attempt.path`` is ordinary Python: a coroutine function full of ``if BREAKER:`` and ``if ASYNC:``. ``woven`` evaluates
-these capitals and drops what they rule out; of a synchronous call, whose ``await`` went that way, it drops ``async``
-too, and likewise what only type checkers ask for: annotations and assertions. What is left keeps its file and its line
-numbers: a traceback or a debugger shows the lines of ``compose.py`` that run. Nothing is added, so whoever reads
-``attempt.path`` has read every guard there is.
+``attempt.attempt`` is ordinary Python: a coroutine function full of ``if GATE:`` and ``if ASYNC:``. ``specialized``
+evaluates these flags and drops what they rule out; of a synchronous call, whose ``await`` went that way, it drops
+``async`` too, and likewise what only type checkers ask for: annotations and assertions. What is left keeps its file and
+its line numbers: a traceback or a debugger shows the lines of ``attempt.py`` that run. Nothing is added, so whoever
+reads ``attempt.attempt`` has read every guard there is.
 
-One function is compiled per combination of capitals, however many guards have it. Where the text of the program is not
+One function is compiled per combination of flags, however many guards have it. Where the text of the program is not
 there, as in a deployment of compiled files only, where it is not the text of the code that runs, or where cutting fails
 for whatever reason, the function runs uncut: slower, to the same results.
 """
@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import ast
 
-__all__ = ["Shape", "source_of", "uncut", "weavable", "woven"]
+__all__ = ["Flags", "source_of", "specializable", "specialized", "uncut"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Shape = Mapping[str, bool]
-"""The capitals of the function, and whether each holds."""
+Flags = Mapping[str, bool]
+"""The flags of the function, and whether each holds."""
 
-_ShapeKey = tuple[tuple[str, bool], ...]
+_FlagsKey = tuple[tuple[str, bool], ...]
 
 _texts: dict[CodeType, str] = {}
 """The text of the file of each function; empty where it is not there."""
 
 
-def weavable(function: F) -> F:
+def specializable(function: F) -> F:
     """Remember the text of *function* as it is now: the file may be exchanged under a running program."""
     try:
         text = function.__globals__["__loader__"].get_data(function.__code__.co_filename).decode()
@@ -44,31 +44,31 @@ def weavable(function: F) -> F:
     return function
 
 
-def woven(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
-    """*function* without what *shape* rules out, or as it stands where it cannot be cut now.
+def specialized(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
+    """*function* without what *flags* rules out, or as it stands where it cannot be cut now.
 
     Cutting may fail for a reason that passes, such as recursion too deep or memory too short: the next guard tries it
     again.
     """
-    key = tuple(sorted(shape.items()))
+    key = tuple(sorted(flags.items()))
     try:
-        return _woven(function, key)
+        return _specialized(function, key)
     except Exception:  # noqa: BLE001  # nothing about the text of the library is a reason for a call to fail
         return _whole(function, key)
 
 
-def source_of(function: Callable[..., Any], shape: Shape) -> str:
-    """The text of what ``woven`` gives, for people."""
+def source_of(function: Callable[..., Any], flags: Flags) -> str:
+    """The text of what ``specialized`` gives, for people."""
     import ast
 
-    return ast.unparse(_cut(function, shape))
+    return ast.unparse(_cut(function, flags))
 
 
 @cache
-def _woven(function: Callable[..., Any], shape: _ShapeKey) -> Callable[..., Any]:
+def _specialized(function: Callable[..., Any], flags: _FlagsKey) -> Callable[..., Any]:
     from .._runtime.one_step import uncollected
 
-    cut = _cut(function, dict(shape))
+    cut = _cut(function, dict(flags))
     names: dict[str, Any] = {}
     code = uncollected(partial(compile, cut, function.__code__.co_filename, "exec", dont_inherit=True))
     exec(code, function.__globals__, names)  # our own source
@@ -76,22 +76,22 @@ def _woven(function: Callable[..., Any], shape: _ShapeKey) -> Callable[..., Any]
 
 
 @cache
-def _whole(function: Callable[..., Any], shape: _ShapeKey) -> Callable[..., Any]:
-    return uncut(function, dict(shape))
+def _whole(function: Callable[..., Any], flags: _FlagsKey) -> Callable[..., Any]:
+    return uncut(function, dict(flags))
 
 
-def uncut(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
-    """*function* as it stands, with *shape* for its capitals; synchronous calls drive a coroutine that never waits."""
-    whole = FunctionType(function.__code__, {**function.__globals__, **shape}, function.__name__)
-    if shape["ASYNC"]:
+def uncut(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
+    """*function* as it stands, with *flags* for its flags; synchronous calls drive a coroutine that never waits."""
+    whole = FunctionType(function.__code__, {**function.__globals__, **flags}, function.__name__)
+    if flags["ASYNC"]:
         return whole
 
     def driven(*parts: Any) -> Callable[..., Any]:
         call = whole(*parts)
 
-        def blocking(args: Any, kwargs: Any) -> Any:
+        def blocking(*args: Any) -> Any:
             try:
-                call(args, kwargs).send(None)
+                call(*args).send(None)
             except StopIteration as end:
                 return end.value
             raise AssertionError("a synchronous call waited")
@@ -101,10 +101,10 @@ def uncut(function: Callable[..., Any], shape: Shape) -> Callable[..., Any]:
     return driven
 
 
-def _cut(function: Callable[..., Any], shape: Shape) -> ast.Module:
+def _cut(function: Callable[..., Any], flags: Flags) -> ast.Module:
     from .specializer import cut
 
-    return cut(_source(function), function.__code__.co_firstlineno, shape)
+    return cut(_source(function), function.__code__.co_firstlineno, flags)
 
 
 def _source(function: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""The syntax tree of a function without what its capitals rule out. Loaded when the first guard is cut."""
+"""The syntax tree of a function without what its flags rule out. Loaded when the first guard is cut."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .._runtime.one_step import uncollected
 __all__ = ["cut"]
 
 
-def cut(text: str, line: int, shape: Mapping[str, bool]) -> ast.Module:
-    """The function with which *text* begins, at *line* of its file, cut down to *shape*; see ``specialize``."""
+def cut(text: str, line: int, flags: Mapping[str, bool]) -> ast.Module:
+    """The function with which *text* begins, at *line* of its file, cut down to *flags*; see ``specialize``."""
     # A finalizer that formats a traceback parses a line; two that parse at once fail, with a SystemError.
     parsed = uncollected(partial(compile, text, "faulttolerance", "exec", ast.PyCF_ONLY_AST, dont_inherit=True))
     definition = parsed.body[0]  # type: ignore[attr-defined]
@@ -25,14 +25,14 @@ def cut(text: str, line: int, shape: Mapping[str, bool]) -> ast.Module:
             node.annotation = None
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.returns = None
-    return ast.fix_missing_locations(ast.Module([_Cutter(shape).visit(definition)], []))
+    return ast.fix_missing_locations(ast.Module([_Cutter(flags).visit(definition)], []))
 
 
 class _Cutter(ast.NodeTransformer):
-    """Evaluates the capitals of a shape."""
+    """Evaluates the flags."""
 
-    def __init__(self, shape: Mapping[str, bool]) -> None:
-        self._shape = shape
+    def __init__(self, flags: Mapping[str, bool]) -> None:
+        self._flags = flags
 
     def visit_If(self, node: ast.If) -> Any:
         test = self._folded(node.test)
@@ -50,8 +50,8 @@ class _Cutter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id in self._shape:
-            return ast.copy_location(ast.Constant(self._shape[node.id]), node)
+        if node.id in self._flags:
+            return ast.copy_location(ast.Constant(self._flags[node.id]), node)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
@@ -64,7 +64,7 @@ class _Cutter(ast.NodeTransformer):
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
         node.body = self._block(node.body)
-        if self._shape["ASYNC"]:
+        if self._flags["ASYNC"]:
             return node
         return ast.copy_location(ast.FunctionDef(node.name, node.args, node.body, [], None), node)
 
@@ -85,8 +85,8 @@ class _Cutter(ast.NodeTransformer):
 
     def _folded(self, test: ast.expr) -> Any:
         """What *test* comes to: a truth value, or the expression that is left to be asked."""
-        if isinstance(test, ast.Name) and test.id in self._shape:
-            return self._shape[test.id]
+        if isinstance(test, ast.Name) and test.id in self._flags:
+            return self._flags[test.id]
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self._folded(test.operand)
             return not inner if isinstance(inner, bool) else test

@@ -8,7 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import ref
 
-from .._call.attempt import compose, path, shape_of
+from .._call.attempt import attempt, compose, flags_of
 from .._call.bound import BoundPolicies
 from .._call.order import ORDER, Binding, is_detached
 from .._call.specialize import source_of
@@ -133,14 +133,14 @@ def guarded_call(
     if on_threads:
         from .._runtime import offload
 
-        driver = composed(function, environment=offload.ThreadEnvironment(), apart=True, awaits=awaits)
+        driver = composed(function, environment=offload.ThreadEnvironment(), awaits=awaits)
         return partial(offload.start, _named(driver, declaration))
     from .._runtime.async_call import AsyncCall
     from .._runtime.tasks import TaskEnvironment
 
     is_certain = detached or function is call_awaited or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)
-    driver = composed(target, environment=TaskEnvironment(), apart=detached, awaits=awaits)
+    driver = composed(target, environment=TaskEnvironment(), awaits=awaits)
     driver = _named(driver if is_certain else refusing(policies.name, driver), declaration)
     return (lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))) if detached else driver
 
@@ -158,7 +158,7 @@ def bound_policies(
     counters = None
     if effective.switches.metrics_enabled:
         counters = draft.counters_for(effective.line or effective.name, policies, queue=asynchronous)
-    bound = BoundPolicies(effective.name, **values, queues=asynchronous, counters=counters)
+    bound = BoundPolicies(effective.name, **values, queues=asynchronous, detached=detached, counters=counters)
     # Where `@asynchronous` was switched off, what comes later is meant to.
     bound.watches_results = not is_detached({type(one.policy) for one in effective.declared})
     return bound
@@ -170,14 +170,9 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     detached = is_detached(policies)
     # The state of a call that nobody makes: what it would count is nobody's business.
     draft = StateDraft(State(effective.name), policies, Ledger())
-    flags = shape_of(
-        bound_policies(effective, draft, asynchronous=asynchronous, detached=detached),
-        fallback=Fallback in policies,
-        before_retry=BeforeRetry in policies,
-        asynchronous=asynchronous,
-        apart=detached,
-    )
-    return source_of(path, flags)
+    bound = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached)
+    is_followed = Fallback in policies or bound.retry is not None
+    return source_of(attempt, flags_of(bound, is_followed=is_followed, asynchronous=asynchronous))
 
 
 def _awaits(declaration: Declaration) -> bool | None:

@@ -21,11 +21,15 @@ class AttemptRecord:
     began: float = 0.0
     """When the attempt asked to be let in."""
     permit: object = None
-    """What its permit and its probe place are held under; ``None``: the record itself."""
+    """What its permit and its probe place are held under; ``None`` where it took neither."""
+    passed = 0
+    """How many of its gates let it in."""
+    refused_by = ""
+    """The policy that did not let it in."""
     era: Era | None = None
-    """The state of the breaker that admitted it."""
-    passed = False
-    """Whether the rate limit let it through."""
+    """The state of the gate that let it in."""
+    verdict = ""
+    """How the gate judged it."""
     deadlines: ThreadDeadlines | None = None
     """The thread whose chain of deadlines it stands in."""
     entry: Entry = None
@@ -42,3 +46,7 @@ class AttemptRecord:
     """When its body ended, where that is not when the call hears of it; 0.0: as it did."""
     timed_out = False
     """Whether its own deadline ended it."""
+    result: object = None
+    """What its body returned."""
+    failure: BaseException | None = None
+    """What it failed with."""

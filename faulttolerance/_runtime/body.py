@@ -18,9 +18,9 @@ from .environment import Attempt, StoppedIteration
 from .inherited import pass_on
 from .interrupting.async_exception import Interrupted
 from .interrupting.roles import TIMED_ATTEMPT, register
-from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, deadlines_here
+from .interrupting.thread_deadlines import Entry, ThreadDeadlines, deadlines_here
 from .interrupting.watchdog import watchdog
-from .interruption import NOT_WANTED, set_innermost, settle
+from .interruption import NOT_WANTED, settle
 from .native import get_ident
 from .offloaded import NO_THREAD, Suspension
 from .pool import pool
@@ -133,10 +133,7 @@ class Body(Suspension):
                 deadlines.innermost = entry
                 result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
             finally:
-                if HAS_GIL:
-                    deadlines.innermost = previous
-                else:
-                    set_innermost(deadlines, previous)
+                deadlines.innermost = previous
             settle(deadlines, entry)
         except BaseException as raised:
             error = raised

@@ -19,7 +19,7 @@ from .callback import to_its_end
 from .clock import clock
 from .event_loop import kept_on, refuse_trio
 from .native import get_ident
-from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, TaskDeadline
+from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, RUNS, TaskDeadline, current
 
 _QUEUES = "__faulttolerance_deadlines__"
 
@@ -81,6 +81,42 @@ def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
         queue = queues_of(loop)[seconds] = DeadlineQueue(loop, seconds)
     queue.ident = get_ident()
     return queue
+
+
+def begin_deadline(seconds: float, when: float, what: str) -> TaskDeadline:
+    """Begin a deadline of the running task that passes at *when*, in *seconds*.
+
+    Raises:
+        FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
+    """
+    previous: TaskDeadline | None = current.get()
+    assert previous is not None
+    task, queue = previous.task, previous.queue
+    if queue.ident != get_ident() or current_task(queue.loop) is not task:
+        task, queue = task_and_queue(seconds, what)
+    elif queue.seconds != seconds:
+        queue = queue_of(queue.loop, seconds)
+    previous = previous.counts
+    while previous is not None and previous.counts is not previous:
+        previous = previous.counts
+    deadline = TaskDeadline()
+    deadline.when = when
+    deadline.previous = previous
+    deadline.cancelling = task.cancelling()
+    deadline.state = RUNS
+    deadline.task = task
+    deadline.queue = queue
+    if queue.timer is None:
+        queue.arm(when)
+    try:
+        deadline.counts = deadline
+        current.set(deadline)
+        # Last, and nothing is called any more: its caller has the deadline before anything can come in between.
+        queue.pending[deadline] = None
+    except BaseException:
+        deadline.counts = previous
+        raise
+    return deadline
 
 
 def task_and_queue(seconds: float, what: str) -> tuple[Any, DeadlineQueue]:

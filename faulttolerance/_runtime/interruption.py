@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 NOT_WANTED = "interrupt=False"
 
 
-def set_innermost(deadlines: ThreadDeadlines, entry: Entry) -> None:
-    """Begin a deadline, or take one back, where a plain store does not do: without the GIL."""
-    deadlines.innermost = entry
-    deadlines.order.clear()
-
-
 def be_watched(deadlines: ThreadDeadlines, when: float) -> None:
     """See to it that the watchdog looks at *deadlines* by *when*, and that its thread can be interrupted then.
 

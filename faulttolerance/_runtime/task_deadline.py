@@ -119,11 +119,12 @@ class TaskDeadline:
 
 _first_blocks: dict[TaskDeadline, dict[object, None]] = {}
 
-_NONE_YET = TaskDeadline()
-_NONE_YET.start(0.0, None)
-_NONE_YET.end()
+NO_DEADLINE: Final = TaskDeadline()
+"""Stands for the deadline of an attempt that has begun none, and for the one around an outermost one."""
+NO_DEADLINE.start(0.0, None)
+NO_DEADLINE.end()
 
-current: ContextVar[TaskDeadline] = ContextVar("faulttolerance_deadlines", default=_NONE_YET)
+current: ContextVar[TaskDeadline] = ContextVar("faulttolerance_deadlines", default=NO_DEADLINE)
 """The deadline that began last in the running context, or in the one from which that was copied."""
 
 

@@ -12,7 +12,7 @@ from weakref import ref
 from ..exceptions import TimeoutException
 from .callback import completion
 from .clock import clock
-from .deadline_queue import conclude_at, queue_of
+from .deadline_queue import begin_deadline, conclude_at, queue_of
 from .environment import Attempt, Environment
 from .event_loop import keep
 from .native import get_ident
@@ -66,6 +66,9 @@ class _DetachedDeadline(TaskDeadline):
 
 class TaskEnvironment(Environment):
     """The environment of calls that run as tasks of the running loop."""
+
+    acquire = staticmethod(acquire_in_task)
+    begin_deadline = staticmethod(begin_deadline)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

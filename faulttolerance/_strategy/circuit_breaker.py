@@ -34,6 +34,7 @@ from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 __all__ = [
     "CLOSED",
     "HALF_OPEN",
+    "NOT_ADMITTED",
     "OPEN",
     "CircuitBreaker",
     "Closed",
@@ -89,6 +90,10 @@ class Era:
     name: StateName
     until: float
     """Until when every call is refused; minus infinity where some pass."""
+
+
+NOT_ADMITTED: Final = Era()
+"""Stands for the era of an attempt that no era has let in."""
 
 
 class Closed(Era):

@@ -44,41 +44,29 @@ CODES = {
     "missing field": {"attr-defined"},
     "wrong name": {"name-defined"},
     "await too many": {"misc", "func-returns-value"},
-    "None not ruled out": {"arg-type", "union-attr"},
+    "None not ruled out": {"arg-type", "misc", "union-attr"},
 }
 """The codes by which mypy reports a mistake of each kind."""
 
 MISTAKES = [
-    Mistake("wrong argument", "breaker.admit(permit, get_ident(), began)", "breaker.admit(permit, began)"),
+    Mistake("wrong argument", "gate.admit(permit, get_ident(), began)", "gate.admit(permit, began)"),
     Mistake("wrong argument", "rate_limit.admit(began)", "rate_limit.admit(policies.name)"),
-    Mistake("wrong argument", "acquire_in_task(bulkhead, permit)", "acquire_in_task(bulkhead)"),
+    Mistake("wrong argument", "environment.acquire(bulkhead, permit)", "environment.acquire(bulkhead)"),
     Mistake("wrong argument", "first_try_durations.append(ended - began", "first_try_durations.append(failure"),
     Mistake("wrong argument", "settle(deadlines, entry)", "settle(entry, deadlines, due)"),
-    Mistake(
-        "wrong argument",
-        "environment.call(retry.consult, failure, subject)",
-        "environment.call(retry.consult, failure)",
-    ),
-    Mistake(
-        "wrong argument",
-        "environment.call(fallback, args, kwargs, failure, ",
-        "environment.call(fallback, args, failure, ",
-    ),
-    Mistake("missing field", "state = breaker.state", "state = breaker.era"),
-    Mistake("missing field", "queue.timer is None", "queue.alarm is None"),
-    Mistake("missing field", "record.passed = passed", "record.admits = passed"),
+    Mistake("wrong argument", "environment.begin_deadline(policies.seconds, due, ", "environment.begin_deadline(due, "),
+    Mistake("wrong argument", "retrying.fail(error, progress, args", "retrying.fail(error, args"),
+    Mistake("missing field", "NOT_ADMITTED, policies.gate.state", "NOT_ADMITTED, policies.gate.era"),
+    Mistake("missing field", "deadline.queue.pending.pop(", "deadline.ring.pending.pop("),
+    Mistake("missing field", "record.queued, record.running_since", "record.queued, record.runs_since"),
     Mistake("missing field", "policies.counters.fold()", "policies.counters.fold_all()"),
-    Mistake("wrong name", "deadline.when = due", "deadline.when = when"),
+    Mistake("wrong name", "due = began + policies.seconds", "due = begins + policies.seconds"),
     Mistake("wrong name", "bulkhead.acquire(permit, get_ident())", "bulkheads.acquire(permit, get_ident())"),
-    Mistake("await too many", "rate_limit.admit(began)", "await rate_limit.admit(began)"),
-    Mistake(
-        "await too many", "= policies.next_delay(progress, failure)", "= await policies.next_delay(progress, failure)"
-    ),
-    Mistake("await too many", "= policies.end(record", "= await policies.end(record"),
-    Mistake("None not ruled out", "if deadline is not None:", "if True:"),
-    Mistake("None not ruled out", "assert era is not None", "pass"),
-    Mistake("None not ruled out", "if delay is None:", "if progress.stop:"),
-    Mistake("None not ruled out", "if failure is None:", "if settled:"),
+    Mistake("await too many", "policies.rate_limit.admit(began)", "await policies.rate_limit.admit(began)"),
+    Mistake("await too many", "policies.settle(record", "await policies.settle(record"),
+    Mistake("await too many", "policies.deliver(policies.gate)", "await policies.deliver(policies.gate)"),
+    Mistake("None not ruled out", "if admission is not None:", "if True:"),
+    Mistake("None not ruled out", "1 if progress is None else progress.attempts", "progress.attempts"),
 ]
 
 

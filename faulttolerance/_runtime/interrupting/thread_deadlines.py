@@ -29,6 +29,11 @@ class ThreadDeadlines:
     """What is known of one thread, or of one greenlet: its calls end by themselves, as its thread runs others, too."""
 
     def __init__(self, *, is_greenlet: bool = False) -> None:
+        self.order: list[object] = []
+        """Without the GIL: whoever stores something here and then looks for what another thread stored empties this in
+        between. It is always empty; but emptying it is a single step that two threads take one after the other, so that
+        the later one sees what the earlier one stored. A lock could be held where a signal handler or an exception
+        comes in, and then be waited for by its own holder, or for ever."""
         self.innermost: Entry = None
         """The innermost deadline or mask. Written by the thread itself only."""
         self.in_flight: Entry = None
@@ -57,15 +62,25 @@ class ThreadDeadlines:
         self.is_ready = not (self.is_main or is_greenlet)
         """Whether nothing is to be done before the thread can be interrupted; the main thread installs the handler, and
         for a greenlet it is said that it cannot be."""
-        self.order: list[object] = []
-        """Without the GIL: whoever stores something here and then looks for what another thread stored empties this in
-        between. It is always empty; but emptying it is a single step that two threads take one after the other, so that
-        the later one sees what the earlier one stored. A lock could be held where a signal handler or an exception
-        comes in, and then be waited for by its own holder, or for ever."""
         if not is_greenlet:
             known: ref[ThreadDeadlines] = ref(self, _forget)
             _known[known] = None
 
+
+class _OrderedDeadlines(ThreadDeadlines):
+    """Deadlines without the GIL: what is stored as the innermost one is seen before anything else is read."""
+
+    @property
+    def innermost(self) -> Entry:
+        return self._innermost
+
+    @innermost.setter
+    def innermost(self, entry: Entry) -> None:
+        self._innermost = entry
+        self.order.clear()
+
+
+_Deadlines = ThreadDeadlines if HAS_GIL else _OrderedDeadlines
 
 _known: dict[ref[ThreadDeadlines], None] = {}
 """Those of all living threads; changed and copied by single C calls only."""
@@ -76,7 +91,7 @@ class _ThisThread(local):
     """``this_thread.deadlines`` are those of the running thread; ``deadlines_here()`` those of the running call."""
 
     def __init__(self) -> None:
-        self.deadlines = ThreadDeadlines()
+        self.deadlines = _Deadlines()
 
 
 this_thread = _ThisThread()
@@ -94,7 +109,7 @@ def deadlines_here() -> ThreadDeadlines:
         return this_thread.deadlines
     deadlines: ThreadDeadlines | None = greenlet.__dict__.get(_OF_GREENLET)
     if deadlines is None:
-        deadlines = greenlet.__dict__[_OF_GREENLET] = ThreadDeadlines(is_greenlet=True)
+        deadlines = greenlet.__dict__[_OF_GREENLET] = _Deadlines(is_greenlet=True)
     return deadlines
 
 

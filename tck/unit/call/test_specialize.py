@@ -78,7 +78,7 @@ def test_a_cut_path_does_what_the_whole_one_does(asynchronous: bool, monkeypatch
     """For every combination of policies the same calls have the same results, cut or uncut."""
     cut = {names: outcomes(names, asynchronous) for names in combinations()}
     reset()
-    monkeypatch.setattr(attempt, "woven", specialize.uncut)
+    monkeypatch.setattr(attempt, "specialized", specialize.uncut)
 
     assert {names: outcomes(names, asynchronous) for names in combinations()} == cut
 
@@ -90,11 +90,11 @@ def test_without_the_text_of_the_program_calls_take_the_whole_path(monkeypatch: 
         raise OSError("source code not available")
 
     monkeypatch.setattr(specialize, "_source", no_source)
-    specialize._woven.cache_clear()
+    specialize._specialized.cache_clear()
     try:
         found = outcomes(("retry", "time-out", "bulkhead"), asynchronous=False)
     finally:
-        specialize._woven.cache_clear()
+        specialize._specialized.cache_clear()
 
     assert found[:2] == ["0/0", "1/1"]
 
@@ -132,7 +132,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(
-    "other", ["    nothing fits\n" * 400, "def path(*_): return lambda *_: 'another version'\n" * 400, "\xff\0"]
+    "other", ["    nothing fits\n" * 400, "def attempt(*_): return lambda *_: 'another version'\n" * 400, "\xff\0"]
 )
 def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(tmp_path: Path, other: str) -> None:
     """What lies where the files were compiled is no concern of theirs, even where it could be compiled, too."""
@@ -189,14 +189,14 @@ def test_a_guard_that_cannot_be_cut_now_works_and_the_next_one_is_cut(
     def fail(*_: object) -> ast.Module:
         raise error
 
-    specialize._woven.cache_clear()
+    specialize._specialized.cache_clear()
     with monkeypatch.context() as trouble:
         trouble.setattr(specializer, "cut", fail)
         in_trouble = outcomes(("retry", "time-out", "bulkhead"), asynchronous=False)
-    kept = specialize._woven.cache_info().currsize
+    kept = specialize._specialized.cache_info().currsize
 
     assert in_trouble == outcomes(("retry", "time-out", "bulkhead"), asynchronous=False)
-    assert (kept, specialize._woven.cache_info().currsize) == (0, 1)
+    assert (kept, specialize._specialized.cache_info().currsize) == (0, 1)
 
 
 def test_what_a_guard_has_not_is_not_in_its_path() -> None:
@@ -207,10 +207,10 @@ def test_what_a_guard_has_not_is_not_in_its_path() -> None:
 
     text = explain(function, source=True)
 
-    assert "next_delay" in text
+    assert "retrying.follow(" in text
     assert "bulkhead" not in text
     assert "await " not in text
-    assert ast.parse(text[text.index("def path") :])
+    assert ast.parse(text[text.index("def attempt") :])
 
 
 def test_what_tells_type_checkers_more_is_in_no_path_that_runs() -> None:
@@ -221,7 +221,7 @@ def test_what_tells_type_checkers_more_is_in_no_path_that_runs() -> None:
     async def function() -> None: ...
 
     text = explain(function, source=True)
-    kinds = {type(node) for node in ast.walk(ast.parse(text[text.index("def path") :]))}
+    kinds = {type(node) for node in ast.walk(ast.parse(text[text.index("def attempt") :]))}
 
     assert ast.Try in kinds
     assert kinds.isdisjoint({ast.Assert, ast.AnnAssign})
