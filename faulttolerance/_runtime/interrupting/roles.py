@@ -21,7 +21,8 @@ TIMED_ATTEMPT = 3
 
 _roles: dict[CodeType, int] = {}
 _ROOM = __name__.rpartition(".")[0] + "."
-_PACKAGE = _ROOM.partition("._runtime.")[0] + "."
+_PACKAGE = _ROOM.partition("._runtime.")[0]
+_INSIDE = f"{_PACKAGE}."
 
 
 def register(role: int) -> Callable[[F], F]:
@@ -38,7 +39,8 @@ def register(role: int) -> Callable[[F], F]:
 
 def is_ours(frame: FrameType) -> bool:
     """Tell whether *frame* runs code of this library."""
-    return f"{module_of(frame)}.".startswith(_PACKAGE)
+    name = module_of(frame)
+    return name.startswith(_INSIDE) or name == _PACKAGE
 
 
 def looks_at_threads(frame: FrameType) -> bool:

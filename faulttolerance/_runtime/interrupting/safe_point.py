@@ -214,9 +214,9 @@ def _reason_on_the_way(stack: Stack) -> str | None:
             return "it was in a finalizer"
         if not number:
             continue
-        if looks_at_threads(step):
-            return OURS  # the handler of the signal looks at what it has come upon
         if is_ours(step):
+            if looks_at_threads(step):
+                return OURS  # the handler of the signal looks at what it has come upon
             guarded = True
         elif not guarded and not may_call(code, step.f_lasti):
             return f"it was in something that the interpreter called amidst {_name_of(step)}"
