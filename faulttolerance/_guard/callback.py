@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
@@ -87,15 +86,19 @@ class _Method(_Fallback):
         self._adapter: _Adapter | None = None
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        passed = None
         try:
             method, adapter = self._find(args)
-            return adapter.call(method, args, kwargs, failure)
+            passed = adapter.arguments(args, kwargs, failure)
+            if passed is None:
+                raise failure
+            return method(*passed[0], **passed[1])
         finally:
-            del failure  # its traceback may hold this frame
+            del failure, passed  # its traceback may hold this frame
 
     def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException) -> bool:
         """Tell whether the method is called for *failure*, and not only raises it again."""
-        return self._find(args)[1].accepts(args, kwargs, failure)
+        return self._find(args)[1].arguments(args, kwargs, failure) is not None
 
     def _find(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], _Adapter]:
         method, adapter = self._lookup.find(args), self._adapter
@@ -113,7 +116,7 @@ def _where(declaration: Declaration) -> str:
 
 
 class _Adapter:
-    """Calls one method as the fallback of guarded calls; made at its first use."""
+    """Passes the arguments of guarded calls, and their failures, to one method; made at its first use."""
 
     __slots__ = ("_accepted", "_classes", "_count", "_error", "_is_bound", "_signature", "function")
 
@@ -137,42 +140,26 @@ class _Adapter:
         keys = (guarded.parameters or {}).keys() - {"**"}
         self._count = len(keys) + self._is_bound if all(isinstance(key, int) for key in keys) else -1
 
-    def call(
-        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException
-    ) -> Any:
-        """Call *method* for the call with *args* and *kwargs*; raise *failure* again where that is not for it."""
-        try:
-            if not self._takes(failure):
-                raise failure
-            if (kwargs or len(args) != self._count) and self._signature is not None:
-                arguments = self._bind(args, kwargs)
-                if arguments is None:
-                    raise failure  # which says that the arguments are wrong
-                arguments.apply_defaults()
-                args, kwargs = arguments.args, arguments.kwargs
-            if self._is_bound:
-                args = args[1:]
-            if self._error is None:
-                return method(*args, **kwargs)
-            if self._error.kind is Parameter.KEYWORD_ONLY:
-                return method(*args, **kwargs, **{self._error.name: failure})
-            return method(*args, failure, **kwargs)
-        finally:
-            del failure  # its traceback may hold this frame
-
-    def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException) -> bool:
-        """Tell whether the method is called for such a call that failed so."""
-        return self._takes(failure) and (self._signature is None or self._bind(args, kwargs) is not None)
-
-    def _takes(self, failure: BaseException) -> bool:
-        return self._error is None or isinstance(failure, self._classes) or accepts(self._accepted, failure)
-
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
-        assert self._signature is not None
-        try:
-            return self._signature.bind(*args, **kwargs)
-        except TypeError:
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
+        """Give the arguments for a call that failed; ``None`` where the method does not take them, or the failure."""
+        if self._error and not isinstance(failure, self._classes) and not accepts(self._accepted, failure):
             return None
+        if (kwargs or len(args) != self._count) and self._signature is not None:
+            try:
+                bound = self._signature.bind(*args, **kwargs)
+            except TypeError:
+                return None  # the failure says that they are wrong
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        if self._is_bound:
+            args = args[1:]
+        if self._error is None:
+            return args, kwargs
+        if self._error.kind is Parameter.KEYWORD_ONLY:
+            return args, {**kwargs, self._error.name: failure}
+        return (*args, failure), kwargs
 
 
 class _BeforeRetry(SideCall):
