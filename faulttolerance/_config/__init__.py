@@ -1,20 +1,7 @@
 """Where values come from: sources, keys, precedence. Nothing heavy is imported before a key is found."""
 
-from .declared import Declared, Effective
-from .global_switches import Switches
-from .key import Key, enabled_keys, parameter_keys
-from .settings import Settings, State, settings
-from .snapshot import Snapshot
-
-__all__ = [
-    "Declared",
-    "Effective",
-    "Key",
-    "Settings",
-    "Snapshot",
-    "State",
-    "Switches",
-    "enabled_keys",
-    "parameter_keys",
-    "settings",
-]
+from .declared import Declared as Declared, Effective as Effective
+from .global_switches import Switches as Switches
+from .key import Key as Key, enabled_keys as enabled_keys, parameter_keys as parameter_keys
+from .settings import Settings as Settings, State as State, settings as settings
+from .snapshot import Snapshot as Snapshot

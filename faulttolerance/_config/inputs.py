@@ -28,7 +28,7 @@ class Inputs(Record):
     sources: tuple[Any, ...] = ()
 
 
-def kept(**values: Any) -> dict[str, Any]:
+def inputs_of(**values: Any) -> dict[str, Any]:
     """Bring what is given of ``properties``, ``files`` and ``sources`` into the form of ``Inputs``, and read iterators.
 
     Raises:

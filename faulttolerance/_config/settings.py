@@ -12,7 +12,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from .declared import Declared, Effective
 from .environment import environment, sets_values, variables
 from .global_switches import Switches, read_switches, tracing_faults
-from .inputs import Inputs, files_of_environment, kept
+from .inputs import Inputs, files_of_environment, inputs_of
 from .resolution import INSTALL, resolved
 from .snapshot import Snapshot
 from .source import Source, entries_of, source_of
@@ -107,7 +107,7 @@ class Settings:
                 wrong.
         """
         state = self._state
-        inputs = state.inputs.__replace__(**kept(properties=properties, files=files, sources=sources))
+        inputs = state.inputs.__replace__(**inputs_of(properties=properties, files=files, sources=sources))
         sources_read = [_given(inputs.properties)] if inputs.properties else []
         if in_environment := environment():
             sources_read.append(in_environment)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .._config import Declared, settings
-from .._config.inputs import kept
+from .._config.inputs import inputs_of
 from .._config.report import Change, Unused, collisions, unused
 from .._log import ERROR, INFO, log
 from .._metrics.catalogue import Series
@@ -151,7 +151,7 @@ def configure(
     )
     faults = process.faults()
     try:
-        inputs = kept(properties=properties, files=files, sources=sources)
+        inputs = inputs_of(properties=properties, files=files, sources=sources)
     except FaultToleranceDefinitionException as error:
         raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
     changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults, put=process.put)

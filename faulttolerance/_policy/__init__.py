@@ -1,39 +1,26 @@
 """What was asked for: frozen values, their ranges and units. One file per annotation."""
 
-from .asynchronous import Asynchronous, AsynchronousNonBlocking
-from .bulkhead import Bulkhead
-from .circuit_breaker import CircuitBreaker, CircuitBreakerName
-from .fallback import Fallback
-from .kind import Kind
-from .parameter import DEFAULT_PLACE, Parameter, Policy, check, parameters, shared
-from .rate_limit import RateLimit, RateLimitType
-from .retry import BeforeRetry, CustomBackoff, ExponentialBackoff, FibonacciBackoff, Retry, RetryWhen
-from .timeout import Timeout
-from .unit import ChronoUnit, seconds
-
-__all__ = [
-    "DEFAULT_PLACE",
-    "Asynchronous",
-    "AsynchronousNonBlocking",
-    "BeforeRetry",
-    "Bulkhead",
-    "ChronoUnit",
-    "CircuitBreaker",
-    "CircuitBreakerName",
-    "CustomBackoff",
-    "ExponentialBackoff",
-    "Fallback",
-    "FibonacciBackoff",
-    "Kind",
-    "Parameter",
-    "Policy",
-    "RateLimit",
-    "RateLimitType",
-    "Retry",
-    "RetryWhen",
-    "Timeout",
-    "check",
-    "parameters",
-    "seconds",
-    "shared",
-]
+from .asynchronous import Asynchronous as Asynchronous, AsynchronousNonBlocking as AsynchronousNonBlocking
+from .bulkhead import Bulkhead as Bulkhead
+from .circuit_breaker import CircuitBreaker as CircuitBreaker, CircuitBreakerName as CircuitBreakerName
+from .fallback import Fallback as Fallback
+from .kind import Kind as Kind
+from .parameter import (
+    DEFAULT_PLACE as DEFAULT_PLACE,
+    Parameter as Parameter,
+    Policy as Policy,
+    check as check,
+    parameters as parameters,
+    shared as shared,
+)
+from .rate_limit import RateLimit as RateLimit, RateLimitType as RateLimitType
+from .retry import (
+    BeforeRetry as BeforeRetry,
+    CustomBackoff as CustomBackoff,
+    ExponentialBackoff as ExponentialBackoff,
+    FibonacciBackoff as FibonacciBackoff,
+    Retry as Retry,
+    RetryWhen as RetryWhen,
+)
+from .timeout import Timeout as Timeout
+from .unit import ChronoUnit as ChronoUnit, seconds as seconds

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faulttolerance import _policy, exceptions
+from faulttolerance import exceptions
 from faulttolerance._config.formatting import formatted
 from faulttolerance._config.key import ENABLED, Key
 from faulttolerance._metrics.catalogue import METRICS, Metric
@@ -32,11 +32,7 @@ HEADINGS = [
     "What differs in asynchronous calls",
 ]
 
-POLICIES = [
-    one
-    for name in _policy.__all__
-    if isinstance(one := getattr(_policy, name), type) and issubclass(one, Policy) and one is not Policy
-]
+POLICIES = Policy.__subclasses__()
 TABLE = re.compile(r"(?P<mark><!-- table: (?P<what>\w+) of (?P<of>[\w. ]+) -->\n)(?:\n(?:\|[^\n]*\n)+)?")
 """A table stands behind a comment that says what it shows."""
 

@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import _policy, bulkhead, decorators, explain, retry, timeout
+from faulttolerance import bulkhead, decorators, explain, retry, timeout
 from faulttolerance._policy import Policy, Retry, parameters
-
-POLICIES = {
-    name: policy
-    for name, policy in vars(_policy).items()
-    if isinstance(policy, type) and issubclass(policy, Policy) and policy is not Policy
-}
 
 
 def decorator_of(policy: type[Policy]) -> Any:
@@ -23,7 +17,7 @@ def decorator_of(policy: type[Policy]) -> Any:
     return getattr(decorators, name.removeprefix("_"))
 
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("policy", Policy.__subclasses__())
 def test_a_decorator_shows_the_parameters_of_its_policy(policy: type[Policy]) -> None:
     """To ``inspect.signature`` and to ``help()``, with their defaults."""
     decorator = decorator_of(policy)
