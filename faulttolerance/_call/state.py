@@ -66,14 +66,14 @@ class State:
             self._followed = policies
 
     def counts(self) -> dict[Series, int]:
-        """The value of every series of the method, histograms aside."""
+        """Read every series of the method, histograms aside."""
         total: dict[Series, int] = {}
         for counters in self._counters:
             counters.account.read(total, {})
         return total
 
     def keep_only(self, ident: int) -> None:
-        """In the child of a fork: give back what threads other than *ident* held, and measure time from 0."""
+        """Give back what threads other than *ident* held, and measure time from 0, in the child of a fork."""
         for strategy in filter(None, self.strategies):
             strategy.keep_only(ident)
         if self.circuit_breaker is not None:
@@ -104,7 +104,7 @@ class StateDraft:
                 self.strategies = Strategies(made)
 
     def counters_for(self, name: str, policies: Policies, queue: bool) -> Counters | None:
-        """The counts, as *name*, of a method with *policies*; ``None`` where nothing of them is counted."""
+        """Give the counters, as *name*, of a method with *policies*; ``None`` where nothing of them is counted."""
         schema = schema_of(policies, queue=queue)
         if schema is None:
             return None
@@ -143,7 +143,7 @@ class StateDraft:
 
 
 def alias_in(policies: Policies) -> str:
-    """The further name of a breaker with *policies*."""
+    """Give the further name of a breaker with *policies*."""
     given = policies.get(CircuitBreakerName)
     return given.value if isinstance(given, CircuitBreakerName) and CircuitBreaker in policies else ""
 

@@ -20,7 +20,7 @@ from .._runtime.interrupting.roles import CALLER, register
 from .awaited import call_awaited, is_coroutine_code, refusing
 from .circuit_breakers import deliver_transitions
 from .declaration import CLASS, Declaration, unbound
-from .effective import EffectivePolicies
+from .effective import EffectivePolicies, is_first
 from .invocation import around
 
 __all__ = ["bound_policies", "code_of", "guarded_call", "method_call", "unguarded_call", "unguarded_call_while_hidden"]
@@ -55,7 +55,7 @@ def unguarded_call_while_hidden(function: Callable[..., Any], declaration: Decla
             first = getattr(cls, name, None)
             is_hidden = (first.__func__ if is_of_class and type(first) is MethodType else first) is not guard()
         else:
-            is_hidden = not declaration.resolver.is_first(cls)
+            is_hidden = not is_first(declaration, cls)
         return function(*args, **kwargs) if is_hidden else declaration.resolver.anew(cls)(args, kwargs)
 
     return call

@@ -66,12 +66,12 @@ class CircuitBreakers:
     """
 
     def names(self) -> list[str]:
-        """Every name, sorted."""
+        """Give every name, sorted."""
         _resolve_breakers()
         return sorted(_by_name())
 
     def state(self, name: str) -> str:
-        """``closed``, ``open`` or ``half-open``; the last one as soon as the delay is over, also when nobody calls.
+        """Give ``closed``, ``open`` or ``half-open``; the last as soon as the delay is over, also when nobody calls.
 
         Raises:
             KeyError: No breaker has this name.

@@ -94,7 +94,7 @@ class GuardedMethod:
 
 
 def guards() -> Iterator[GuardedMethod]:
-    """Every guarded method that lives, once for each class that has it."""
+    """Give every guarded method that lives, once for each class that has it."""
     for resolver in list(registry.resolvers()):
         for cls in resolver.classes():
             effective, _ = resolver.effective_policies(cls)

@@ -1,15 +1,22 @@
-"""The policies in force for one guard and one concrete class: what is declared, with the configuration applied."""
+"""The policies in force for one guard and one concrete class: what is declared and configured."""
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._call.order import RANK
-from .._config import Declared, Effective, Switches
+from .._config import Declared, Effective, State as Configuration, Switches, settings
 from .._policy import Policy
+from .._signature.lookup import home_of
+from .._signature.method import as_method, bound_when_called
+from .._signature.naming import class_name, qualified_name_of
+from ..exceptions import Fault
+from .checking.definition import callback_faults, companion_faults
+from .class_level import accessors, covering, first_definition
+from .declaration import INSTANCE, Declaration, declaration_of, unbound
 
-__all__ = ["EffectivePolicies", "in_order"]
+__all__ = ["EffectivePolicies", "effective_policies", "is_first"]
 
 
 class EffectivePolicies(NamedTuple):
@@ -41,6 +48,88 @@ class EffectivePolicies(NamedTuple):
         return {type(one.policy): one.policy for one in self.values if one.enabled}
 
 
-def in_order(declared: list[Declared]) -> list[Declared]:
-    """Sort *declared* as policies nest, outermost first."""
-    return sorted(declared, key=lambda one: RANK[type(one.policy)])
+def effective_policies(
+    declaration: Declaration, cls: type | None, basis: Configuration
+) -> tuple[EffectivePolicies, list[Fault]]:
+    """Find what holds for a guarded function, where *cls* uses it, and what is wrong with it."""
+    if cls is None:
+        name, function, interceptors = declaration.where, declaration.template, declaration.interceptors
+        where = qualified_name_of(function)
+        declared = [Declared(policy, "method", *where) for policy in declaration.policies.values()]
+        declared_by: dict[type[Policy], type] = {}
+    else:
+        name = f"{class_name(cls)}.{declaration.name}"
+        function, policies, owner = _followed(declaration, cls)
+        declared, declared_by, interceptors = [], {}, ()
+        # Rule L3: reached through super(), or by the name of a base class, a method runs unguarded.
+        if is_first(declaration, cls):
+            covered, covering_interceptors = covering(cls, declaration.name, function, owner)
+            declared = list(_declared(declaration.name, cls, owner, policies, covered))
+            home = owner if declaration.owner is not None else home_of(declaration.template, cls)
+            declared_by = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
+            interceptors = (*covering_interceptors, *declaration.interceptors)
+    if declaration.binding == INSTANCE:
+        function = bound_when_called(function)
+    if not declared and not interceptors:
+        return EffectivePolicies(name, function), []
+    declared.sort(key=lambda one: RANK[type(one.policy)])
+    values, faults = settings.resolve(declared, name, basis)
+    switches = settings.switches_under(basis)
+    effective = EffectivePolicies(name, function, declared, values, interceptors, declared_by, switches)
+    return effective, faults or _faults(declaration, effective, cls)
+
+
+def is_first(declaration: Declaration, cls: type) -> bool:
+    """Tell whether nothing of the same name hides the guard from objects of *cls* (rule L3)."""
+    guard = declaration.guard
+
+    def has_guard(attribute: object) -> bool:
+        return unbound(attribute) is guard or any(accessor is guard for accessor in accessors(attribute))
+
+    definition = first_definition(cls, declaration.name)
+    if definition is None or has_guard(definition[1]):
+        return True
+    return not any(has_guard(vars(base).get(declaration.name)) for base in cls.__mro__)
+
+
+def _declared(
+    name: str,
+    cls: type,
+    owner: type,
+    policies: Mapping[type[Policy], Policy],
+    covered: Mapping[type[Policy], tuple[Policy, type]],
+) -> Iterator[Declared]:
+    """Give the policies written on the method *name*, and those of classes that cover it, with where keys find them."""
+    where = class_name(owner)
+    owners = (where,) if cls is owner else tuple(dict.fromkeys((class_name(cls), where)))
+    for policy in policies.values():
+        yield Declared(policy, "method", where, name, owners)
+    for kind, (policy, base) in covered.items():
+        if kind not in policies:
+            yield Declared(policy, "class", class_name(base), name, tuple(dict.fromkeys((*owners, class_name(base)))))
+
+
+def _followed(declaration: Declaration, cls: type) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
+    """Find what runs for *cls*, the method-level policies on it, and the class that declares it."""
+    if declaration.function is not None:
+        return declaration.function, declaration.policies, declaration.owner or cls
+    definition = first_definition(cls, declaration.name, after=declaration.guard)
+    if definition is None:
+        return declaration.template, declaration.policies, declaration.owner or cls
+    base, attribute = definition
+    value = as_method(attribute, base, declaration.name)
+    function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
+    inherited = declaration_of(function)
+    return (function, declaration.policies, base) if inherited is None else _followed(inherited, cls)
+
+
+def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
+    """Tell what can be checked only once everything is known."""
+    faults = companion_faults(effective.declared, effective.name, cls)
+    asynchronous = declaration.is_asynchronous(effective.policies)
+    for one in effective.values:
+        if one.enabled:
+            home = effective.declared_by.get(type(one.policy))
+            problems = callback_faults(one.policy, declaration, effective.name, asynchronous, home, final=True)
+            faults += map(one.traced, problems)
+    return faults

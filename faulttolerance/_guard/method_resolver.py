@@ -1,4 +1,4 @@
-"""From what is declared and configured to one call path, once per guarded function and concrete class."""
+"""The call paths of one guarded function: found once for each class that calls it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from types import NoneType
 from typing import Any
 
 from .._call.state import alias_in
-from .._config import Declared, State as Configuration, settings
-from .._policy import CircuitBreaker, Policy
+from .._config import State as Configuration, settings
+from .._policy import CircuitBreaker
 from .._runtime.blocking import GuardedCall
-from .._signature.lookup import home_of
-from .._signature.method import as_method, bound_when_called
-from .._signature.naming import class_name, qualified_name_of
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
-from .checking.definition import callback_faults, companion_faults
-from .class_level import accessors, covering, covering_at_home, first_definition
-from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, declaration_of, unbound
-from .effective import EffectivePolicies, in_order
+from .class_level import covering_at_home
+from .declaration import CLASS, FUNCTION, Declaration
+from .effective import EffectivePolicies, effective_policies, is_first
 from .resolver import Draft, Resolver
 
 __all__ = ["MethodResolver"]
@@ -85,40 +81,12 @@ class MethodResolver(Resolver):
         self, cls: type | None, basis: Configuration | None = None
     ) -> tuple[EffectivePolicies, list[Fault]]:
         """Find what holds for *cls* under the configuration *basis*, and what is wrong with it."""
-        basis = basis or settings.basis
-        declaration = self.declaration
-        if cls is None:
-            name, function = declaration.where, declaration.template
-            spelled = qualified_name_of(function)
-            declared = [Declared(policy, "method", *spelled) for policy in declaration.policies.values()]
-            declared_by: dict[type[Policy], type] = {}
-            interceptors = declaration.interceptors
-        else:
-            name = f"{class_name(cls)}.{declaration.name}"
-            function, policies, owner = self._followed(cls)
-            declared, declared_by, interceptors = [], {}, ()
-            # Rule L3: reached through super(), or by the name of a base class, a method runs unguarded.
-            if self.is_first(cls):
-                covered, written = covering(cls, declaration.name, function, owner)
-                declared = self._declared(cls, owner, policies, covered)
-                home = owner if declaration.owner is not None else home_of(declaration.template, cls)
-                declared_by = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
-                interceptors = (*written, *declaration.interceptors)
-        if declaration.binding == INSTANCE:
-            function = bound_when_called(function)
-        if not declared and not interceptors:
-            return EffectivePolicies(name, function), []
-        declared = in_order(declared)
-        values, faults = settings.resolve(declared, name, basis)
-        effective = EffectivePolicies(
-            name, function, declared, values, interceptors, declared_by, settings.switches_under(basis)
-        )
-        return effective, faults or self._faults(effective, cls)
+        return effective_policies(self.declaration, cls, basis or settings.basis)
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call path of *effective*, and what the state for *cls* is to become."""
         draft, declaration = Draft(self, cls, effective), self.declaration
-        if cls is not None and declaration.binding != FUNCTION and not self.is_first(cls):
+        if cls is not None and declaration.binding != FUNCTION and not is_first(declaration, cls):
             draft.calls[cls] = unguarded_call_while_hidden(effective.function, declaration, cls)
         else:
             draft.calls[cls] = method_call(declaration, effective, draft.state)
@@ -142,7 +110,7 @@ class MethodResolver(Resolver):
             swap.attribute(self, "call", _first_call(self.declaration))
 
     def resolved(self) -> list[type | None]:
-        """The classes for which a call path was found, ``None`` for the guard's own."""
+        """Give the classes for which there is a call path, ``None`` for that of a function."""
         users = [(use(), use) for use in self.uses]
         living = [None if user is NoneType else user for user, _ in users if user is not None]
         return [user for user in living if self._path_of(user) is not None]
@@ -171,64 +139,6 @@ class MethodResolver(Resolver):
 
     def _path_of(self, cls: type | None) -> GuardedCall | None:
         return self.call if cls is self.home else self.calls.get(id(cls))
-
-    # What is declared
-
-    def _declared(
-        self,
-        cls: type,
-        owner: type,
-        policies: Mapping[type[Policy], Policy],
-        covered: Mapping[type[Policy], tuple[Policy, type]],
-    ) -> list[Declared]:
-        method, where = self.declaration.name, class_name(owner)
-        owners = (where,) if cls is owner else tuple(dict.fromkeys((class_name(cls), where)))
-        declared = [Declared(policy, "method", where, method, owners) for policy in policies.values()]
-        for kind, (policy, base) in covered.items():
-            if kind not in policies:
-                at = tuple(dict.fromkeys((*owners, class_name(base))))
-                declared.append(Declared(policy, "class", class_name(base), method, at))
-        return declared
-
-    def is_first(self, cls: type) -> bool:
-        """Whether nothing of the same name hides the guard from objects of *cls* (rule L3)."""
-        found = first_definition(cls, self.declaration.name)
-        if found is None or self._is_in(found[1]):
-            return True
-        return not any(self._is_in(vars(base).get(self.declaration.name)) for base in cls.__mro__)
-
-    def _is_in(self, attribute: object) -> bool:
-        """Whether *attribute* of a class is the guard, or a property made of it."""
-        guard = self.declaration.guard
-        return unbound(attribute) is guard or any(one is guard for one in accessors(attribute))
-
-    def _followed(self, cls: type) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
-        """What runs for *cls*, the method-level policies on it, and the class that declares it."""
-        declaration = self.declaration
-        if declaration.function is not None:
-            return declaration.function, declaration.policies, declaration.owner or cls
-        found = first_definition(cls, declaration.name, after=declaration.guard)
-        if found is None:
-            return declaration.template, declaration.policies, declaration.owner or cls
-        base, attribute = found
-        value = as_method(attribute, base, declaration.name)
-        function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
-        inherited = declaration_of(function)
-        if inherited is None:
-            return function, declaration.policies, base
-        return inherited.resolver._followed(cls)  # type: ignore[no-any-return]
-
-    def _faults(self, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
-        """Tell what can be checked only once everything is known."""
-        declaration, name = self.declaration, effective.name
-        faults = companion_faults(effective.declared, name, cls)
-        asynchronous = declaration.is_asynchronous(effective.policies)
-        for one in effective.values:
-            if one.enabled:
-                home = effective.declared_by.get(type(one.policy))
-                problems = callback_faults(one.policy, declaration, name, asynchronous, home, final=True)
-                faults += map(one.traced, problems)
-        return faults
 
 
 class _Nobody:
