@@ -52,39 +52,17 @@ class MultiprocessExporter:
     def _write_locked(self, reading: Reading) -> None:
         for method, counts in reading.counts.items():
             for (name, tags), count in counts.items():
-                labels = {"method": method, **dict(tags)}
-                if _BY_NAME[name].kind == "gauge":
-                    self._value(name, "", labels).set(count)
-                else:
-                    self._advance(name, "", labels, count)
+                self._set(name, "", {"method": method, **dict(tags)}, count)
         for method, durations in reading.durations.items():
             for name, samples in durations.items():
                 for limit, count in zip(LIMITS, samples.counts, strict=True):
-                    self._advance(name, "_bucket", {"method": method, "le": limit}, count)
-                self._advance(name, "_sum", {"method": method}, sum(samples.sums))
+                    self._set(name, "_bucket", {"method": method, "le": limit}, count)
+                self._set(name, "_sum", {"method": method}, sum(samples.sums))
 
-    def begin_anew(self) -> None:
-        """Take over everything from 0 on, in the child of a fork, or after the counts were forgotten."""
-        self._lock = RLock()
-        self._held = {}
-        self._taken = {}
-
-    def _advance(self, name: str, suffix: str, labels: dict[str, str], total: float) -> None:
-        value = self._value(name, suffix, labels)
-        key = (name, suffix, *labels.values())
-        if total > self._taken.get(key, 0):
-            # A file may go on from a process of the same number that ran before. Set to the sum and not increased:
-            # where writing fails half-way, it can be done again.
-            if key not in self._held:
-                self._held[key] = value.get()
-            value.set(self._held[key] + total)
-            self._taken[key] = total
-
-    def _value(self, name: str, suffix: str, labels: dict[str, str]) -> Any:
-        key = (name, suffix, *labels.values())
+    def _set(self, name: str, suffix: str, labels: dict[str, str], total: float) -> None:
+        metric, key = _BY_NAME[name], (name, suffix, *labels.values())
         value = self._values.get(key)
         if value is None:
-            metric = _BY_NAME[name]
             exposed = exposed_name(metric)
             value = self._values[key] = values.ValueClass(
                 metric.kind,
@@ -96,4 +74,18 @@ class MultiprocessExporter:
                 # Levels of the processes that live are added up.
                 multiprocess_mode="livesum" if metric.kind == "gauge" else "",
             )
-        return value
+        if metric.kind == "gauge":
+            value.set(total)
+        elif total > self._taken.get(key, 0):
+            # A file may go on from a process of the same number that ran before. Set to the sum and not increased:
+            # where writing fails half-way, it can be done again.
+            if key not in self._held:
+                self._held[key] = value.get()
+            value.set(self._held[key] + total)
+            self._taken[key] = total
+
+    def begin_anew(self) -> None:
+        """Take over everything from 0 on, in the child of a fork, or after the counts were forgotten."""
+        self._lock = RLock()
+        self._held = {}
+        self._taken = {}
