@@ -16,7 +16,7 @@ class AttemptRecord:
     It is made before anything is taken, so that nothing is lost where an interruption lands between taking and noting.
     """
 
-    # Defaults stand on the class and not in an ``__init__``: most tickets need few of them.
+    # Defaults stand on the class and not in an ``__init__``: most attempts write few of them.
 
     began: float = 0.0
     """When the attempt asked to be let in."""

@@ -89,7 +89,7 @@ class Ticker:
         self._thread = None
 
     def _finish_with_multiprocessing(self) -> None:
-        """A process of ``multiprocessing`` ends without ``atexit``."""
+        # A process of multiprocessing ends without atexit.
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
             util.Finalize(None, self.tick, exitpriority=0)

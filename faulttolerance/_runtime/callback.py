@@ -20,12 +20,12 @@ def take(token: list[None]) -> bool:
 
 
 def completion(future: Any) -> Iterator[object]:
-    """What completes *future* at its ``next``, if it is not done: by steps in C, amidst which no handler runs."""
+    """Give what completes *future* at its ``next``, if it is not done: by steps in C, amidst which no handler runs."""
     return map(future.set_result, iter(future.done, True))
 
 
 def to_its_end(function: Callable[..., object], *args: Any) -> Callable[[object], object]:
-    """A callback, of one argument that is ignored, for one call of *function*.
+    """Make a callback, of one argument that is ignored, for one call of *function*.
 
     *function* is called again if something is raised in it, wherever that is; so each of its steps may be taken twice.
     """

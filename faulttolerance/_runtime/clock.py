@@ -29,7 +29,7 @@ def raise_if_expired(now: float) -> None:
 
 
 def next_deadline() -> float:
-    """When a deadline is next going to interrupt this thread: infinity: none does, minus infinity: now."""
+    """Tell when a deadline is next going to interrupt this thread; infinity: none does, minus infinity: now."""
     deadlines = deadlines_here()
     soonest = inf
     for entry in unmasked(deadlines):
@@ -68,6 +68,13 @@ def _call_at(when: float, callback: Callable[[], object]) -> Timer:
     return timer_here(when, callback) or watchdog.call_at(when, callback)
 
 
+class _SystemClock:
+    monotonic = native.monotonic
+    random = random.random
+    sleep = staticmethod(_sleep)
+    call_at = staticmethod(_call_at)
+
+
 class SharedClock:
     """The clock that the library uses: the system's, or another one in its place.
 
@@ -88,28 +95,24 @@ class SharedClock:
     """Whether time is another one than the system's."""
 
     def __init__(self) -> None:
-        self._take_from_system()
-
-    def _take_from_system(self) -> None:
-        self.monotonic = native.monotonic
-        self.random = random.random
-        self.sleep = _sleep
-        self.call_at = _call_at
-        self.is_virtual = False
+        self._take(_SystemClock, is_virtual=False)
 
     def use(self, other: Clock) -> None:
         """Follow *other*, which interrupts its own sleepers; deadlines interrupt nobody else meanwhile."""
         watchdog.pause()
-        self.is_virtual = True
+        self._take(other, is_virtual=True)
+
+    def use_system(self) -> None:
+        """Follow the system's time again."""
+        self._take(_SystemClock, is_virtual=False)
+        watchdog.resume()
+
+    def _take(self, other: Clock | type[_SystemClock], is_virtual: bool) -> None:
+        self.is_virtual = is_virtual
         self.monotonic = other.monotonic
         self.random = other.random
         self.sleep = other.sleep
         self.call_at = other.call_at
-
-    def use_system(self) -> None:
-        """Follow the system's time again."""
-        self._take_from_system()
-        watchdog.resume()
 
 
 clock = SharedClock()

@@ -43,7 +43,7 @@ class StoppedIteration(RuntimeError):
 
     @classmethod
     def of(cls, error: BaseException) -> BaseException:
-        """*error* as it may be raised in a coroutine."""
+        """Give *error* as it may be raised in a coroutine."""
         if not isinstance(error, StopIteration):
             return error
         stand_in = cls("the function raised StopIteration")
@@ -52,7 +52,7 @@ class StoppedIteration(RuntimeError):
 
     @staticmethod
     def meant(error: BaseException) -> BaseException:
-        """What *error* stands for."""
+        """Give what *error* stands for."""
         cause = error.__cause__ if isinstance(error, StoppedIteration) else None
         return error if cause is None else cause
 

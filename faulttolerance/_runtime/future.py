@@ -68,7 +68,7 @@ class Future(concurrent.futures.Future[T]):
         return True
 
     def result(self, timeout: float | None = None) -> T:
-        """What the call returned or raised, as soon as it is there; all that the call counts is counted then."""
+        """Return or raise what the call did, as soon as that is there; all that the call counts is counted then."""
         try:
             return super().result(timeout)
         except concurrent.futures.CancelledError:
@@ -78,7 +78,7 @@ class Future(concurrent.futures.Future[T]):
             del self  # a failure's traceback keeps this frame
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the call raised, ``None`` where it returned; as ``result`` otherwise."""
+        """Return what the call raised, ``None`` where it returned; as ``result`` otherwise."""
         try:
             return super().exception(timeout)
         except concurrent.futures.CancelledError:

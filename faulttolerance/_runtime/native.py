@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _original(module: ModuleType, name: str) -> Any:
-    """What *module* had as *name* before anybody replaced it."""
+    """Give what *module* had as *name* before anybody replaced it."""
     patcher = sys.modules.get("gevent.monkey")
     if patcher is not None:
         return patcher.get_original(module.__name__, name)
@@ -32,10 +32,10 @@ def _original(module: ModuleType, name: str) -> Any:
 
 
 def _from_clock(name: str) -> Any:
-    """A function of ``time``; from another copy of that module where somebody has replaced it."""
-    found = getattr(time, name)
-    if isinstance(found, BuiltinFunctionType):
-        return found
+    """Give a function of ``time``; from another copy of that module where somebody has replaced it."""
+    function = getattr(time, name)
+    if isinstance(function, BuiltinFunctionType):
+        return function
     import _imp
     from importlib.machinery import BuiltinImporter
 
@@ -79,5 +79,5 @@ allows_watching: bool = getattr(_thread, "daemon_threads_allowed", lambda: True)
 
 
 def threads_are_real() -> bool:
-    """Whether what ``threading`` starts is a thread, and no greenlet."""
+    """Tell whether what ``threading`` starts is a thread, and no greenlet."""
     return _thread.start_new_thread is native.start_thread

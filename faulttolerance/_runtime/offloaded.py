@@ -138,7 +138,7 @@ class OffloadedCall:
             future.fail(error)
 
     def is_on(self, ident: int) -> bool:
-        """Whether a body of the call runs on the thread *ident*."""
+        """Tell whether a body of the call runs on the thread *ident*."""
         return any(suspension.ident == ident for suspension in self.suspended)
 
     def leave_behind(self) -> None:

@@ -175,7 +175,7 @@ class Pool:
             return None
 
     def _take(self, worker: _Worker) -> Job | None:
-        """The next job for *worker*, if there is one that it should do."""
+        """Take the next job for *worker*, if there is one that it should do."""
         try:
             return self._urgent.popleft()
         except IndexError:
@@ -321,7 +321,7 @@ def _wake(worker: _Worker) -> None:
 
 
 def _is_final(error: RuntimeError) -> bool:
-    """Whether no thread can be started any more, because the interpreter is ending."""
+    """Tell whether no thread can be started any more, because the interpreter is ending."""
     return "shutdown" in str(error)
 
 

@@ -17,7 +17,7 @@ def conclude(
     is_own: bool = False,
     was_interrupted: bool = False,
 ) -> BaseException | None:
-    """What an attempt with a deadline comes to: *error*, nothing, or a ``TimeoutException`` with a note.
+    """Decide what an attempt with a deadline comes to: *error*, nothing, or a ``TimeoutException`` with a note.
 
     Control flow passes as it is, however late (rule R0), but for the interruption by this very deadline.
 
@@ -39,7 +39,7 @@ def conclude(
     reason = ""
     if was_interrupted and not is_own:
         reason = "; it was interrupted and went on"
-    elif not is_own and (found := why()):
-        reason = f"; it was not interrupted: {found}"
+    elif not is_own and (obstacle := why()):
+        reason = f"; it was not interrupted: {obstacle}"
     late.add_note(f"it ended {max(0.0, ended - due):.3f} s after its deadline{reason}")
     return late
