@@ -44,24 +44,22 @@ _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
 class _Instructions:
     """The instructions of one code object."""
 
-    __slots__ = ("handlers", "offsets", "steps")
-
     def __init__(self, code: CodeType) -> None:
         self.steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
         self.offsets = [step.offset for step in self.steps]
         # That of a generator or coroutine which covers it all, and replaces a StopIteration, is not missed.
         self.handlers = [
-            (one.start, one.end, one.target)
-            for one in dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
-            if self.steps[bisect_left(self.offsets, one.target)].opname != "CALL_INTRINSIC_1"
+            (entry.start, entry.end, entry.target)
+            for entry in dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+            if self.steps[bisect_left(self.offsets, entry.target)].opname != "CALL_INTRINSIC_1"
         ]
 
-    def at(self, offset: int) -> int | None:
-        """The number of the instruction that a frame stands at; *offset* may be that of its last cache entry."""
-        return bisect_right(self.offsets, offset) - 1 if offset >= 0 else None
+    def at(self, offset: int) -> int:
+        """Return the number of the instruction that a frame stands at; *offset* may be that of its last cache entry."""
+        return bisect_right(self.offsets, offset) - 1
 
     def acquire_release(self, number: int) -> str | None:
-        """Whether this instruction calls something that takes or gives back, as far as the names of things tell."""
+        """Tell whether this instruction calls something that takes or gives back, as far as names tell."""
         name = self.steps[number].opname
         if name in _TAKING_STEPS:
             return TAKES
@@ -71,17 +69,15 @@ class _Instructions:
             return None
         if self._ends_block(number):
             return ENDS
-        found = None
+        kind = None
         for step in reversed(self.steps[max(0, number - 60) : number]):
-            if _BOUNDARIES.match(step.opname):
+            if kind is TAKES or _BOUNDARIES.match(step.opname):
                 break
-            found = _named_acquire_release(step) or found
-            if found is TAKES:
-                break
-        return found
+            kind = _named_acquire_release(step) or kind
+        return kind
 
     def _ends_block(self, number: int) -> bool:
-        """Whether this is ``__exit__(None, None, None)``, as the end of a ``with`` block calls it."""
+        """Tell whether this is ``__exit__(None, None, None)``, as the end of a ``with`` block calls it."""
         before = [step for step in self.steps[max(0, number - 4) : number] if step.opname != "PRECALL"][-3:]
         return (
             len(before) == 3
@@ -90,14 +86,14 @@ class _Instructions:
         )
 
     def is_checked(self, number: int) -> bool:
-        """Whether Python looks for what interrupts it at this instruction, once that is done."""
+        """Tell whether Python looks for what interrupts it at this instruction, once that is done."""
         step = self.steps[number]
         if step.opname in _CALLS:
             return step.opname != "CALL" or self._callee(number) not in _UNCHECKED
         return step.opname == "RESUME" or (step.opname.startswith(_JUMPS_BACK) and "NO_INTERRUPT" not in step.opname)
 
     def _callee(self, number: int) -> object:
-        """The name of what this instruction calls; ``None`` where that has no name."""
+        """Return the name of what this instruction calls; ``None`` where that has no name."""
         arguments = self.steps[number].arg
         depth = 0
         before = self.steps[max(0, number - 60) : number]
@@ -113,7 +109,7 @@ class _Instructions:
         return None
 
     def jumps_out(self, number: int) -> bool:
-        """Whether an exception that is raised where this instruction jumps back passes by a handler around the loop.
+        """Tell whether an exception that is raised where this instruction jumps back passes by a handler around it.
 
         Up to 3.12 it seems to come from before the place that is jumped to, later from the jump itself; neither need
         be covered as the loop is (CPython issue 130279).
@@ -128,17 +124,15 @@ class _Instructions:
         return next((target for start, end, target in self.handlers if start <= offset < end), None)
 
     def successors(self, number: int) -> list[int]:
-        """The numbers of the instructions that may come next."""
+        """Return the numbers of the instructions that may come next."""
         step = self.steps[number]
-        found: list[int] = []
-        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
-            found.append(bisect_left(self.offsets, step.argval))  # behind any prefixes
-            if step.opname.startswith("JUMP"):
-                return found
-        return [*found, number + 1]
+        if step.opcode not in dis.hasjrel and step.opcode not in dis.hasjabs:
+            return [number + 1]
+        target = bisect_left(self.offsets, step.argval)  # behind any prefixes
+        return [target] if step.opname.startswith("JUMP") else [target, number + 1]
 
     def outcome(self, number: int) -> str | None:
-        """What it means to come to this instruction; empty where Python looks and nothing is the matter."""
+        """Return what it means to come to this instruction; empty where Python looks and nothing is the matter."""
         step = self.steps[number]
         name = step.opname
         if name.startswith(("RAISE", "RERAISE", "WITH_EXCEPT_START")):
@@ -156,7 +150,7 @@ class _Instructions:
 
 
 def _named_acquire_release(step: dis.Instruction) -> str | None:
-    """Whether this instruction loads something that is called like what takes or gives back."""
+    """Tell whether this instruction loads something that is called like what takes or gives back."""
     if step.opname == "LOAD_SPECIAL":
         return TAKES
     if not step.opname.startswith(_LOADS):
@@ -173,7 +167,7 @@ def _instructions(code: CodeType) -> _Instructions:
 
 
 def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
-    """Each call of *code*: its offset, its instruction, and what was loaded by name since the call before."""
+    """Give each call of *code*: its offset, its instruction, and what was loaded by name since the call before."""
     loaded: set[object] = set()
     for step in _instructions(code).steps:
         if step.opname.startswith(_LOADS):
@@ -185,39 +179,35 @@ def calls_of(code: CodeType) -> Iterator[tuple[int, str, set[object]]]:
 
 @lru_cache(1024)
 def acquire_release_at(code: CodeType, offset: int) -> str | None:
-    """``TAKES``, ``GIVES`` or ``ENDS`` where the instruction at *offset* calls something that does, by name."""
-    if not _opname(code, offset).startswith((*_CALLS, *_TAKING_STEPS, "WITH_EXCEPT_START")):
+    """Return ``TAKES``, ``GIVES`` or ``ENDS`` where the instruction at *offset* calls something that does, by name."""
+    if offset < 0 or not _opname(code, offset).startswith((*_CALLS, *_TAKING_STEPS, "WITH_EXCEPT_START")):
         return None
     instructions = _instructions(code)
-    number = instructions.at(offset)
-    return None if number is None else instructions.acquire_release(number)
+    return instructions.acquire_release(instructions.at(offset))
 
 
 @lru_cache(256)
 def is_checked(code: CodeType, offset: int) -> bool:
-    """Whether an exception that was sent is raised at *offset*, once the instruction there is done."""
+    """Tell whether an exception that was sent is raised at *offset*, once the instruction there is done."""
     instructions = _instructions(code)
-    number = instructions.at(offset)
-    return number is not None and instructions.is_checked(number)
+    return offset >= 0 and instructions.is_checked(instructions.at(offset))
 
 
 @lru_cache(256)
 def jumps_out(code: CodeType, offset: int) -> bool:
-    """Whether an exception that is raised at *offset* passes by a handler that is meant to see it."""
+    """Tell whether an exception that is raised at *offset* passes by a handler that is meant to see it."""
     instructions = _instructions(code)
-    number = instructions.at(offset)
-    return number is not None and instructions.jumps_out(number)
+    return offset >= 0 and instructions.jumps_out(instructions.at(offset))
 
 
 @lru_cache(256)
 def ahead(code: CodeType, offset: int) -> frozenset[str]:
-    """What may come before the next place where an exception can be raised; nothing where all ways are harmless."""
-    instructions = _instructions(code)
-    first = instructions.at(offset)
-    if first is None:
+    """Return what may come before the next place where an exception can be raised; nothing: all ways are harmless."""
+    if offset < 0:
         return frozenset({GIVES})
-    found: set[str] = set()
-    pending = instructions.successors(first)
+    instructions = _instructions(code)
+    outcomes: set[str] = set()
+    pending = instructions.successors(instructions.at(offset))
     seen: set[int] = set()
     while pending:
         number = pending.pop()
@@ -225,18 +215,17 @@ def ahead(code: CodeType, offset: int) -> frozenset[str]:
             continue
         seen.add(number)
         if len(seen) > _FORESIGHT or number >= len(instructions.steps):
-            found.add(GIVES)
-            break
+            return frozenset({*outcomes, GIVES})
         outcome = instructions.outcome(number)
         if outcome is None:
             pending += instructions.successors(number)
         elif outcome:
-            found.add(outcome)
-    return frozenset(found)
+            outcomes.add(outcome)
+    return frozenset(outcomes)
 
 
 def may_call(code: CodeType, offset: int) -> bool:
-    """Whether the instruction at *offset* may be meant to call Python code.
+    """Tell whether the instruction at *offset* may be meant to call Python code.
 
     Where it is not, what runs is a finalizer, a weak reference's callback, or a handler of a signal: an exception would
     be lost there, or come out in a place that does not expect it.
