@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import stat
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,11 +14,10 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSe
 
 from .._shown import ends_the_caller, shown, told
 from ..exceptions import Fault, FaultToleranceDefinitionException
+from .file_format import PARSERS
 from .inputs import File, Inputs
 from .key import CONFIG_VARIABLE
-from .source import LONGEST_KEY, MOST_ENTRIES, Entry, Source, entries_of, flat, place, source_of
-
-Lines = dict[str, int]
+from .source import Entry, Source, entries_of, place, source_of
 
 _ENCODING = "utf-8-sig"
 """UTF-8, with the mark before it that editors of Windows write or without."""
@@ -70,7 +67,7 @@ def _file(name: str, absolute: str) -> Source:
     path = Path(absolute)
     _refuse_what_is_no_file(path, name)
     words, suffix = f"file {name}", (path.suffix or path.name).lower()
-    if suffix not in (".env", *_PARSERS):
+    if suffix not in (".env", *PARSERS):
         raise FaultToleranceDefinitionException(
             Fault(name, "is of an unknown format", name, ".properties, .toml, .yaml, .yml, .json or .env")
         )
@@ -78,7 +75,7 @@ def _file(name: str, absolute: str) -> Source:
     if suffix == ".env":
         return _dotenv(words, path, text)
     try:
-        data, lines = _PARSERS[suffix](text)
+        data, lines = PARSERS[suffix](text)
     except ImportError as error:
         allowed = "pip install 'faulttolerance[config]'"
         raise FaultToleranceDefinitionException(
@@ -149,95 +146,3 @@ def _ours(path: Path, name: str, data: Mapping[str, Any]) -> tuple[Mapping[str, 
             Fault(f"{name} tool.faulttolerance", f"is {shown(table)}", table, "a table: [tool.faulttolerance]")
         )
     return table, "tool/faulttolerance/"
-
-
-def _toml(text: str) -> tuple[Any, Lines]:
-    data = tomllib.loads(text)
-    return data, _toml_lines(text, data)
-
-
-def _toml_lines(text: str, data: Mapping[str, Any]) -> Lines:
-    """Tell where each key of *data* stands: each line with a key or a header is a document of its own.
-
-    In a string of several lines, what looks like a header is one only if there is such a table.
-    """
-    lines: Lines = {}
-    header = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith("["):
-            path = _path_of(_toml_of_line(line), data)
-            header = header if path is None else path
-        elif "=" in line:
-            for key, _ in flat(_toml_of_line(line) or _toml_of_line(f"{line.partition('=')[0]}= 0")):
-                lines.setdefault(header + key, number)
-    return lines
-
-
-def _toml_of_line(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return {}  # a value begins that takes further lines, or one of these
-
-
-def _path_of(table: Any, data: Any) -> str | None:
-    """Join the keys of a *table* in itself, if *data* has such a table."""
-    path = ""
-    while isinstance(table, dict) and table:
-        key, table = next(iter(table.items()))
-        path, data = f"{path}{key}/", data.get(key) if isinstance(data, dict) else None
-    return path if path and isinstance(data, dict) else None
-
-
-def _json(text: str) -> tuple[Any, Lines]:
-    return json.loads(text) if text.strip() else {}, _yaml_lines(text)
-
-
-def _yaml(text: str) -> tuple[Any, Lines]:
-    import yaml
-
-    data = yaml.safe_load(io.StringIO(text))  # errors in a stream show none of it
-    return {} if data is None else data, _yaml_lines(text)
-
-
-def _yaml_lines(text: str) -> Lines:
-    """Tell where each key stands. JSON is YAML too; where PyYAML is missing or thinks otherwise, no line is named."""
-    lines: Lines = {}
-    try:
-        import yaml
-
-        waiting = [("", yaml.compose(io.StringIO(text), Loader=yaml.SafeLoader))]
-        while waiting and len(lines) < MOST_ENTRIES:
-            path, node = waiting.pop()
-            if isinstance(node, yaml.MappingNode) and len(path) < LONGEST_KEY:
-                for key, value in node.value:
-                    name = f"{path}{getattr(key, 'value', '')}"
-                    lines[name] = key.start_mark.line + 1
-                    waiting.append((f"{name}/", value))
-    except Exception:  # noqa: BLE001 - lines are a courtesy
-        return {}
-    return lines
-
-
-def _properties(text: str) -> tuple[Any, Lines]:
-    from javaproperties import KeyValue, parse
-
-    data: dict[str, str] = {}
-    lines: Lines = {}
-    line = 1
-    for element in parse(io.StringIO(text)):
-        if isinstance(element, KeyValue):
-            data[element.key] = element.value
-            lines[element.key] = line
-        line += element.source.count("\n")
-    return data, lines
-
-
-_PARSERS: Mapping[str, Callable[[str], tuple[Any, Lines]]] = {
-    ".properties": _properties,
-    ".toml": _toml,
-    ".yaml": _yaml,
-    ".yml": _yaml,
-    ".json": _json,
-}
-"""The data of a text, and the lines where its keys stand, by the suffix of the file."""

@@ -201,6 +201,7 @@ def test_a_file_that_nobody_names_is_not_read(name: str) -> None:
         ("f.toml", ['["acme.Client".charge.Retry]', "# about", 'x = """', "[y]", '"""', "maxRetries = 5"], 6),
         ("f.toml", ['["acme.Client"]', "charge.Retry = { maxRetries = 5 }"], 2),
         ("f.toml", ["[tool.faulttolerance]", '"acme.Client/charge".Retry.maxRetries = 5'], 2),
+        ("f.toml", ["# one line\u2028\x85of TOML", '"acme.Client/charge/Retry/maxRetries" = 5'], 2),
         ("pyproject.toml", ["[project]", '[tool.faulttolerance."acme.Client".charge.Retry]', "maxRetries = 5"], 3),
         ("f.yaml", ["# about", "acme.Client/charge:", "  Retry:", "    maxRetries: 5"], 4),
         ("f.yml", ["acme.Client/charge/Retry/maxRetries: 5"], 1),
