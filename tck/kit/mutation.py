@@ -59,8 +59,11 @@ class Mutant:
 
 def mutants() -> list[Mutant]:
     """All changes, in the order of the file."""
-    tables = tomllib.loads((ROOT / "tck" / "kit" / "mutants.toml").read_text(encoding="utf-8"))["mutant"]
-    return [Mutant(**{**table, "tests": tuple(table["tests"])}) for table in tables]
+    document = tomllib.loads((ROOT / "tck" / "kit" / "mutants.toml").read_text(encoding="utf-8"))
+    return [
+        Mutant(**{**table, "tests": tuple(table.get("tests") or document["tests"][table["file"]])})
+        for table in document["mutant"]
+    ]
 
 
 class Copy:
