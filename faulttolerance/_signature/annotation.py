@@ -12,7 +12,8 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
 
 from .kind import function_behind
@@ -74,23 +75,16 @@ class UnresolvedName:
         return self.name.rpartition(".")[2] in names
 
 
-class _Names(dict[str, Any]):
+class _Names(ChainMap[str, Any]):
     """The names that an annotation's text sees."""
-
-    def __init__(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
-        super().__init__()
-        self._namespaces = namespaces
 
     def __missing__(self, name: str) -> Any:
         if name.startswith("__"):
             raise KeyError(name)  # asked by a debugger, not by an annotation
-        for namespace in self._namespaces:
-            if name in namespace:
-                return namespace[name]
         return UnresolvedName(name)
 
 
-class Scope:
+class Scope(NamedTuple):
     """Where annotations were written: the names they see, and what type variables stand for.
 
     Args:
@@ -101,19 +95,10 @@ class Scope:
             expanded twice.
     """
 
-    __slots__ = ("_namespaces", "expanding", "owner", "variables")
-
-    def __init__(
-        self,
-        namespaces: Iterable[Mapping[str, Any]] = (),
-        variables: Mapping[Any, Type] | None = None,
-        owner: type | None = None,
-        expanding: frozenset[object] = frozenset(),
-    ) -> None:
-        self._namespaces = tuple(namespaces)
-        self.variables = variables or {}
-        self.owner = owner
-        self.expanding = expanding
+    namespaces: Sequence[Mapping[str, Any]]
+    variables: Mapping[Any, Type]
+    owner: type | None
+    expanding: frozenset[object] = frozenset()
 
     @classmethod
     def of(cls, function: Callable[..., Any], owner: type | None = None, defined_in: type | None = None) -> Scope:
@@ -141,12 +126,12 @@ class Scope:
     def within(self, expanded: object, variables: Mapping[Any, Type] | None = None) -> Scope:
         """Copy the scope for the inside of *expanded*, whose type variables stand for *variables*."""
         variables = {**self.variables, **(variables or {})}
-        return Scope(self._namespaces, variables, self.owner, self.expanding | {expanded})
+        return self._replace(variables=variables, expanding=self.expanding | {expanded})
 
     def evaluate(self, text: str) -> Any:
         """Evaluate the text of an annotation; give an unresolved name where that fails."""
         try:
-            return eval(text.strip(), {"__builtins__": builtins}, _Names(self._namespaces))
+            return eval(text.strip(), {"__builtins__": builtins}, _Names(*self.namespaces))  # type: ignore[arg-type]  # only read
         except Exception:  # noqa: BLE001  # the text is the application's, and so is what fails in it
             head = re.match(r"[\s'\"]*([A-Za-z_][\w.]*)", text)
             return UnresolvedName(head[1]) if head else Any
