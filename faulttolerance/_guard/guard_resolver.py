@@ -178,13 +178,13 @@ def fallback_faults(
             Fault(f"Guard {name} @Fallback(fallback_method)", f"is {policy.fallback_method!r}",
                   policy.fallback_method, "a handler: a guard belongs to no class")
         ]  # fmt: skip
-    from .checking import callback
+    from .checking.definition import callback_faults
 
     declaration = _declaration(function)
     where = f"Guard {name}{'' if asynchronous else '.call'}"
     if function not in _GIVEN:
         where = f"{declaration.where} under Guard {name}"
-    return callback.faults(policy, declaration, where, asynchronous, final=True)
+    return callback_faults(policy, declaration, where, asynchronous, final=True)
 
 
 def _declaration(function: Callable[..., Any]) -> Declaration:

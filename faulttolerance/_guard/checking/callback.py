@@ -22,19 +22,10 @@ def faults(
     declaration: Declaration,
     where: str,
     asynchronous: bool,
-    owner: type | None = None,
-    *,
-    final: bool = False,
+    owner: type | None,
+    final: bool,
 ) -> list[Fault]:
-    """List what is wrong with the callback of *policy*, as far as can be told now.
-
-    A method is looked up once its class is created, a function of the module once the guard is used. *where* names the
-    guarded function, and *asynchronous* tells whether its calls are awaited, so that the callback may be asynchronous.
-    *owner* is the class that declares the policy, from which a method is looked up; by default that of the function.
-    *final* tells that no further decorator can make the guarded function asynchronous; a handler that was found to fit,
-    all names being known, is then not looked at again.
-    """
-    owner = owner or declaration.owner
+    """List what is wrong with the callback of *policy*; see ``definition.callback_faults``."""
     is_own_fallback = policy is declaration.policies.get(Fallback) and owner is declaration.owner
     if final and is_own_fallback and declaration.fallback_fits is asynchronous:
         return []

@@ -173,14 +173,18 @@ def callback_faults(
     *,
     final: bool = False,
 ) -> list[Fault]:
-    """List how the callbacks of *policy* do not fit the guarded function; see ``callback.faults``.
+    """List how the callbacks of *policy* do not fit the guarded function, as far as can be told now.
 
-    Only what compares functions needs ``inspect``, and is loaded here.
+    A method is looked up once its class is created, a function of the module once the guard is used. *where* names the
+    guarded function, and *asynchronous* tells whether its calls are awaited, so that the callback may be asynchronous.
+    *owner* is the class that declares the policy, from which a method is looked up; by default that of the function.
+    *final* tells that no further decorator can make the guarded function asynchronous; a handler that was found to fit,
+    all names being known, is then not looked at again.
     """
     if isinstance(policy, (Fallback, BeforeRetry)):
-        from . import callback
+        from . import callback  # only what compares functions needs ``inspect``
 
-        return callback.faults(policy, declaration, where, asynchronous, owner, final=final)
+        return callback.faults(policy, declaration, where, asynchronous, owner or declaration.owner, final)
     asked: list[tuple[str, Any]] = []
     if isinstance(policy, RetryWhen):
         asked = [("exception", policy.exception), ("result", policy.result)]

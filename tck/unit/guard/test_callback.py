@@ -14,7 +14,7 @@ import pytest
 
 from faulttolerance import FaultToleranceDefinitionException
 from faulttolerance._guard.callback import side_call
-from faulttolerance._guard.checking.callback import faults
+from faulttolerance._guard.checking.definition import callback_faults
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
 from faulttolerance._guard.execution_context import ExecutionContext
 from faulttolerance._policy import BeforeRetry, Fallback
@@ -40,7 +40,8 @@ def faults_of(cls: type, name: str = "substitute", *, asynchronous: bool | None 
     declaration = declared(cls)
     is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
     final = asynchronous is not None
-    found = faults(Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous, final=final)
+    policy = Fallback(fallback_method=name)
+    found = callback_faults(policy, declaration, "shop.Cart.method", is_asynchronous, final=final)
     return [str(fault) for fault in found]
 
 
@@ -188,7 +189,7 @@ def test_what_needs_the_class_is_checked_once_it_is_there() -> None:
     """While the class body runs, the fallback may not be written yet."""
     declaration = Declaration(Cart.method, {}, INSTANCE)
 
-    assert faults(Fallback(fallback_method="nothing"), declaration, "shop.Cart.method", False) == []
+    assert callback_faults(Fallback(fallback_method="nothing"), declaration, "shop.Cart.method", False) == []
 
 
 def test_a_fallback_declared_by_a_subclass_is_looked_up_there() -> None:
@@ -200,8 +201,8 @@ def test_a_fallback_declared_by_a_subclass_is_looked_up_there() -> None:
 
     policy = Fallback(fallback_method="of_own")
 
-    assert faults(policy, declared(Cart), "Own.method", False, Own) == []
-    assert faults(policy, declared(Cart), "Own.method", False) != []
+    assert callback_faults(policy, declared(Cart), "Own.method", False, Own) == []
+    assert callback_faults(policy, declared(Cart), "Own.method", False) != []
     assert side_call(policy, declared(Cart), False, Own)((Own(), 1), {}, ValueError(), 1) == "own"
 
 
@@ -230,7 +231,7 @@ def test_a_function_names_a_function_of_its_module() -> None:
     """Rule R6."""
     policy, declaration = Fallback(fallback_method="charge_later"), function_of(charge)
 
-    assert faults(policy, declaration, "shop.charge", False, final=True) == []
+    assert callback_faults(policy, declaration, "shop.charge", False, final=True) == []
     assert side_call(policy, declaration, False)(("a",), {}, ValueError(), 1) == "a 1"
 
 
@@ -241,8 +242,8 @@ def test_a_function_is_looked_up_when_it_is_first_used(name: str, words: str) ->
     """It may be defined below the guarded one."""
     policy = Fallback(fallback_method=name)
 
-    assert faults(policy, function_of(charge), "shop.charge", False) == []
-    assert words in str(faults(policy, function_of(charge), "shop.charge", False, final=True)[0])
+    assert callback_faults(policy, function_of(charge), "shop.charge", False) == []
+    assert words in str(callback_faults(policy, function_of(charge), "shop.charge", False, final=True)[0])
     with pytest.raises(FaultToleranceDefinitionException, match="fallback_method"):
         side_call(policy, function_of(charge), False)(("a",), {}, ValueError(), 1)
 
@@ -679,7 +680,7 @@ def before(name: str, *, asynchronous: bool = False) -> Any:
 
 
 def faults_before(asynchronous: bool = False, **values: Any) -> list[str]:
-    found = faults(BeforeRetry(**values), declared(Session), "shop.Session.method", asynchronous)
+    found = callback_faults(BeforeRetry(**values), declared(Session), "shop.Session.method", asynchronous)
     return [str(fault) for fault in found]
 
 

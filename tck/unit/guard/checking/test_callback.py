@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 import pytest
 
 from faulttolerance import FaultToleranceDefinitionException, fallback as guard_by_fallback
-from faulttolerance._guard.checking.callback import faults
+from faulttolerance._guard.checking.definition import callback_faults
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
 from faulttolerance._guard.execution_context import ExecutionContext
 from faulttolerance._policy import Fallback
@@ -38,14 +38,16 @@ def faults_of(cls: type, name: str = "substitute", *, asynchronous: bool | None 
     declaration = declared(cls)
     is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
     final = asynchronous is not None
-    found = faults(Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous, final=final)
+    found = callback_faults(
+        Fallback(fallback_method=name), declaration, "shop.Cart.method", is_asynchronous, final=final
+    )
     return [str(fault) for fault in found]
 
 
 def faults_of_handler(value: Any, cls: type, *, asynchronous: bool | None = None) -> list[str]:
     declaration = declared(cls)
     is_asynchronous = declaration.is_coroutine if asynchronous is None else asynchronous
-    found = faults(Fallback(value), declaration, "shop.Cart.method", is_asynchronous)
+    found = callback_faults(Fallback(value), declaration, "shop.Cart.method", is_asynchronous)
     return [str(fault) for fault in found]
 
 
@@ -241,8 +243,8 @@ def test_a_method_without_annotations_is_taken_for_synchronous() -> None:
 
     assert "which is a coroutine function" in faults_of(Bare)[0]
     assert "which is a coroutine function" in faults_of_handler(handler, Bare)[0]
-    assert faults(Fallback(handler), function_of(bare), "bare", False) == []
-    assert len(faults(Fallback(handler), function_of(bare), "bare", False, final=True)) == 1
+    assert callback_faults(Fallback(handler), function_of(bare), "bare", False) == []
+    assert len(callback_faults(Fallback(handler), function_of(bare), "bare", False, final=True)) == 1
 
 
 def test_a_generator_function_is_no_fallback() -> None:
