@@ -75,7 +75,8 @@ class Binding(NamedTuple):
     asynchronous: bool
     detached: bool
     """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
-    on_transition: Callable[[circuit_breaker.CircuitBreaker], None]
+    deliver: Callable[[circuit_breaker.CircuitBreaker], None]
+    """Tells whom it concerns of the transitions of a circuit breaker."""
 
 
 class Memory(NamedTuple):
@@ -154,12 +155,13 @@ _BREAKER = Memory(
 )
 
 
-def _circuit_breaker(policy: CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
+def _gate(policy: CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
     return {
-        "gate": binding.strategies.get(CircuitBreaker),
+        "gate": binding.strategies.get(type(policy)),
+        "gate_name": policy.annotation,
+        "deliver": binding.deliver,
         "fail_on": policy.fail_on,
         "skip_on": policy.skip_on,
-        "deliver": binding.on_transition,
     }
 
 
@@ -216,7 +218,7 @@ ORDER = (
     Row(CustomBackoff, modifies=Retry, back_off=_custom),
     Row(RetryWhen, modifies=Retry),
     Row(BeforeRetry, modifies=Retry),
-    Row(CircuitBreaker, _circuit_breaker, _BREAKER),
+    Row(CircuitBreaker, _gate, _BREAKER),
     Row(CircuitBreakerName, modifies=CircuitBreaker),
     Row(RateLimit, lambda _, binding: {"rate_limit": binding.strategies.get(RateLimit)}, _RATE_LIMIT),
     Row(Timeout, _timeout),

@@ -94,7 +94,6 @@ def _by_policies(
         fallback=side_call(Fallback),
         before_retry=side_call(BeforeRetry),
         asynchronous=asynchronous,
-        detached=detached,
         on_threads=detached and not declaration.is_coroutine and AsynchronousNonBlocking not in policies,
         awaits=_awaits(declaration) if asynchronous else None,
         declaration=declaration,
@@ -109,7 +108,6 @@ def guarded_call(
     fallback: Aside | None,
     before_retry: Aside | None = None,
     asynchronous: bool,
-    detached: bool = False,
     on_threads: bool = False,
     awaits: bool | None = True,
     declaration: Declaration | None = None,
@@ -122,8 +120,7 @@ def guarded_call(
         fallback: What replaces a final failure.
         before_retry: What is run before each retry.
         asynchronous: Whether calls return before they are over.
-        detached: Whether attempts run detached from the call.
-        on_threads: Whether they do so on threads of the pool.
+        on_threads: Whether attempts that run detached do so on threads of the pool.
         awaits: Whether what an attempt returns is awaited; ``None``: the object decides (rule R7).
         declaration: What names the tasks and coroutines of calls, if that is to be the function.
     """
@@ -135,14 +132,17 @@ def guarded_call(
 
         driver = composed(function, environment=offload.ThreadEnvironment(), awaits=awaits)
         return partial(offload.start, _named(driver, declaration))
-    from .._runtime.async_call import AsyncCall
     from .._runtime.tasks import TaskEnvironment
 
-    is_certain = detached or function is call_awaited or is_coroutine_code(function)
+    is_certain = policies.detached or function is call_awaited or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)
     driver = composed(target, environment=TaskEnvironment(), awaits=awaits)
     driver = _named(driver if is_certain else refusing(policies.name, driver), declaration)
-    return (lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))) if detached else driver
+    if not policies.detached:
+        return driver  # type: ignore[no-any-return]
+    from .._runtime.async_call import AsyncCall
+
+    return lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))
 
 
 def bound_policies(

@@ -144,7 +144,6 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
         policies,
         fallback=_side_call(fallback, function, asynchronous) if isinstance(fallback, Fallback) else None,
         asynchronous=asynchronous,
-        detached=detached,
         on_threads=detached,
         awaits=None if detached else True,
         declaration=None if is_given else _declaration(function),
