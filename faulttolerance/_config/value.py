@@ -7,6 +7,7 @@ import difflib
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from functools import cache, partial
@@ -54,6 +55,10 @@ def _model(policy: type[Policy]) -> type[BaseModel]:
     return create_model(policy.__name__, **fields)
 
 
+def _type_of(kind: Kind) -> Any:
+    return _TYPES.get(kind.name) or Annotated[Any, BeforeValidator(partial(_member, kind.members))]
+
+
 def _within(kind: Kind) -> Callable[[Any], Any]:
     def within(value: Any) -> Any:
         if not kind.accepts(value):
@@ -61,28 +66,6 @@ def _within(kind: Kind) -> Callable[[Any], Any]:
         return kind.normalised(value)
 
     return within
-
-
-def _type_of(kind: Kind) -> Any:
-    """Give what pydantic makes of a value of this kind."""
-    match kind.name:
-        case "integer":
-            return Annotated[int, BeforeValidator(_no_bool)]
-        case "number":
-            return Annotated[float, BeforeValidator(_no_bool)]
-        case "flag":
-            return Annotated[bool, BeforeValidator(flag)]
-        case "text":
-            return Annotated[str, BeforeValidator(_stripped)]
-        case "duration":
-            before = _duration
-        case "exceptions":
-            before = _exceptions
-        case "callable":
-            before = _callable
-        case _:
-            before = partial(_member, kind.members)
-    return Annotated[Any, BeforeValidator(before)]
 
 
 def _no_bool(value: Any) -> Any:
@@ -102,14 +85,10 @@ def _duration(value: Any) -> float | timedelta:
     text = value.strip()
     if len(text) > _LONGEST:
         raise ValueError
-    try:
+    with suppress(ValueError):
         return int(text)
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         return float(text)
-    except ValueError:
-        pass
     if match := _SPAN.fullmatch(text):
         try:
             span = timedelta(microseconds=round(Decimal(match[1]) * SPANS[match[2].lower()]))
@@ -138,6 +117,18 @@ def _callable(value: Any) -> Any:
     if isinstance(value, str):
         return _named(value.strip()) if value.strip() else None
     return value
+
+
+_TYPES: Mapping[str, Any] = {
+    "integer": Annotated[int, BeforeValidator(_no_bool)],
+    "number": Annotated[float, BeforeValidator(_no_bool)],
+    "flag": Annotated[bool, BeforeValidator(flag)],
+    "text": Annotated[str, BeforeValidator(_stripped)],
+    "duration": Annotated[Any, BeforeValidator(_duration)],
+    "exceptions": Annotated[Any, BeforeValidator(_exceptions)],
+    "callable": Annotated[Any, BeforeValidator(_callable)],
+}
+"""The types of values for pydantic, by the names of their kinds; that of a ``member`` depends on its enumeration."""
 
 
 def _named(name: str) -> Any:
