@@ -19,6 +19,7 @@ from .. import _call, _guard, _runtime
 from .._runtime import future, loop_thread, pool
 from .._runtime.frames import module_of
 from .._runtime.interrupting import watchdog
+from .._runtime.interrupting.sleeper import is_in_condition_wait
 from .._runtime.one_step import frames_of_threads, stack_of, variables_of
 
 STARTING = 0
@@ -31,7 +32,6 @@ _BESIDE = (watchdog.__name__, future.__name__, loop_thread.__name__)
 _WAITS = (threading.__name__, queue.__name__, "concurrent")
 """Where a thread stands that waits for another one; who waits is who called that."""
 _STANDARD_LIBRARY = os.path.dirname(threading.Condition.wait.__code__.co_filename) + os.sep
-_CONDITION_WAIT = threading.Condition.wait.__code__
 _JOINS: tuple[CodeType, ...] = tuple(
     getattr(threading.Thread, name).__code__
     for name in ("join", "_wait_for_tstate_lock")
@@ -140,7 +140,7 @@ def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
     that is taken again before the thread gets to run.
     """
     code = innermost.f_code
-    if code is _CONDITION_WAIT:
+    if is_in_condition_wait(innermost):
         local = variables_of(innermost)
         return "waiter" in local and local["waiter"] in local["self"]._waiters
     if code in _JOINS:

@@ -18,8 +18,8 @@ from ..one_step import once, stack_of
 from .activity import Activity, sleeps
 from .async_exception import interruption_for
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
-from .safe_point import OURS, is_in_condition_wait, place, reason_unsafe
-from .sleeper import Sleeper
+from .safe_point import OURS, place, reason_unsafe
+from .sleeper import sleeper_in
 from .thread_deadlines import (
     HAS_GIL,
     ThreadDeadlines,
@@ -157,7 +157,8 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
         # Nobody has seen whether the thread is blocked in the call of a guarded function, or has just come out of it.
         # What that returned comes too late in either case.
         why = reason_unsafe(stack, late_by, exact=True, asleep=True, blocked=True, depth=layers)
-    if why is None and is_in_condition_wait(frame) and not Sleeper(frame).leave():
+    sleeper = sleeper_in(frame) if why is None else None
+    if sleeper is not None and not sleeper.leave():
         why = "it was being notified"
     if why is None:
         raise interruption_for(deadlines, entry)

@@ -14,8 +14,8 @@ from .inner_loop import find_loop
 from .instructions import may_call
 from .main_thread import main_thread
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
-from .safe_point import IS_EXACT, Stack, is_in_condition_wait, is_of_call, place, reason_unsafe
-from .sleeper import Sleeper
+from .safe_point import IS_EXACT, Stack, is_of_call, place, reason_unsafe
+from .sleeper import sleeper_in
 from .thread_deadlines import (
     HAS_GIL,
     Entry,
@@ -130,7 +130,7 @@ def _aim(
     """Look how the thread stands, and send it the exception or the signal; whether that was the exception."""
     frame, now = stack[0], native.monotonic()
     activity = main_thread.activity(deadlines) if by_signal and pending.why is not None else None
-    sleeper = Sleeper(frame) if is_in_condition_wait(frame) else None
+    sleeper = sleeper_in(frame)
     if activity is not None:
         cpu = activity.cpu()
     else:

@@ -10,7 +10,6 @@ import gc
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from functools import cache
 from itertools import takewhile
 from types import FrameType
 from typing import TypeAlias
@@ -27,12 +26,12 @@ from .instructions import (
     TAKES,
     acquire_release_at,
     ahead,
-    calls_of,
     is_checked,
     jumps_out,
     may_call,
 )
 from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, is_timed_attempt, looks_at_threads
+from .sleeper import is_in_condition_wait, sleeps_in_condition_wait
 
 Stack: TypeAlias = tuple[FrameType, ...]
 """The frames of a thread, the innermost one first; taken at once, as those of another thread must be."""
@@ -71,7 +70,6 @@ _PATIENCE = 1.0
 _LONG_PATIENCE = 3.0
 """The same where the thread only passes there again and again; it is likely to be met elsewhere as well."""
 
-_CONDITION_WAIT = threading.Condition.wait.__code__
 _THREAD_START = threading.Thread.start.__code__
 
 _added: frozenset[str] = frozenset()
@@ -122,10 +120,10 @@ def reason_unsafe(
         # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
         if not (blocked and calls_what_is_guarded(frame)):
             return OURS
-    elif frame.f_code is _CONDITION_WAIT:
+    elif is_in_condition_wait(frame):
         # It sleeps where a ``finally`` puts everything back in order; that must not be interrupted itself.
         waits = asleep or blocked
-        if not (waits and frame.f_lasti in _sleeps_of_condition_wait()) or _starts_thread(stack):
+        if not (waits and sleeps_in_condition_wait(frame)) or _starts_thread(stack):
             return f"it was in {_name_of(frame)}"
     elif blocked:
         if frame.f_code.co_name in _PUTTING_BACK:
@@ -258,20 +256,3 @@ def _coming(stack: Stack) -> str | None:
         if is_ours(caller) or _is_left_in_peace(caller):
             return GIVES
     return GIVES
-
-
-@cache
-def _sleeps_of_condition_wait() -> frozenset[int]:
-    """The calls in which ``Condition.wait`` sleeps; its lock is released, and the ``finally`` around them takes it."""
-    found: set[int] = set()
-    released = False
-    for offset, _, loaded in calls_of(_CONDITION_WAIT):
-        released = released or "_release_save" in loaded
-        if released and "acquire" in loaded:
-            found.add(offset)
-    return frozenset(found)
-
-
-def is_in_condition_wait(frame: FrameType) -> bool:
-    """Whether *frame* is that of ``Condition.wait``."""
-    return frame.f_code is _CONDITION_WAIT

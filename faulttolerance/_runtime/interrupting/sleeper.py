@@ -10,11 +10,15 @@ from __future__ import annotations
 import _thread
 import threading
 from collections.abc import Iterator
+from functools import cache
+from itertools import dropwhile
 from types import FrameType
 from typing import Any
 
 from ..one_step import once, variables_of
+from .instructions import calls_of
 
+_CONDITION_WAIT = threading.Condition.wait.__code__
 _LOCKS = (_thread.LockType, type(threading.RLock()))
 
 
@@ -61,3 +65,25 @@ class Sleeper:
                     for _ in gives:
                         break
         return has_left
+
+
+def is_in_condition_wait(frame: FrameType) -> bool:
+    """Tell whether *frame* is that of ``Condition.wait``."""
+    return frame.f_code is _CONDITION_WAIT
+
+
+def sleeper_in(frame: FrameType) -> Sleeper | None:
+    """Return the sleeper whose innermost frame this is, if it is one."""
+    return Sleeper(frame) if is_in_condition_wait(frame) else None
+
+
+def sleeps_in_condition_wait(frame: FrameType) -> bool:
+    """Tell whether *frame* is in a call in which ``Condition.wait`` sleeps."""
+    return frame.f_lasti in _sleeping_calls()
+
+
+@cache
+def _sleeping_calls() -> frozenset[int]:
+    """The calls that come once the condition's lock is released; the ``finally`` around them takes it again."""
+    calls = dropwhile(lambda call: "_release_save" not in call[2], calls_of(_CONDITION_WAIT))
+    return frozenset(offset for offset, _, loaded in calls if "acquire" in loaded)
