@@ -40,6 +40,7 @@ class Ledger:
         self._accounts: dict[Account, None] = {}
         self._departed: deque[Account] = deque()
         self._final = Reading({}, {})  # guarded by _lock
+        self._is_read = False  # guarded by _lock; a signal handler may come in while its thread is in here
 
     @property
     def is_empty(self) -> bool:
@@ -63,14 +64,17 @@ class Ledger:
         """Read what was counted until now; equal names add up."""
         with self._lock:
             self._merge_locked()
-            # Copies: a signal handler may merge meanwhile.
-            reading = Reading(
-                {name: dict(counts) for name, counts in list(self._final.counts.items())},
-                {name: dict(durations) for name, durations in list(self._final.durations.items())},
-            )
-            for account in list(self._accounts):
-                reading.take(account)
-            return reading
+            before, self._is_read = self._is_read, True
+            try:
+                reading = Reading(
+                    {name: dict(counts) for name, counts in self._final.counts.items()},
+                    {name: dict(durations) for name, durations in self._final.durations.items()},
+                )
+                for account in list(self._accounts):
+                    reading.take(account)
+                return reading
+            finally:
+                self._is_read = before
 
     def clear(self) -> None:
         """Forget every account."""
@@ -83,11 +87,12 @@ class Ledger:
         self._lock = RLock()
         Account.lock = RLock()
         self._final = Reading({}, {})
+        self._is_read = False
         for account in self._accounts:
             account.begin_anew()
 
     def _merge_locked(self) -> None:
-        for _ in range(len(self._departed)):
+        for _ in range(0 if self._is_read else len(self._departed)):
             account = self._departed.popleft()
             if account in self._accounts:
                 del self._accounts[account]

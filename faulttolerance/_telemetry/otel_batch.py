@@ -15,18 +15,22 @@ def add_again(histogram: Any, value: float, attributes: Mapping[str, str], count
     """Add *value*, which was just recorded, *count* times more; where that cannot be, do nothing and return false."""
     try:
         aggregations = _aggregations(getattr(histogram, "_real_instrument", None) or histogram, attributes)
-        if any(
-            type(one).__name__ != "_ExplicitBucketHistogramAggregation" or one._value is None for one in aggregations
-        ):
+        # All of them are looked at before the first is changed.
+        buckets = [bisect_left(aggregation._boundaries, value) for aggregation in aggregations]
+        if not all(map(_is_known, aggregations)):
             return False
-        places = [(one, bisect_left(one._boundaries, value), one._lock, one._sum) for one in aggregations]
     except (AttributeError, ImportError, KeyError, TypeError):
         return False
-    for one, bucket, lock, _ in places:
-        with lock:
-            one._value[bucket] += count
-            one._sum += value * count
+    for aggregation, bucket in zip(aggregations, buckets, strict=True):
+        with aggregation._lock:
+            aggregation._value[bucket] += count
+            aggregation._sum += value * count
     return True
+
+
+def _is_known(aggregation: Any) -> bool:
+    is_whole = aggregation._value is not None and hasattr(aggregation, "_lock") and hasattr(aggregation, "_sum")
+    return is_whole and type(aggregation).__name__ == "_ExplicitBucketHistogramAggregation"
 
 
 def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:
@@ -39,9 +43,9 @@ def _aggregations(histogram: Any, attributes: Mapping[str, str]) -> list[Any]:
         for match in storage._get_or_init_view_instrument_match(histogram)
     ]
     hashed = getattr(matching, "_hash_attributes", None)
-    found = []
+    aggregations = []
     for match in matches:
         keys = match._view._attribute_keys
         kept = {name: value for name, value in attributes.items() if keys is None or name in keys}
-        found.append(match._attributes_aggregation[hashed(kept) if hashed else frozenset(kept.items())])
-    return found
+        aggregations.append(match._attributes_aggregation[hashed(kept) if hashed else frozenset(kept.items())])
+    return aggregations

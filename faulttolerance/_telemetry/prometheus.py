@@ -76,4 +76,4 @@ def _fill(family: Any, metric: Metric, reading: Reading) -> None:
 def is_exposed_by_opentelemetry(registry: CollectorRegistry) -> bool:
     """Tell whether OpenTelemetry's reader for Prometheus sits in *registry*: it shows the same families."""
     collectors = getattr(registry, "_collector_to_names", {})
-    return any(type(one).__module__.startswith("opentelemetry.") for one in list(collectors))
+    return any(type(collector).__module__.startswith("opentelemetry.") for collector in list(collectors))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from faulttolerance._metrics.counters import FOLD, Counters, Durations
-from faulttolerance._metrics.ledger import Ledger
+from faulttolerance._metrics.ledger import Ledger, Reading
 from faulttolerance._metrics.series import Schema, advanced, call_series, schema_of
 from faulttolerance._policy import Bulkhead, Timeout
 from faulttolerance._swap import Swap
@@ -95,3 +97,29 @@ def test_a_child_of_a_fork_counts_from_nothing() -> None:
     ledger.begin_anew()
 
     assert set(ledger.read().counts["shop"].values()) == {0}
+
+
+def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
+    """A signal handler may read, or guard something new, while its thread reads."""
+    ledger = Ledger()
+    kept = [entered(ledger) for _ in range(2)]
+    for counters in kept:
+        counters.add(FAILED)
+    nested: list[int] = []
+
+    class Interrupted(dict[str, Any]):
+        """Runs a handler after what it gives was given."""
+
+        def items(self) -> Any:
+            yield from super().items()
+            if kept:
+                kept.clear()
+                nested.append(ledger.read().counts["shop"][FAILED[0]])
+
+    ledger._final = Reading(Interrupted(), {})
+    del counters
+
+    assert ledger.read().counts["shop"][FAILED[0]] == 2
+    assert nested == [2]
+    assert ledger.read().counts["shop"][FAILED[0]] == 2
+    assert not ledger._accounts
