@@ -103,16 +103,16 @@ class _Method(_Fallback):
     def _find(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], _Adapter]:
         method, adapter = self._lookup.find(args), self._adapter
         if method is None:
-            allowed = "the name of a function there"
-            fault = Fault(_where(self._declaration), self._lookup.missing(), self._lookup.name, allowed)
-            raise FaultToleranceDefinitionException(fault)
+            lookup, allowed = self._lookup, "the name of a function there"
+            raise _refusal(self._declaration, lookup.missing(), lookup.name, allowed)
         if adapter is None or adapter.function() is not getattr(method, "__func__", method):
             adapter = self._adapter = _Adapter(method, self._declaration, self._lookup.owner)
         return method, adapter
 
 
-def _where(declaration: Declaration) -> str:
-    return f"{declaration.where} @Fallback(fallback_method)"
+def _refusal(declaration: Declaration, problem: str, got: Any, allowed: str) -> FaultToleranceDefinitionException:
+    where = f"{declaration.where} @Fallback(fallback_method)"
+    return FaultToleranceDefinitionException(Fault(where, problem, got, allowed))
 
 
 class _Adapter:
@@ -129,8 +129,7 @@ class _Adapter:
         if extra is None:
             name = getattr(method, "__qualname__", method)
             problem = f"leads to {name}, whose parameters {substitute.written} are not those of the guarded function"
-            fault = Fault(_where(declaration), problem, method, allowed_parameters(guarded))
-            raise FaultToleranceDefinitionException(fault)
+            raise _refusal(declaration, problem, method, allowed_parameters(guarded))
         self._error = extra[0] if extra else None
         self._accepted = resolve(extra[0].annotation, substitute.scope) if extra else ANYTHING
         heads = [member.head for member in members(self._accepted)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from ..._policy import BeforeRetry, Fallback
 from ..._shown import shown
 from ..._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
 from ..._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
-from ..._signature.lookup import find_in_class, find_in_module, mangle, missing
+from ..._signature.lookup import NamedFunction, find_in_class, find_in_module, mangle, missing
 from ..._signature.outcome import Outcome, outcome
 from ...exceptions import Fault
 from ...typing import FallbackHandler
@@ -40,11 +40,9 @@ def faults(
     elif isinstance(policy, BeforeRetry):
         problems = list(check.problems_before_retry(f"is {shown(got)}", policy.value, 1))
     else:
-        handler = _handler_of(policy.value)
-        problems = list(check.problems_of_handler(policy.value, handler))
+        problems = list(check.problems_of_handler(policy.value))
         if is_own_fallback:
-            is_settled = check.guarded.is_settled and handler is not None and handler.callee.is_settled
-            declaration.fallback_fits = check.is_awaited if is_settled and not problems else None
+            declaration.fallback_fits = check.is_awaited if check.is_settled and not problems else None
     where = f"{where} @{policy.annotation}({parameter})"
     return [Fault(where, problem, got, allowed) for problem, allowed in problems]
 
@@ -61,39 +59,16 @@ def is_awaited_in_the_end(declaration: Declaration, asynchronous: bool, final: b
     return False if is_certain else None
 
 
-class _Handler(NamedTuple):
-    """What is called with the execution context: a callable, or the method ``handle`` of a class."""
-
-    subject: str
-    callee: Callee
-    arguments: int
-
-
-def _handler_of(value: Callable[[Any], Any]) -> _Handler | None:
-    """Describe the handler *value*; ``None`` for a class that has none."""
-    subject = f"is {getattr(value, '__qualname__', None) or shown(value)}"
-    if not isinstance(value, type):
-        return _Handler(subject, Callee(value, takes_itself=False), 1)
-    handle = find_in_class("handle", value)
-    is_abstract = inspect.isabstract(value) or getattr(value, "_is_protocol", False)
-    if handle is None or handle.home is FallbackHandler or is_abstract:
-        return None
-    callee = Callee(handle.function, value, handle.home, takes_itself=handle.takes_itself)
-    if callee.written is not None and is_gradual(callee.returned):
-        callee.returned = (ancestry(Type(value)).get(FallbackHandler) or (ANYTHING,))[0]
-        callee.returned_text = str(callee.returned)
-        callee.is_settled = callee.is_settled and is_resolved(callee.returned)
-    return _Handler(f"{subject}.handle", callee, 2 if handle.takes_itself else 1)
-
-
 class _Check:
     """Compares callbacks with a guarded function, as *owner* sees it, whose calls are awaited or not."""
 
     def __init__(self, declaration: Declaration, owner: type | None, is_awaited: bool | None) -> None:
-        self.guarded = Callee(declaration.template, owner, takes_itself=declaration.binding != FUNCTION)
         self.is_awaited = is_awaited
+        self.is_settled = False
+        """Whether comparing the handler again later would say the same."""
         self._declaration = declaration
         self._owner = owner
+        self._guarded = Callee(declaration.template, owner, takes_itself=declaration.binding != FUNCTION)
 
     def problems_of_named(self, name: str, is_fallback: bool) -> Iterator[Mismatch]:
         declaration, owner = self._declaration, self._owner
@@ -111,8 +86,7 @@ class _Check:
             yield f"{subject}, which needs an instance", "a class method or static method, as the guarded one is"
         if is_fallback:
             substitute = Callee(function, owner, named.home, takes_itself=named.takes_itself)
-            for problem, allowed in mismatches(self.guarded, substitute, self.is_awaited):
-                yield f"{subject}, {problem}", allowed
+            yield from _of(subject, mismatches(self._guarded, substitute, self.is_awaited))
         else:
             yield from self.problems_before_retry(subject, function, int(named.takes_itself))
 
@@ -122,23 +96,41 @@ class _Check:
             is_named = subject.startswith("names")
             allowed = "a function without parameters" if is_named else "one that takes an ExecutionContext"
             yield f"{subject}, whose parameters are {signature}", allowed
-        for problem, allowed in kind_mismatches(self.guarded, function, self.is_awaited):
-            yield f"{subject}, {problem}", allowed
+        yield from _of(subject, kind_mismatches(self._guarded, function, self.is_awaited))
 
-    def problems_of_handler(self, value: Callable[[Any], Any], handler: _Handler | None) -> Iterator[Mismatch]:
-        name = getattr(value, "__qualname__", "")
-        if handler is None:
-            yield f"is the class {name}, which is abstract or does not define handle", "a class that defines handle"
-            return
-        constructor = signature_of(value) if isinstance(value, type) else None
-        if not accepts_arguments(constructor, 0):
-            yield (
-                f"is the class {name}, whose constructor needs arguments: {constructor}",
-                "a class that is made without arguments; or a callable, as the bound method handle of an object of it",
-            )
-        subject, callee, arguments = handler
+    def problems_of_handler(self, value: Callable[[Any], Any]) -> Iterator[Mismatch]:
+        subject, arguments = f"is {getattr(value, '__qualname__', None) or shown(value)}", 1
+        if isinstance(value, type):
+            handle = find_in_class("handle", value)
+            is_abstract = inspect.isabstract(value) or getattr(value, "_is_protocol", False)
+            subject = f"is the class {value.__qualname__}"
+            if handle is None or handle.home is FallbackHandler or is_abstract:
+                yield f"{subject}, which is abstract or does not define handle", "a class that defines handle"
+                return
+            if not accepts_arguments(constructor := signature_of(value), 0):
+                allowed = "or a callable, as the bound method handle of an object of it"
+                problem = f"{subject}, whose constructor needs arguments: {constructor}"
+                yield problem, f"a class that is made without arguments; {allowed}"
+            subject, arguments = f"is {value.__qualname__}.handle", 1 + handle.takes_itself
+            callee = _callee_of(value, handle)
+        else:
+            callee = Callee(value, takes_itself=False)
+        self.is_settled = self._guarded.is_settled and callee.is_settled
         if not accepts_arguments(callee.written, arguments):
             problem = f"{subject}, which does not take one argument: {callee.written}"
             yield problem, "a handler that takes an ExecutionContext"
-        for problem, allowed in mismatches(self.guarded, callee, self.is_awaited, but_parameters=True):
-            yield f"{subject}, {problem}", allowed
+        yield from _of(subject, mismatches(self._guarded, callee, self.is_awaited, but_parameters=True))
+
+
+def _callee_of(handler: type, handle: NamedFunction) -> Callee:
+    """Describe the method *handle* of a class; what it does not annotate, the class may say as a generic one."""
+    callee = Callee(handle.function, handler, handle.home, takes_itself=handle.takes_itself)
+    if callee.written is not None and is_gradual(callee.returned):
+        callee.returned = (ancestry(Type(handler)).get(FallbackHandler) or (ANYTHING,))[0]
+        callee.returned_text = str(callee.returned)
+        callee.is_settled = callee.is_settled and is_resolved(callee.returned)
+    return callee
+
+
+def _of(subject: str, clauses: Iterable[Mismatch]) -> Iterator[Mismatch]:
+    return ((f"{subject}, {problem}", allowed) for problem, allowed in clauses)
