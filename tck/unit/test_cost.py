@@ -15,7 +15,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abif
 
 
 MOST_FILES = {"def, healthy": 2, "async def, healthy": 3}
-"""The files of the package that a call passes which goes well: the shell of the method, and the call itself."""
+"""The files that a call passes which goes well: the shell of the method, the attempt, the deadline of a coroutine."""
 
 
 def count(what: str = "instructions", *options: str) -> dict[str, Any]:
