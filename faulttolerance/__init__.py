@@ -44,7 +44,8 @@ from .typing import FallbackHandler
 
 if TYPE_CHECKING:
     from ._guard.circuit_breakers import circuit_breakers
-    from ._guard.control import configure, explain, guards, reload, reload_on, unguarded, validate
+    from ._guard.control import configure, guards, reload, reload_on, unguarded, validate
+    from ._guard.explanation import explain
     from ._guard.guard import Guard, apply_guard
     from ._guard.interceptor import around_invoke
     from ._runtime.future import Future, completed_future
@@ -106,7 +107,8 @@ __all__ = [
 ]
 
 _LATER = {
-    "._guard.control": ("configure", "explain", "guards", "reload", "reload_on", "unguarded", "validate"),
+    "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate"),
+    "._guard.explanation": ("explain",),
     "._guard.guard": ("Guard", "apply_guard"),
     "._guard.interceptor": ("around_invoke",),
     "._guard.circuit_breakers": ("circuit_breakers",),

@@ -31,7 +31,7 @@ from ._config import Declared, Effective, Key, Switches, enabled_keys, parameter
 from ._config.formatting import formatted
 from ._config.key import SWITCHES, switch_key
 from ._config.report import Unused
-from ._guard import control
+from ._guard import control, explanation
 from ._guard.checking.doubt import doubts
 from ._policy import parameters
 from ._shown import ends_the_caller, escaped, told
@@ -211,7 +211,7 @@ def _explained(parent: Any, name: str, target: Any) -> list[str]:
     if isinstance(target, type):
         return [line for member in dir(target) for line in _explained(target, member, None)]
     try:
-        return [control.explain(parent, name) if isinstance(parent, type) else control.explain(target)]
+        return [explanation.explain(parent, name) if isinstance(parent, type) else explanation.explain(target)]
     except (AttributeError, ValueError):
         return []
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .._log import WARNING, log
 
-__all__ = ["Mistakes"]
-
 
 class Mistakes:
     """Logs, once each, what failed of the code that a guard asks (rule R10)."""

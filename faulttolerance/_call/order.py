@@ -33,19 +33,6 @@ from .._runtime.clock import clock
 from .._strategy import back_off, bulkhead, circuit_breaker, rate_limit, retry
 from .mistakes import Mistakes
 
-__all__ = [
-    "MEMORIES",
-    "ORDER",
-    "RANK",
-    "Binding",
-    "GuardPolicies",
-    "Memory",
-    "Policies",
-    "Row",
-    "Strategies",
-    "is_detached",
-]
-
 Policies = Mapping[type[Policy], Policy]
 
 

@@ -14,8 +14,6 @@ from .._strategy import circuit_breaker
 from .._swap import Swap
 from .order import MEMORIES, Policies, Strategies
 
-__all__ = ["State", "StateDraft", "alias_in"]
-
 _NO_STRATEGIES = Strategies([None] * len(MEMORIES))
 
 

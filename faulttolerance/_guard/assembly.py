@@ -23,8 +23,6 @@ from .declaration import CLASS, Declaration, unbound
 from .effective import EffectivePolicies, is_first
 from .invocation import around
 
-__all__ = ["bound_policies", "code_of", "guarded_call", "method_call", "unguarded_call", "unguarded_call_while_hidden"]
-
 
 def unguarded_call(function: Callable[..., Any]) -> GuardedCall:
     """Give the way to *function* where nothing guards it."""

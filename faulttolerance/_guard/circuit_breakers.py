@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from .._strategy.circuit_breaker import CircuitBreaker
     from .effective import EffectivePolicies
 
-__all__ = [
-    "CircuitBreakers",
-    "circuit_breakers",
-    "deliver_all",
-    "deliver_transitions",
-    "forget_listeners",
-    "name_clashes",
-]
-
 Listener: TypeAlias = Callable[[str, str, str], object]
 
 _listeners: dict[str, list[Listener]] = {}

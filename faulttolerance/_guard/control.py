@@ -22,23 +22,8 @@ from . import registry, transaction
 from .circuit_breakers import forget_listeners
 from .class_level import exempt
 from .effective import EffectivePolicies
-from .explanation import explain
 from .guard import strays
 from .process import Process
-
-__all__ = [
-    "GuardedMethod",
-    "configure",
-    "configured",
-    "explain",
-    "follow_declarations",
-    "guards",
-    "reload",
-    "reload_on",
-    "reset",
-    "unguarded",
-    "validate",
-]
 
 F = TypeVar("F")
 

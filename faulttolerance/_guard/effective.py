@@ -16,8 +16,6 @@ from .checking.definition import callback_faults, companion_faults
 from .class_level import accessors, covering, first_definition
 from .declaration import INSTANCE, Declaration, declaration_of, unbound
 
-__all__ = ["EffectivePolicies", "effective_policies", "is_first"]
-
 
 class EffectivePolicies(NamedTuple):
     """What holds for one guard and one concrete class; found anew for whoever asks.

@@ -17,8 +17,6 @@ from .guard import Guard, finder_of
 if TYPE_CHECKING:
     from .registry import AnyResolver
 
-__all__ = ["explain"]
-
 
 def explain(target: Any, name: str = "", *, source: bool = False) -> str:
     """Say which policies hold for a guarded function, each value and where it came from.

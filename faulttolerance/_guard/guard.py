@@ -28,8 +28,6 @@ from .registry import nothing_named
 if TYPE_CHECKING:
     from inspect import Signature
 
-__all__ = ["Guard", "apply_guard", "finder_of"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -23,8 +23,6 @@ from .resolver import Draft, Resolver
 if TYPE_CHECKING:
     from .guard import Guard
 
-__all__ = ["GuardResolver", "call_detached", "call_given", "fallback_faults"]
-
 T = TypeVar("T")
 
 

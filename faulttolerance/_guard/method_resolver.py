@@ -19,8 +19,6 @@ from .declaration import CLASS, FUNCTION, Declaration
 from .effective import EffectivePolicies, effective_policies, is_first
 from .resolver import Draft, Resolver
 
-__all__ = ["MethodResolver"]
-
 
 class MethodResolver(Resolver):
     """Finds the call path of one guarded function for each class that calls it."""

@@ -10,8 +10,6 @@ from .._swap import Swap
 from .._telemetry.connect import telemetry
 from ..exceptions import Fault
 
-__all__ = ["Process"]
-
 
 class Process(NamedTuple):
     """The arguments of ``configure`` that are no sources of values, under the same names."""

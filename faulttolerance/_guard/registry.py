@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     AnyResolver: TypeAlias = MethodResolver | GuardResolver
 
-__all__ = ["add", "every_state", "follow_all", "nothing_named", "resolvers", "resolving"]
-
 
 class _Resolving(Section):
     def _left(self) -> None:

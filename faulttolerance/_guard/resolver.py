@@ -19,8 +19,6 @@ from .effective import EffectivePolicies
 if TYPE_CHECKING:
     from .registry import AnyResolver
 
-__all__ = ["Draft", "Resolver", "Use"]
-
 
 class Use(ref[type]):
     """Refers to a class that uses a guard, and has what the guard remembers for it.

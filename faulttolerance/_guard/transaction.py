@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .registry import AnyResolver
     from .resolver import Draft
 
-__all__ = ["forget", "reconfigure", "replan", "restore"]
-
 
 def reconfigure(
     read: Callable[[], Snapshot],
