@@ -1,4 +1,4 @@
-"""What happened, told to whoever listens."""
+"""Events of guarded calls, and the sinks that receive them."""
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
@@ -126,7 +126,7 @@ _telling: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", def
 
 
 class Sinks:
-    """Who is told of events, on the thread on which they happen and outside every lock."""
+    """The receivers of events, called on the thread on which these happen and outside every lock."""
 
     def __init__(self) -> None:
         self._chosen: tuple[Sink, ...] | None = None

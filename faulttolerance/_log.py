@@ -1,4 +1,4 @@
-"""The library's own words, in the standard library's logger ``faulttolerance``: they never decide what a call comes to.
+"""Records in the standard library's logger ``faulttolerance``, which never change the outcome of a call.
 
 Handlers and filters are the application's. One may raise: the words are lost then, and nothing else. One may call a
 guarded function: what is to be said of that call, while words of ours are being handled, is not said, or it would be

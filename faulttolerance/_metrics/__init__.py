@@ -1,1 +1,1 @@
-"""From what calls append to the series of the specification."""
+"""Counting: from what calls append to the series of the specification."""

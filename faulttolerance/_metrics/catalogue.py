@@ -1,4 +1,4 @@
-"""What is counted: a row for each policy, from which every metric and every series follows.
+"""The table of what is counted: a row for each policy, from which every metric and every series follows.
 
 The names, tags and descriptions are those of the specification; the rate limit's, beyond it, are after SmallRye.
 """

@@ -1,4 +1,4 @@
-"""What calls append is folded into counts when there is much of it, and when somebody reads.
+"""Lists to which calls append, folded into counts when they are long and when somebody reads.
 
 The hot path appends one number, the duration of a call on which everything went well, and that one sample stands for
 every series such a call advances. What goes otherwise is appended with its series.
@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from operator import add
 from threading import RLock
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from .catalogue import BOUNDARIES, Series
 from .series import Meter, Schema
@@ -27,7 +27,7 @@ class Durations(NamedTuple):
 
     counts: tuple[int, ...]
     sums: tuple[float, ...]
-    """What the samples of each bucket come to, in seconds."""
+    """The sum of the samples of each bucket, in seconds."""
 
     def plus(self, more: "Durations") -> "Durations":
         """Add the samples of both."""
@@ -36,10 +36,7 @@ class Durations(NamedTuple):
 
 NO_DURATIONS = Durations((0,) * (len(BOUNDARIES) + 1), (0.0,) * (len(BOUNDARIES) + 1))
 
-_NO_COUNTS: Mapping[Series, int] = {}
-_NO_SAMPLES: Mapping[str, Durations] = {}
-_NO_VALUES: Mapping[str, float] = {}
-_NO_BATCHES: Mapping[tuple[Series, ...], list[None]] = {}
+_NOTHING: Mapping[Any, Any] = {}
 
 
 class Account:
@@ -69,9 +66,9 @@ class Account:
         self.others: list[tuple[tuple[Series, ...], Mapping[str, float]]] = []
         """What went otherwise: the series that it advances, and its samples by histogram."""
         # All guarded by the lock; replaced, never changed.
-        self._batches = _NO_BATCHES
-        self._counts = _NO_COUNTS  # what was folded until now; what is not there is 0
-        self._durations = _NO_SAMPLES
+        self._batches: Mapping[tuple[Series, ...], list[None]] = _NOTHING
+        self._counts: Mapping[Series, int] = _NOTHING  # what was folded until now; what is not there is 0
+        self._durations: Mapping[str, Durations] = _NOTHING
         self._folding = False
 
     def fold(self) -> None:
@@ -105,8 +102,7 @@ class Account:
     def begin_anew(self) -> None:
         """Start again at 0 in the child of a fork."""
         self._folding = False
-        self._counts = _NO_COUNTS
-        self._durations = _NO_SAMPLES
+        self._counts = self._durations = _NOTHING
         self.first_try_durations.clear()
         self.others.clear()
         for batch in self._batches.values():
@@ -195,7 +191,7 @@ class Counters:
         """Take what was appended into the counts."""
         self.account.fold()
 
-    def add(self, series: tuple[Series, ...], samples: Mapping[str, float] = _NO_VALUES) -> None:
+    def add(self, series: tuple[Series, ...], samples: Mapping[str, float] = _NOTHING) -> None:
         """Advance each of *series* by one, and add one sample to each histogram that is named."""
         others = self.account.others
         others.append((series, samples))

@@ -1,4 +1,4 @@
-"""Which series a method has, and which of them a call, an attempt and a retry advance; all follows from the rows."""
+"""The series of a method, and those that a call, an attempt and a retry advance; all follows from the table."""
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 

@@ -1,4 +1,4 @@
-"""Who gets the counts and the events: found at the first guarded call, or named by ``configure``."""
+"""The choice of exporters and sinks: found at the first guarded call, or named by ``configure``."""
 
 from __future__ import annotations
 
