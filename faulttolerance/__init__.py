@@ -118,7 +118,7 @@ _LATER = {
     "._runtime.uninterruptible": ("uninterruptible",),
     "._runtime.offload": ("shutdown",),
 }
-"""What is imported when first asked for: declaring needs none of it, and some of it brings in a lot."""
+"""Names that are imported when first asked for: declaring needs none of them, and some bring in a lot."""
 _HOMES = {name: home for home, names in _LATER.items() for name in names}
 
 

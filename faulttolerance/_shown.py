@@ -1,4 +1,4 @@
-"""What came from outside, as messages show it: in short, on one line, and harmless to a terminal."""
+"""Values and errors from outside, as messages show them: in short, on one line, harmless to a terminal."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def error_type(failure: BaseException) -> str:
 
 
 def ends_the_caller(error: BaseException) -> bool:
-    """Whether *error* ends who waits, and not what was run: Ctrl-C, or a deadline of this library.
+    """Whether *error* ends the caller, and not only the code that raised it: Ctrl-C, or a deadline of this library.
 
-    Everything else is what was run failing: a script ends its program by ``SystemExit``, which must not end ours.
+    Everything else is a failure of that code: a script ends its program by ``SystemExit``, which must not end ours.
     """
     is_ours = type(error).__module__.partition(".")[0] == __name__.partition(".")[0]
     return isinstance(error, KeyboardInterrupt) or (is_ours and not isinstance(error, Exception))

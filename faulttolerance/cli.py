@@ -51,7 +51,7 @@ Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Import the s
 
 
 class Format(StrEnum):
-    """How ``keys`` writes."""
+    """The forms in which ``keys`` writes."""
 
     TABLE = "table"
     PROPERTIES = "properties"

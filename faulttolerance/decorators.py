@@ -1,4 +1,4 @@
-"""What a user writes above a function, a method or a class.
+"""Decorators for functions, methods and classes.
 
 Every decorator works on functions, methods, ``async def``, static and class methods (either side of them), callables
 and classes, in any order: all policies of one function make one guard, nested as the specification says. A decorator

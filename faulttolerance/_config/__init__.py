@@ -1,4 +1,4 @@
-"""Where values come from: sources, keys, precedence. Nothing heavy is imported before a key is found."""
+"""Configuration: sources, keys, precedence. Nothing heavy is imported before a key is found."""
 
 from .declared import Declared as Declared, Effective as Effective
 from .global_switches import Switches as Switches

@@ -51,7 +51,7 @@ class Effective:
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """Where each parameter comes from: ``default``, ``decorator``, or the words of *configured*."""
+        """The origin of each parameter: ``default``, ``decorator``, or the words of *configured*."""
         declared = {
             name: "default"
             if getattr(self.policy, name) == parameter.kind.normalised(parameter.default)

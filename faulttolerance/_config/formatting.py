@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 SPANS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
-"""What a duration may count, in microseconds."""
+"""Units of durations, in microseconds."""
 
 
 def formatted(value: Any) -> str:

@@ -13,7 +13,7 @@ from .source import flag, integer, parsed
 
 
 class Switches(NamedTuple):
-    """What the specification lets be set once, in the order of ``SWITCHES``."""
+    """The specification's switches, which are set once, in the order of ``SWITCHES``."""
 
     non_fallback_enabled: bool = True
     metrics_enabled: bool = True

@@ -1,4 +1,4 @@
-"""What ``configure`` is given to read, kept so that it can be read again."""
+"""The arguments of ``configure`` that are to be read, kept so that they can be read again."""
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
@@ -21,7 +21,7 @@ class File(NamedTuple):
 
 
 class Inputs(Record):
-    """What a snapshot is built from, beside the environment."""
+    """All that a snapshot is built from, beside the environment."""
 
     properties: Mapping[str, Any] = MappingProxyType({})
     files: tuple[File, ...] = ()
@@ -91,4 +91,4 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "files": (_files, "a path, or several"),
     "sources": (_callables, "a list of functions that return mappings"),
 }
-"""How each is kept, and what is allowed."""
+"""For each argument the function that normalises it, and the words for what is allowed."""

@@ -1,4 +1,4 @@
-"""How a parameter is spelled in each kind of source. Nothing is read here."""
+"""Keys: the spellings of a parameter in each kind of source. Nothing is read here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .declared import Declared
 ANNOTATIONS: Mapping[str, type[Policy]] = {
     policy.annotation: policy for policy in Policy.__subclasses__() if policy.is_configurable
 }
-"""What can be configured."""
+"""The policies that can be configured, by the names in their keys."""
 
 ENABLED = "enabled"
 SWITCHES = (

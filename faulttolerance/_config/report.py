@@ -1,4 +1,4 @@
-"""What can be set, what nothing uses, and what is ambiguous, over all declarations of an application."""
+"""Reports over all declarations of an application: keys that can be set, unused ones, ambiguous ones, changes."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Settings:
         """Of the configuration, and of all that follows from it."""
         self._state = State()
         self._places: dict[str, str] = {}
-        """Where the files are that the environment names: the process may work in another directory by and by."""
+        """The paths of files that the environment names: the process may work in another directory by and by."""
 
     @property
     def state(self) -> State:

@@ -13,9 +13,9 @@ from .key import ORDINAL, PREFIX
 T = TypeVar("T")
 
 MOST_ENTRIES = 100_000
-"""How many a source may hold."""
+"""The most that a source may hold."""
 LONGEST_KEY = 1_000
-"""How many characters a nested key may have."""
+"""The most characters that a nested key may have."""
 
 
 class Entry(NamedTuple):
@@ -108,7 +108,7 @@ def integer(value: object) -> int:
 
 
 ALLOWED: Mapping[Callable[[object], Any], str] = {flag: "true or false", integer: "an integer"}
-"""What is allowed, in words."""
+"""The words for what is allowed."""
 
 
 def parsed(key: str, entry: Entry, parse: Callable[[object], T]) -> T:

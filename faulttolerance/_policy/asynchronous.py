@@ -1,4 +1,4 @@
-"""What ``@asynchronous`` asks for."""
+"""The policy of ``@asynchronous``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``@bulkhead`` asks for."""
+"""The policy of ``@bulkhead``."""
 
 from __future__ import annotations
 

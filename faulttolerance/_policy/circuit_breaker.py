@@ -1,4 +1,4 @@
-"""What ``@circuit_breaker`` asks for."""
+"""The policy of ``@circuit_breaker``."""
 
 from __future__ import annotations
 

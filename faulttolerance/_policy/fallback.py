@@ -1,4 +1,4 @@
-"""What ``@fallback`` asks for."""
+"""The policy of ``@fallback``."""
 
 from __future__ import annotations
 

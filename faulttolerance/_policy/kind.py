@@ -13,7 +13,7 @@ from .unit import ChronoUnit
 
 
 class Kind(Record):
-    """What a parameter accepts.
+    """The values that a parameter accepts.
 
     Args:
         name: What a text in the configuration is taken for: ``integer``, ``number``, ``duration``, ``flag``,

@@ -20,7 +20,7 @@ Contradiction: TypeAlias = tuple[str, str, str, tuple[str, ...]]
 """A parameter, what is wrong with it, what is allowed, and the other parameters that are part of it."""
 
 DEFAULT_PLACE: Final = "the default"
-"""Where a value comes from that nobody set."""
+"""The source of a value that nobody set."""
 
 
 class Parameter:
@@ -43,7 +43,7 @@ class Parameter:
 
     @property
     def configurable(self) -> str:
-        """What the configuration may say, in words."""
+        """The words for what the configuration may say."""
         return self.kind.configurable or self.kind.allowed
 
 
@@ -53,7 +53,7 @@ def parameter(kind: Kind, default: Any = MISSING) -> Any:
 
 
 class Policy(Record):
-    """What was asked for by one annotation: frozen values, checked when they are made.
+    """The values of one annotation, frozen, and checked when they are made.
 
     The fields of a subclass are made by ``parameter``.
     """

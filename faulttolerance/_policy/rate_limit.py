@@ -1,4 +1,4 @@
-"""What ``@rate_limit`` asks for (SmallRye)."""
+"""The policy of ``@rate_limit`` (SmallRye)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .unit import ChronoUnit, seconds
 
 
 class RateLimitType(Enum):
-    """How the window of a rate limit moves."""
+    """The ways in which the window of a rate limit moves."""
 
     FIXED = "fixed"
     """Windows follow one another; each starts with all its permits."""

@@ -1,4 +1,4 @@
-"""What ``@retry`` asks for, and the annotations of SmallRye that refine it."""
+"""The policy of ``@retry``, and those of the annotations of SmallRye that refine it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``@timeout`` asks for."""
+"""The policy of ``@timeout``."""
 
 from __future__ import annotations
 

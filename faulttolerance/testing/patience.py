@@ -1,4 +1,4 @@
-"""For how long time may be held before it is stuck."""
+"""The real time for which virtual time may be held before it counts as stuck."""
 
 from __future__ import annotations
 

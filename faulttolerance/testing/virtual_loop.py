@@ -26,7 +26,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.virtual_clock = clock
         self._waits: _LoopWait | None = None
         self._errands: dict[_Errand, None] = {}
-        """What threads of executors are doing for this loop."""
+        """The functions that threads of executors are calling for this loop."""
         super().__init__(_Selector(self, clock))
 
     def time(self) -> float:

@@ -25,7 +25,7 @@ class Waiter(ABC):
         self.order = 0
         """Its place among what is due at the same moment: the order in which it was asked for."""
         self.failure: str | None = None
-        """Why the moment does not come."""
+        """The reason why the moment does not come, if it does not."""
 
     @abstractmethod
     def wake(self) -> None:
