@@ -44,7 +44,7 @@ HARMLESS: dict[int, ref[type]] = {}
 
 
 def comes_later(result: object) -> bool:
-    """Whether *result* is to be awaited, or asked for a result of its own that it has not got."""
+    """Tell whether *result* is to be awaited, or asked for a result of its own that it has not got."""
     kind = type(result)
     if id(kind) in HARMLESS:
         return False
@@ -60,7 +60,7 @@ def comes_later(result: object) -> bool:
 
 
 def lives_on(kind: type) -> bool:
-    """Whether *kind* is kept by its module: it may be kept elsewhere, too, and classes made in functions may not."""
+    """Tell whether *kind* is kept by its module: it may be kept elsewhere, too; one made in a function may not."""
     if not kind.__flags__ & _HEAP_TYPE:
         return True
     name = type.__getattribute__(kind, "__module__")

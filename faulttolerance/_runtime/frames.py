@@ -6,6 +6,6 @@ from types import FrameType
 
 
 def module_of(frame: FrameType) -> str:
-    """The name of the module whose code *frame* runs; empty where what runs is no module, as under ``exec``."""
+    """Return the name of the module whose code *frame* runs; empty where what runs is no module, as under ``exec``."""
     name = frame.f_globals.get("__name__")
     return name if isinstance(name, str) else ""

@@ -28,7 +28,7 @@ def lock_here() -> Any:
 
 
 def _has_hub() -> bool:
-    """Whether the running thread may have other greenlets: it need not, where threads were left as they are."""
+    """Tell whether the running thread may have other greenlets: it need not, where threads were left as they are."""
     return import_module("gevent._hub_local").get_hub_if_exists() is not None
 
 

@@ -33,7 +33,7 @@ class Inherited(TaskDeadline):
 
 
 def inherit(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[Inherited]:
-    """The deadlines of the thread of *deadlines*, the innermost one last, inside *enclosing*."""
+    """Return the deadlines of the thread of *deadlines*, the innermost one last, inside *enclosing*."""
     inherited: list[Inherited] = []
     for entry in reversed([*chain(deadlines)]):
         if type(entry) is not list and entry[0] != inf:

@@ -55,7 +55,7 @@ def settle(deadlines: ThreadDeadlines, entry: Entry) -> None:
 
 
 def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
-    """What an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
+    """Return what an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
 
     Args:
         record: The attempt; ``timed_out`` is set where it ends by its own deadline.
@@ -151,7 +151,7 @@ def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
 
 
 def remaining() -> float | None:
-    """Seconds left to the innermost deadline of the running call, the nearest one where they differ.
+    """Return the seconds left to the innermost deadline of the running call, the nearest one where they differ.
 
     0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
     """

@@ -47,9 +47,6 @@ class _Caller:
                 self._calling.release()
 
 
-_callers: dict[int, _Caller] = {}
-
-
 def call_on(signum: int, function: Callable[[], object]) -> None:
     """Call *function*, which must not raise, on a thread of its own after each such signal.
 
@@ -58,20 +55,12 @@ def call_on(signum: int, function: Callable[[], object]) -> None:
     """
     caller = _Caller(signum, function)
     signal.signal(signum, caller)
-    _callers[signum] = caller
+    at_fork(child=caller.begin_anew)
 
 
 def name_of(signum: int) -> str:
-    """The signal as people know it, as in ``SIGHUP``."""
+    """Return the signal as people know it, as in ``SIGHUP``."""
     try:
         return signal.Signals(signum).name
     except ValueError:
         return f"signal {signum}"
-
-
-def _in_child() -> None:
-    for caller in _callers.values():
-        caller.begin_anew()
-
-
-at_fork(child=_in_child)

@@ -31,7 +31,7 @@ def once(function: Callable[..., T], *arguments: Any) -> Iterator[T]:
 
 
 def uncollected_once(function: Callable[[], T]) -> Iterator[T]:
-    """The same, and let nothing be collected meanwhile: nobody else sees the collector off, or switches it on again."""
+    """Give the same, and let nothing be collected meanwhile: nobody else sees the collector off, or switches it on."""
     return map(itemgetter(2), _steps(function, []))
 
 

@@ -134,7 +134,7 @@ class _Trace:
 
 
 def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
-    """Whether the thread waits for another one; ``None`` where only time can tell.
+    """Tell whether the thread waits for another one; ``None`` where only time can tell.
 
     A thread whose wait is over already is about to run, however long it takes to get there. Its lock does not tell:
     that is taken again before the thread gets to run.
@@ -149,7 +149,7 @@ def _waits(innermost: FrameType, living: Collection[int]) -> bool | None:
 
 
 def _is_runnable(thread: threading.Thread | None) -> bool:
-    """Whether the system would let the thread run, and only has not got to it; false where it does not tell."""
+    """Tell whether the system would let the thread run, and only has not got to it; false where it does not tell."""
     try:
         status = os.open(f"/proc/self/task/{thread.native_id if thread is not None else 0}/stat", os.O_RDONLY)
     except OSError:
@@ -163,12 +163,12 @@ def _is_runnable(thread: threading.Thread | None) -> bool:
 
 
 def _parked() -> frozenset[int | None]:
-    """The pool's threads that have nothing to do; one that was woken has, before it gets to run."""
+    """Return the pool's threads that have nothing to do; one that was woken has, before it gets to run."""
     return frozenset(worker.thread.ident for worker in pool.pool._parked.copy() if not worker.is_woken)
 
 
 def place_of(ident: int, innermost: FrameType) -> str:
-    """The name of a thread, and the line of the application at which it is."""
+    """Return the name of a thread, and the line of the application at which it is."""
     name = next((thread.name for thread in threading.enumerate() if thread.ident == ident), str(ident))
     shown = innermost
     for frame in stack_of(innermost):

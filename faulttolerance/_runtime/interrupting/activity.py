@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter, methodcaller
 
 
 def cpu_of(native_id: int) -> float:
-    """The processor time of a thread, in whatever unit; 0.0 where the system does not tell."""
+    """Return the processor time of a thread, in whatever unit; 0.0 where the system does not tell."""
     try:
         with open(f"/proc/self/task/{native_id}/schedstat", "rb") as file:
             return float(file.read().split()[0])

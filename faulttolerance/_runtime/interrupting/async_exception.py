@@ -73,25 +73,23 @@ _nothing: Any = None
 _interrupted: Any = None
 
 
-def find_sender() -> bool:
-    """Make ``send`` work where that is possible; false where this was tried before."""
+def find_sender() -> None:
+    """Make ``send`` work where that is possible."""
     # Not at import: it takes some 10 ms, which are better spent while the first deadline runs.
     global _sender, _nothing, _interrupted, _was_sought
-    if _was_sought:
-        return False
+    if _was_sought or sys.implementation.name != "cpython":
+        return
     _was_sought = True
-    if sys.implementation.name == "cpython":
-        try:
-            import ctypes
+    try:
+        import ctypes
 
-            sender = ctypes.pythonapi.PyThreadState_SetAsyncExc
-        except (ImportError, AttributeError):
-            return True
-        sender.argtypes = [ctypes.c_ulong, ctypes.py_object]
-        sender.restype = ctypes.c_int
-        _nothing, _interrupted = ctypes.py_object(), ctypes.py_object(Interrupted)
-        _sender = sender
-    return True
+        sender = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    except (ImportError, AttributeError):
+        return
+    sender.argtypes = [ctypes.c_ulong, ctypes.py_object]
+    sender.restype = ctypes.c_int
+    _nothing, _interrupted = ctypes.py_object(), ctypes.py_object(Interrupted)
+    _sender = sender
 
 
 def can_send() -> bool:

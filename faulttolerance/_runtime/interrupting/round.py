@@ -35,15 +35,14 @@ from .watchdog import watchdog
 def look_at_threads() -> float:
     """Interrupt every thread that has a deadline which has passed, and stands well; return when to look again."""
     soonest = inf
-    needs_sender = False
     for deadlines in deadlines_of_threads():
         if not HAS_GIL:
             deadlines.order.clear()
         if deadlines.innermost is not None:
-            has_signal = deadlines.is_main and main_thread.owns_signal() and not main_thread.is_deaf
-            needs_sender = needs_sender or not has_signal
+            if not (deadlines.is_main and main_thread.owns_signal()) or main_thread.is_deaf:
+                find_sender()
             soonest = min(soonest, _look_at(deadlines))
-    return -inf if needs_sender and find_sender() else soonest
+    return soonest
 
 
 def _look_at(deadlines: ThreadDeadlines) -> float:
@@ -168,7 +167,7 @@ def _aim(
 
 
 def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: int) -> bool:
-    """Whether the main thread is better sent an exception, which it notices where it stands, or soon.
+    """Tell whether the main thread is better sent an exception, which it notices where it stands, or soon.
 
     A signal it notices at the next place where it looks. Where that is code that is left in peace, as in a loop that
     does nothing but call such code, or under a trace function, every signal would be in vain.

@@ -87,7 +87,7 @@ def forget_added_modules() -> None:
 
 
 def place(frame: FrameType) -> tuple[int, int]:
-    """What tells whether a thread has moved."""
+    """Return what tells whether a thread has moved."""
     return id(frame), frame.f_lasti
 
 
@@ -141,7 +141,7 @@ def reason_unsafe(
 
 
 def _reason_here(stack: Stack, is_patient: bool, exact: bool, blind: bool) -> str | None:
-    """Why the innermost frame is to be left in peace; some of it counts only while one *is_patient*."""
+    """Return why the innermost frame is to be left in peace; some of it counts only while one *is_patient*."""
     frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
     if _is_left_in_peace(frame):
@@ -160,7 +160,7 @@ def _reason_here(stack: Stack, is_patient: bool, exact: bool, blind: bool) -> st
 
 
 def _acquire_release_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameType | None:
-    """The innermost frame, down to the guard, that takes something or gives it back, itself or by what it calls.
+    """Return the innermost frame, down to the guard, that takes something or gives it back, itself or by what it calls.
 
     Where the thread *waits*, code that is made for waiting has taken nothing yet.
     """
@@ -178,7 +178,7 @@ def _acquire_release_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameT
 
 
 def frames_of_call(stack: Stack, depth: int) -> Iterator[FrameType]:
-    """The frames down to the guard whose deadline is number *depth*, counted from the innermost one."""
+    """Return the frames down to the guard whose deadline is number *depth*, counted from the innermost one."""
     for step in stack:
         if is_ours(step):
             depth -= has_deadline(step)
@@ -188,7 +188,7 @@ def frames_of_call(stack: Stack, depth: int) -> Iterator[FrameType]:
 
 
 def _starts_thread(stack: Stack) -> bool:
-    """Whether a thread is to begin, which would not be known to anybody then; that takes never long.
+    """Tell whether a thread is to begin, which would not be known to anybody then; that takes never long.
 
     On 3.11 an exception would even be raised in that thread, which goes by the identifier of this one until it runs.
     """
@@ -222,7 +222,7 @@ def _reason_on_the_way(stack: Stack) -> str | None:
 
 
 def is_of_call(stack: Stack, entry: object) -> bool:
-    """Whether the call that began the deadline *entry* stands on *stack*: greenlets have their own."""
+    """Tell whether the call that began the deadline *entry* stands on *stack*: greenlets have their own."""
     return any(value is entry for step in stack if is_timed_attempt(step) for value in variables_of(step).values())
 
 
@@ -242,7 +242,7 @@ def _name_of(frame: FrameType) -> str:
 
 
 def _coming(stack: Stack) -> str | None:
-    """What may come before the next place where an exception can be raised; ``None``: nothing that matters."""
+    """Return what may come before the next place where an exception can be raised; ``None``: nothing that matters."""
     for step, caller in zip(stack[:10], (*stack[1:11], None), strict=False):
         ways = ahead(step.f_code, step.f_lasti)
         for one in (TAKES, SKIPS, GIVES):

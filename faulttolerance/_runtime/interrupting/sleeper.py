@@ -84,6 +84,6 @@ def sleeps_in_condition_wait(frame: FrameType) -> bool:
 
 @cache
 def _sleeping_calls() -> frozenset[int]:
-    """The calls that come once the condition's lock is released; the ``finally`` around them takes it again."""
+    """Return the calls that come once the condition's lock is released; the ``finally`` around them takes it again."""
     calls = dropwhile(lambda call: "_release_save" not in call[2], calls_of(_CONDITION_WAIT))
     return frozenset(offset for offset, _, loaded in calls if "acquire" in loaded)
