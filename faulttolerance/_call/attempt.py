@@ -36,7 +36,7 @@ from .._runtime.interrupting.watchdog import watchdog
 from .._runtime.interruption import NOT_WANTED, be_watched, settle
 from .._runtime.native import get_ident
 from .._runtime.task_deadline import NO_DEADLINE
-from .._strategy.circuit_breaker import NOT_ADMITTED
+from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
 from .bound import BULK, NO_GATE, RATE, BoundPolicies
 from .record import CallRecord
@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     from .._runtime.interrupting.thread_deadlines import Entry
     from .._runtime.tasks import Admission, TaskEnvironment as _Tasks
     from .._strategy.bulkhead import Bulkhead
-    from .._strategy.circuit_breaker import CircuitBreaker
+    from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
 
     ASYNC = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
@@ -116,7 +116,7 @@ if TYPE_CHECKING:
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
 
-        gate: CircuitBreaker  # pyright: ignore[reportIncompatibleVariableOverride]
+        gate: Gate  # pyright: ignore[reportIncompatibleVariableOverride]
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -18,11 +18,11 @@ from .._runtime.environment import Attempt, StoppedIteration
 from .._runtime.task_deadline import NO_DEADLINE
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
-from .._strategy.circuit_breaker import NOT_ADMITTED, CircuitBreaker
+from .._strategy.gate import NOT_ADMITTED, Gate
 from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Retry, Stop
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
-from ..exceptions import CircuitBreakerOpenException, RefusedException
+from ..exceptions import RefusedException
 from .record import CallRecord
 
 __all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies"]
@@ -36,7 +36,7 @@ NO_GATE, CIRCUIT, RATE, BULK = range(4)
 Conclude: TypeAlias = Callable[[AttemptRecord, BaseException | None, Callable[[], str]], BaseException | None]
 
 
-def _deliver_to_nobody(gate: CircuitBreaker) -> None:
+def _deliver_to_nobody(gate: Gate) -> None:
     pass
 
 
@@ -77,9 +77,9 @@ class BoundPolicies:
         fallback_on: Exceptions | None = None,
         no_fallback_on: Exceptions = (),
         retry: Retry | None = None,
-        gate: CircuitBreaker | None = None,
+        gate: Gate | None = None,
         gate_name: str = "CircuitBreaker",
-        deliver: Callable[[CircuitBreaker], None] = _deliver_to_nobody,
+        deliver: Callable[[Gate], None] = _deliver_to_nobody,
         fail_on: Exceptions = (Exception,),
         skip_on: Exceptions = (),
         rate_limit: RateLimit | None = None,
@@ -162,20 +162,26 @@ class BoundPolicies:
             assert failure is not None
             sinks.tell(Rejected(self.name, number, record.refused_by, failure))
 
-    def _judge(self, gate: CircuitBreaker, record: AttemptRecord) -> None:
+    def _judge(self, gate: Gate, record: AttemptRecord) -> None:
         """Tell *gate* how an attempt ended that it let in."""
         failure = record.failure
         era = record.era
         assert era is not None
         if era is not NOT_ADMITTED:
-            verdict = SUCCESS if failure is None else verdict_on(failure, self.fail_on, self.skip_on)
+            if failure is None:
+                verdict = SUCCESS
+            elif record.refused_by and not gate.judges_refusals:
+                verdict = NEUTRAL
+            else:
+                verdict = verdict_on(failure, self.fail_on, self.skip_on)
             record.verdict = verdict.value
             if verdict is not NEUTRAL or not era.is_closed:
                 kind = type(failure).__name__ if verdict is FAILURE else ""
                 gate.settle(era, record.permit, verdict, clock.monotonic(), kind)
         elif not isinstance(failure, RefusedException):
             gate.settle(gate.state, record.permit, NEUTRAL, clock.monotonic())
-        self.deliver(gate)
+        if gate.transitions:
+            self.deliver(gate)
 
     def abandon(self, permit: object) -> None:
         """Give back whatever *permit* holds; control flow came before its attempt was settled."""
@@ -183,9 +189,10 @@ class BoundPolicies:
             self.bulkhead.release(permit)
         if self.gate is not None:
             self.gate.settle(self.gate.state, permit, NEUTRAL, clock.monotonic())
-            self.deliver(self.gate)
+            if self.gate.transitions:
+                self.deliver(self.gate)
 
-    def refused(self, gate: CircuitBreaker, wait: float) -> CircuitBreakerOpenException:
+    def refused(self, gate: Gate, wait: float) -> RefusedException:
         """Count and report a call that *gate* refuses for *wait* seconds, where nothing follows a failure."""
         if gate.transitions:
             self.deliver(gate)
@@ -200,7 +207,7 @@ class BoundPolicies:
             batch.append(None)
             if len(batch) >= FOLD:
                 self.counters.fold()
-        error = CircuitBreakerOpenException(gate.message, wait)
+        error = gate.refusal(wait)
         if sinks.wanted[Rejected]():
             sinks.tell(Rejected(self.name, 1, self.gate_name, error))
         return error

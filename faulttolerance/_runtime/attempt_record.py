@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .._strategy.circuit_breaker import Era
+    from .._strategy.gate import Era
     from .interrupting.thread_deadlines import Entry, ThreadDeadlines
     from .task_deadline import TaskDeadline
 

@@ -1,21 +1,6 @@
 """The circuit breaker's states, and when it moves from one to the next (specification, chapter Circuit Breaker).
 
-The caller keeps the era that admitted a call and settles the call against it. A healthy call costs it two reads::
-
-    era = breaker.state
-    if not era.is_closed:
-        era = breaker.admit(me, ident, now)  # raises CircuitBreakerOpenException
-    ...
-    if not era.is_clean:  # after a success
-        breaker.settle(era, me, SUCCESS, now)
-    breaker.settle(era, me, FAILURE, now, "ConnectionError")  # after a failure
-    if not era.is_closed:  # after control flow
-        breaker.settle(era, me, NEUTRAL, now)
-    if breaker.transitions:  # after admit, also where it raised, and after settle
-        breaker.deliver(listener)
-
-*me* identifies one attempt and is never used twice at a time. Where the caller was interrupted before it got the answer
-of ``admit``, ``settle(breaker.state, me, NEUTRAL, now)`` gives back what the attempt may have got.
+It is a ``Gate``, which says how it is asked. A call is settled against the era that admitted it, or not at all.
 """
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
@@ -25,20 +10,20 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from ..exceptions import CircuitBreakerOpenException
+from .gate import Era
 from .rolling_window import RollingWindow
 from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
 __all__ = [
     "CLOSED",
     "HALF_OPEN",
-    "NOT_ADMITTED",
     "OPEN",
     "CircuitBreaker",
+    "CircuitEra",
     "Closed",
-    "Era",
     "HalfOpen",
     "Open",
     "StateName",
@@ -79,24 +64,15 @@ _NONE_YET = _Transitions()
 """Stands for those of every circuit that has never moved; nothing is ever added to it."""
 
 
-class Era:
-    """One stay in one state. A call is settled against the era that admitted it, or not at all."""
+class CircuitEra(Era):
+    """One stay in one state; a closed circuit is clean with a window full of successes."""
 
-    __slots__ = ("is_clean", "is_closed", "name", "until")
+    __slots__ = ("name",)
 
-    is_closed: bool
-    is_clean: bool
-    """Whether one more success would change nothing: a closed circuit with a window full of successes."""
     name: StateName
-    until: float
-    """Until when every call is refused; minus infinity where some pass."""
 
 
-NOT_ADMITTED: Final = Era()
-"""Stands for the era of an attempt that no era has let in."""
-
-
-class Closed(Era):
+class Closed(CircuitEra):
     """Calls pass; their results fill the window, which is assessed when it is full."""
 
     __slots__ = ("last_failure", "window")
@@ -115,7 +91,7 @@ class Closed(Era):
         self.is_clean = self.window.is_full and not self.window.failures
 
 
-class Open(Era):
+class Open(CircuitEra):
     """Calls are refused until a moment; then the next one makes the circuit half-open."""
 
     __slots__ = ("is_forced", "since")
@@ -129,7 +105,7 @@ class Open(Era):
         self.is_forced = until == math.inf
 
 
-class HalfOpen(Era):
+class HalfOpen(CircuitEra):
     """A few probes pass and decide together."""
 
     __slots__ = ("overdue", "probes", "successes")
@@ -177,6 +153,8 @@ class CircuitBreaker:
         "transitions",
     )
 
+    judges_refusals: ClassVar = True
+
     def __init__(
         self,
         name: str,
@@ -192,7 +170,7 @@ class CircuitBreaker:
         self.request_volume_threshold = request_volume_threshold
         self.failure_ratio = failure_ratio
         self.success_threshold = success_threshold
-        self.state: Era = Closed(request_volume_threshold)
+        self.state: CircuitEra = Closed(request_volume_threshold)
         """The era that admits calls now: the one reference that a transition swaps, under the lock."""
         self.transitions = _NONE_YET
         """What happened and was not delivered yet."""
@@ -262,6 +240,10 @@ class CircuitBreaker:
                 elif verdict is SUCCESS:
                     era.successes += 1
                     self._close_when_proven_locked(era, now)
+
+    def refusal(self, wait: float) -> CircuitBreakerOpenException:
+        """Make what a caller is told who is refused for *wait* seconds."""
+        return CircuitBreakerOpenException(self.message, wait)
 
     def reset(self, now: float) -> None:
         """Close the circuit and forget every result; also ends ``force_open``."""
@@ -381,7 +363,7 @@ class CircuitBreaker:
         elif isinstance(era, HalfOpen):
             self._close_when_proven_locked(era, now)  # where a signal's handler raised before that was done
 
-    def _move_locked(self, era: Era, at: float, reason: str = "", failure: str = "") -> None:
+    def _move_locked(self, era: CircuitEra, at: float, reason: str = "", failure: str = "") -> None:
         old = self.state.name
         # Threads read the clock before they get here, so moments may arrive in the wrong order.
         self._spent = {**self._spent, old: self._spent[old] + max(0.0, at - self._entered)}
