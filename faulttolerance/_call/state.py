@@ -63,9 +63,9 @@ class State:
                 MEMORIES[type(policy)].renew(self.strategies.get(type(policy)), policy)
             self._followed = policies
 
-    def counts(self) -> dict[Series, int]:
+    def counts(self) -> dict[Series, float]:
         """Read every series of the method, histograms aside."""
-        total: dict[Series, int] = {}
+        total: dict[Series, float] = {}
         for counters in self._counters:
             counters.account.read(total, {})
         return total

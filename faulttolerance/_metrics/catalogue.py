@@ -29,7 +29,7 @@ class Metric(NamedTuple):
     """Beside ``method``, which every metric has."""
     facts: Mapping[str, tuple[str, ...]] = {}
     """What may happen to a call or an attempt under the policy, and the values of the tags that then advance by one."""
-    readings: Mapping[tuple[str, ...], Callable[[Any, float], int | None]] = {}
+    readings: Mapping[tuple[str, ...], Callable[[Any, float], float | None]] = {}
     """By the values of the tags, how the policy's strategy is asked at a time; right also while nobody calls."""
     unit: Literal["", "seconds", "nanoseconds"] = ""
     needs_queue: bool = False

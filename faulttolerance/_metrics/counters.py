@@ -79,7 +79,7 @@ class Account:
             finally:
                 self.lock.release()
 
-    def read(self, counts: dict[Series, int], durations: dict[str, Durations], *, levels: bool = True) -> None:
+    def read(self, counts: dict[Series, float], durations: dict[str, Durations], *, levels: bool = True) -> None:
         """Add the value of every series and of every histogram; without *levels*, of what only grows."""
         with self.lock:
             self._fold_locked()

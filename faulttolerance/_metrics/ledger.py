@@ -16,10 +16,10 @@ from .series import Schema
 class Reading(NamedTuple):
     """All that was counted, at one moment, by the name of the method."""
 
-    counts: dict[str, dict[Series, int]]
+    counts: dict[str, dict[Series, float]]
     durations: dict[str, dict[str, Durations]]
 
-    def values(self, metric: Metric) -> Iterator[tuple[str, Series, int]]:
+    def values(self, metric: Metric) -> Iterator[tuple[str, Series, float]]:
         """Give every method, series and value of *metric*, a counter or a gauge."""
         for method, counts in self.counts.items():
             for series, value in counts.items():

@@ -100,7 +100,7 @@ class Meter(NamedTuple):
     queues: bool
     """Whether calls may wait for a permit, or ever might."""
 
-    def read(self, *, levels: bool) -> Iterator[tuple[Series, int]]:
+    def read(self, *, levels: bool) -> Iterator[tuple[Series, float]]:
         """Give the series that only grow and, with *levels*, those that go up and down."""
         now = clock.monotonic()
         for policy, strategy in self.strategies.items():
