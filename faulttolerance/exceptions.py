@@ -39,6 +39,7 @@ class FaultToleranceException(RuntimeError):
 
     result: Any = None
     """The last result, where none was accepted."""
+    _words = "result refused"  # what a note says instead of the name of this very class, of no other one
 
 
 class TimeoutException(FaultToleranceException, TimeoutError):
@@ -47,6 +48,8 @@ class TimeoutException(FaultToleranceException, TimeoutError):
     It is a built-in ``TimeoutError`` and therefore an ``OSError``: a ``retry_on`` or ``skip_on`` that names ``OSError``
     matches it.
     """
+
+    _words = "timed out"
 
 
 class RefusedException(FaultToleranceException):
@@ -67,13 +70,19 @@ class RefusedException(FaultToleranceException):
 class CircuitBreakerOpenException(RefusedException):
     """The circuit breaker is open, or half-open with all its probes under way (chapter Circuit Breaker)."""
 
+    _words = "circuit open"
+
 
 class RateLimitException(RefusedException):
     """More calls were made in the window than the rate limit allows."""
 
+    _words = "rate limit exceeded"
+
 
 class BulkheadException(RefusedException):
     """As many calls run (and wait) as the bulkhead allows (specification, chapter Bulkhead)."""
+
+    _words = "bulkhead full"
 
 
 class Fault(NamedTuple):

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from .._strategy.back_off import Delays
 from .._strategy.retry import UNASKED, Answer, Stop
-from ..exceptions import (
-    BulkheadException,
-    CircuitBreakerOpenException,
-    FaultToleranceException,
-    RateLimitException,
-    RefusedException,
-    TimeoutException,
-)
+from ..exceptions import FaultToleranceException, RefusedException
 
 __all__ = ["CallRecord"]
 
@@ -95,7 +88,7 @@ class CallRecord:
         kinds = [] if self._runs[0][0] == 1 else ["..."]
         for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, self._last_kind)):
             attempts = f"{first}" if first == last else f"{first}-{last}"
-            kinds.append(f"{attempts}: {_WORDS.get(kind, kind.__name__)}")
+            kinds.append(f"{attempts}: {vars(kind).get('_words', kind.__name__)}")
         return f" ({', '.join(kinds)})"
 
 
@@ -106,11 +99,4 @@ _REASONS = {
     Stop.MAX_DURATION_REACHED: "max_duration reached",
     Stop.DEADLINE: "an enclosing deadline would pass during the delay",
     Stop.PREDICATE_FAILED: "the exception predicate of retry_when failed, which is logged",
-}
-_WORDS: dict[type[BaseException], str] = {
-    BulkheadException: "bulkhead full",
-    CircuitBreakerOpenException: "circuit open",
-    RateLimitException: "rate limit exceeded",
-    TimeoutException: "timed out",
-    FaultToleranceException: "result refused",
 }
