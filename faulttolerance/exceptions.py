@@ -7,6 +7,7 @@
           CircuitBreakerOpenException
           BulkheadException
           RateLimitException
+          ThrottleException
         FaultToleranceDefinitionException   also a ValueError; .faults, .where, .got, .allowed, .source
 
 Everything here pickles, and is made without running Python code: refusals are frequent and must be cheap.
@@ -27,6 +28,7 @@ __all__ = [
     "FaultToleranceException",
     "RateLimitException",
     "RefusedException",
+    "ThrottleException",
     "TimeoutException",
 ]
 
@@ -83,6 +85,12 @@ class BulkheadException(RefusedException):
     """As many calls run (and wait) as the bulkhead allows (specification, chapter Bulkhead)."""
 
     _words = "bulkhead full"
+
+
+class ThrottleException(RefusedException):
+    """The callee turns calls down, and the adaptive throttle spares it this one; when it lets one in, nobody knows."""
+
+    _words = "throttled"
 
 
 class Fault(NamedTuple):

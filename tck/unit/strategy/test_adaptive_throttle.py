@@ -1,0 +1,422 @@
+"""The adaptive throttle: its rules T1 to T5, the traps that others fell into, and the formula said again naively."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from faulttolerance._strategy.adaptive_throttle import AdaptiveThrottle
+from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
+from faulttolerance.exceptions import ThrottleException
+
+
+class Throttle(AdaptiveThrottle):
+    """One whose chance is set, and that is asked as an attempt asks."""
+
+    def __init__(self, multiplier: float = 2.0, window: float = 10.0, min_requests: int = 10) -> None:
+        super().__init__("shop.Cart.pay", multiplier, window, min_requests, lambda: self.draw)
+        self.draw = 0.0
+
+    def lets_in(self, now: float, draw: float = 0.0) -> bool:
+        """Whether an attempt that draws this is let in."""
+        self.draw = draw
+        if self.state.is_closed:
+            return True
+        try:
+            self.admit(None, 0, now)
+        except ThrottleException:
+            return False
+        return True
+
+    def end(self, now: float, verdict: Verdict, times: int = 1) -> None:
+        """Settle so many attempts that were let in."""
+        for _ in range(times):
+            self.settle(self.state, None, verdict, now)
+
+
+class Naive:
+    """The formula, said again: every request is kept, and counted anew each time."""
+
+    def __init__(self, multiplier: float, window: float, min_requests: int) -> None:
+        self.multiplier, self.window, self.min_requests = multiplier, window, min_requests
+        self.happened: list[tuple[float, bool]] = []
+        self.latest = 0.0
+        self.failed = self.passed = -1e9
+
+    def add(self, now: float, accepted: bool) -> None:
+        """A request was refused, or is over."""
+        self.latest = max(self.latest, now)
+        self.happened.append((now, accepted))
+
+    def counted(self, now: float) -> tuple[int, int]:
+        """R and A."""
+        self.latest = max(self.latest, now)
+        width = self.window / 10
+        oldest = self.latest // width - 9
+        inside = [accepted for moment, accepted in self.happened if moment // width >= oldest]
+        return len(inside), sum(inside)
+
+    def probability(self, now: float) -> float:
+        """T1 and the trust of T3."""
+        requests, accepted = self.counted(now)
+        if requests < self.min_requests:
+            return 0.0
+        probability = max(0.0, (requests - self.multiplier * accepted) / (requests + 1))
+        return probability * min(1.0, max(0.0, 1.0 - (now - self.failed) / self.window)) if accepted else probability
+
+    def lets_in(self, now: float, draw: float) -> bool:
+        """T1, T2 and the probe of T3."""
+        if draw >= self.probability(now) or now - self.passed >= 1.0:
+            self.passed = max(self.passed, now)
+            return True
+        self.add(now, accepted=False)
+        return False
+
+
+STEPS = st.sampled_from([0.0, 0.0, 0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.999, 1.0, 3.0, 9.5, 11.0, 60.0, -0.002])
+DRAWS = st.sampled_from([0.0, 0.2, 0.5, 0.8, 0.95]) | st.floats(0, 1, exclude_max=True)
+MOVES = st.one_of(
+    st.tuples(st.just("call"), STEPS, DRAWS),
+    st.tuples(st.just("succeed"), STEPS, st.integers(1, 20)),
+    st.tuples(st.just("fail"), STEPS, st.integers(1, 20)),
+    st.tuples(st.just("read"), STEPS, st.none()),
+)
+
+
+@settings(deadline=None, max_examples=250)
+@given(
+    st.lists(MOVES, max_size=80),
+    st.sampled_from([1.1, 1.5, 2.0, 3.0]),
+    st.sampled_from([1.0, 3.3, 10.0, 60.0]),
+    st.sampled_from([1, 2, 10, 30]),
+)
+def test_it_decides_as_the_formula_does(
+    moves: list[tuple[str, float, Any]], multiplier: float, window: float, min_requests: int
+) -> None:
+    """T1 to T3: exactly, after any sequence of calls and ends, whatever of it waited to be counted."""
+    throttle, naive = Throttle(multiplier, window, min_requests), Naive(multiplier, window, min_requests)
+    now = 100.0
+    for move, step, given_ in moves:
+        now += step
+        if move == "read":
+            assert throttle.probability(now) == naive.probability(now)
+        elif move == "call" and throttle.state.is_closed:
+            assert naive.probability(now) == 0.0
+        elif move == "call":
+            assert throttle.lets_in(now, given_) == naive.lets_in(now, given_)
+        else:
+            for _ in range(given_):
+                naive.add(now, accepted=move == "succeed")
+                if move == "fail":
+                    naive.failed = max(naive.failed, now)
+                    if throttle.state.is_closed:
+                        naive.passed = max(naive.passed, now)  # nobody was asked
+                throttle.end(now, SUCCESS if move == "succeed" else FAILURE)
+    assert throttle.probability(now) == naive.probability(now)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_decides_as_the_formula_does_under_load(seed: int) -> None:
+    """The same over minutes of calls, with a callee that comes and goes."""
+    chance = random.Random(seed)
+    throttle, naive = Throttle(), Naive(2.0, 10.0, 10)
+    now, share = 100.0, 0.0
+    for number in range(1500):
+        now += chance.expovariate(40)
+        if number % 250 == 0:
+            share = chance.choice([0.0, 0.3, 0.7, 1.0])
+        draw = chance.random()
+        is_free = throttle.state.is_closed
+        let_in = throttle.lets_in(now, draw)
+        assert let_in == (naive.probability(now) == 0.0 if is_free else naive.lets_in(now, draw))
+        if let_in:
+            failed = chance.random() < share
+            naive.add(now, accepted=not failed)
+            if failed:
+                naive.failed = now
+                if throttle.state.is_closed:
+                    naive.passed = now
+            throttle.end(now, FAILURE if failed else SUCCESS)
+        naive.happened = naive.happened[-3000:]
+
+
+# T1
+
+
+def test_the_probability_is_what_the_book_says() -> None:
+    """T1: 30 of 100 accepted, at least 60 are let through."""
+    throttle = Throttle()
+    throttle.end(5.0, SUCCESS, 30)
+    throttle.end(5.0, FAILURE, 70)
+
+    assert throttle.probability(5.0) == (100 - 60) / 101
+
+
+def test_nothing_is_refused_below_min_requests() -> None:
+    """T1: nine of nine failed, and the tenth request changes it; also when that one succeeds."""
+    throttle = Throttle()
+    throttle.end(5.0, FAILURE, 9)
+    before = throttle.probability(5.0), throttle.lets_in(5.0)
+    throttle.end(5.0, SUCCESS)
+
+    assert before == (0.0, True)
+    assert not throttle.lets_in(5.0)
+
+
+def test_neutral_ends_count_as_neither() -> None:
+    """T1, X6: control flow says nothing about the callee."""
+    throttle = Throttle()
+    throttle.end(5.0, NEUTRAL, 100)
+
+    assert throttle.state.is_closed
+    throttle.end(5.0, FAILURE, 9)
+    throttle.end(5.0, NEUTRAL, 100)
+    assert throttle.probability(5.0) == 0.0
+
+
+def test_requests_are_counted_at_their_end() -> None:
+    """Trap 22: a thousand long calls are under way, and no healthy callee is shed for it."""
+    throttle = Throttle()
+    throttle.end(0.5, FAILURE)
+
+    assert all(throttle.lets_in(1.0 + number / 1000) for number in range(1000))
+    throttle.end(6.0, SUCCESS, 1000)
+    assert throttle.probability(6.0) == 0.0
+
+
+# T2
+
+
+@pytest.mark.parametrize("offered", [100, 1000])
+def test_refused_calls_are_requests(offered: int) -> None:
+    """T2: a callee that accepts 30/s is sent twice as many, whatever is offered."""
+    chance = random.Random(7)
+    throttle = Throttle()
+    sent = 0
+    for number in range(60 * offered):
+        now = number / offered
+        if throttle.lets_in(now, chance.random()):
+            sent += now >= 30
+            throttle.end(now, SUCCESS if chance.random() < 0.5 else FAILURE)
+
+    assert sent / 30 > 0.4 * offered  # half of what is sent is accepted: next to nothing is refused
+
+    throttle, sent, room = Throttle(), 0, 0.0
+    for number in range(60 * offered):
+        now = number / offered
+        room = min(3.0, room + 30 / offered)
+        if throttle.lets_in(now, chance.random()):
+            sent += now >= 30
+            throttle.end(now, SUCCESS if room >= 1 else FAILURE)
+            room -= room >= 1
+    assert 55 <= sent / 30 <= 66
+
+
+# T3
+
+
+def test_a_probe_passes_each_second() -> None:
+    """T3: where all fail, one call a second is let through."""
+    throttle = Throttle()
+    throttle.end(0.0, FAILURE, 10_000)
+    let_in = []
+    for number in range(900):
+        now = number / 100
+        if throttle.lets_in(now):
+            let_in.append(now)
+            throttle.end(now, FAILURE)
+
+    assert let_in == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+
+
+def test_a_probe_that_hangs_keeps_none_from_passing() -> None:
+    """T5: a probe is held nowhere; the next one passes a second later, whatever became of it."""
+    throttle = Throttle()
+    throttle.end(0.0, FAILURE, 100)
+
+    assert [throttle.lets_in(now) for now in (0.5, 1.0, 1.5, 2.0)] == [False, True, False, True]
+
+
+def test_a_recovery_is_believed_within_one_window() -> None:
+    """T3: where something was accepted, the probability falls steadily after the last failure."""
+    throttle = Throttle()
+    throttle.end(9.0, SUCCESS)
+    throttle.end(9.0, FAILURE, 99)
+    whole = 98 / 101
+
+    assert [throttle.probability(9.0 + seconds) for seconds in (0.0, 5.0, 7.5)] == [whole, whole * 0.5, whole * 0.25]
+    assert throttle.probability(19.0) == 0.0
+
+
+def test_without_a_success_nothing_is_believed() -> None:
+    """T3: where nothing was accepted, time alone proves nothing while the failures are in the window."""
+    throttle = Throttle()
+    throttle.end(9.0, FAILURE, 100)
+
+    assert throttle.probability(18.9) == 100 / 101
+
+
+def test_the_window_slides_by_tenths() -> None:
+    """Trap 21: it never turns over as a whole, which would let a herd through."""
+    throttle = Throttle()
+    for second in range(10):
+        throttle.end(second + 0.5, FAILURE, 10)
+    requests = [round(1 / (1 - throttle.probability(10.0 + second))) - 1 for second in range(9)]
+
+    assert requests == [90, 80, 70, 60, 50, 40, 30, 20, 10]
+
+
+def test_the_window_expires_on_reading_too() -> None:
+    """Trap 20: after an idle hour nobody is judged by the last bad minute."""
+    throttle = Throttle()
+    throttle.end(5.0, FAILURE, 100)
+
+    assert throttle.probability(3605.0) == 0.0
+    throttle.end(3605.0, FAILURE, 100)
+    assert not throttle.lets_in(3605.5)
+    assert all(throttle.lets_in(7205.0) for _ in range(100))
+    assert throttle.state.is_closed
+
+
+def test_successes_that_leave_the_window_leave_the_failures_behind() -> None:
+    """T1: the probability rises by time alone, at once, and nobody has to end for it."""
+    throttle = Throttle()
+    throttle.end(0.5, SUCCESS, 100)
+    throttle.end(5.5, FAILURE, 60)
+
+    assert throttle.lets_in(9.9)
+    assert not throttle.lets_in(10.0)
+
+
+# T4, T5, X3
+
+
+def test_a_refusal_says_whose_and_not_when() -> None:
+    """T4: when another call would be let in, nobody knows."""
+    throttle = Throttle()
+    throttle.end(5.0, FAILURE, 100)
+    with pytest.raises(ThrottleException, match=r"^shop\.Cart\.pay: throttled") as raised:
+        throttle.admit(None, 0, 5.5)
+
+    assert raised.value.retry_after is None
+
+
+class Counted:
+    """A lock that counts how often it is taken."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.taken = lock, 0
+
+    def __enter__(self) -> None:
+        self.taken += 1
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+@pytest.mark.parametrize("failures", [0, 20])
+def test_a_call_that_goes_well_takes_no_lock(failures: int) -> None:
+    """T5, X3: neither on its way in nor on its way out; sixteen share one."""
+    throttle = Throttle()
+    throttle.end(5.0, FAILURE, failures)
+    throttle.end(5.0, SUCCESS, 64)
+    throttle._lock = lock = Counted(throttle._lock)  # type: ignore[assignment]
+    for number in range(160):
+        assert throttle.lets_in(5.0 + number / 1000)
+        throttle.end(5.0 + number / 1000, SUCCESS)
+
+    assert lock.taken == 10
+
+
+def test_no_chance_is_drawn_while_nothing_can_be_refused() -> None:
+    """T5, X11: what others draw of the shared chance is not changed by a throttle that does nothing."""
+    throttle = Throttle()
+    throttle._chance = pytest.fail  # type: ignore[assignment]
+    throttle.end(5.0, FAILURE, 20)
+    throttle.end(5.0, SUCCESS, 64)
+
+    assert all(throttle.lets_in(5.0 + number / 1000) for number in range(100))
+
+
+def test_new_values_keep_the_counts() -> None:
+    """X2, C3: a smaller window forgets what it does not reach, a larger one nothing."""
+    throttle = Throttle(window=60.0)
+    throttle.end(5.0, FAILURE, 10)
+    throttle.end(57.0, FAILURE, 20)
+    throttle.reconfigure(2.0, 10.0, 10, 57.5)
+
+    assert throttle.probability(57.5) == 20 / 21
+    throttle.reconfigure(2.0, 600.0, 10, 58.0)
+    assert throttle.probability(590.0) == 20 / 21
+    throttle.reconfigure(2.0, 600.0, 21, 590.0)
+    assert throttle.probability(590.0) == 0.0
+    throttle.end(590.0, SUCCESS, 11)
+    throttle.reconfigure(1.5, 600.0, 21, 590.0)
+    assert throttle.probability(590.0) == (31 - 16.5) / 32 * (1.0 - (590.0 - 57.0) / 600.0)
+
+
+def test_a_child_keeps_the_counts() -> None:
+    """X2: another thread may have held the lock when the process forked; nothing else is held."""
+    throttle = Throttle()
+    throttle.end(5.0, FAILURE, 20)
+    thread = threading.Thread(target=throttle._lock.acquire)
+    thread.start()
+    thread.join()
+    throttle.keep_only(threading.get_ident())
+
+    assert throttle.probability(5.0) == 20 / 21
+
+
+def in_threads(count: int, act: Callable[[], None]) -> None:
+    """Run *act* in so many threads at once."""
+    barrier = threading.Barrier(count)
+
+    def run() -> None:
+        barrier.wait()
+        act()
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_threads_lose_no_count() -> None:
+    """X3: what eight threads append and fold is all counted."""
+    throttle = Throttle(min_requests=1)
+
+    def act() -> None:
+        for _ in range(500):
+            throttle.end(5.0, FAILURE, 3)
+            throttle.lets_in(5.0, 1.0)
+            throttle.end(5.0, SUCCESS)
+
+    in_threads(8, act)
+
+    assert throttle.probability(5.0) == (16_000 - 2 * 4_000) / 16_001
+
+
+def test_a_handler_may_call_while_its_thread_is_inside() -> None:
+    """The lock is reentrant, and what a handler took is not looked for twice."""
+    throttle = Throttle()
+
+    class Successes(deque[float]):
+        def popleft(self) -> float:
+            moment: float = super().popleft()
+            throttle.end(moment, FAILURE)
+            return moment
+
+    throttle._successes = Successes()
+    throttle.end(5.0, SUCCESS, 20)
+
+    assert throttle.probability(5.0) == 0.0
+    throttle.end(5.0, FAILURE, 20)
+    assert throttle.probability(5.0) > 0.0
