@@ -106,7 +106,7 @@ class StateDraft:
         schema = schema_of(policies, queue=queue)
         if schema is None:
             return None
-        counters = next((one for one in self._counters if one.account.schema is schema), None)
+        counters = next((known for known in self._counters if known.account.schema is schema), None)
         if counters is None:
             counters = self._ledger.new(name, schema)
             self._counters = (*self._counters, counters)
@@ -142,8 +142,8 @@ class StateDraft:
 
 def alias_in(policies: Policies) -> str:
     """Give the further name of a breaker with *policies*."""
-    given = policies.get(CircuitBreakerName)
-    return given.value if isinstance(given, CircuitBreakerName) and CircuitBreaker in policies else ""
+    name = policies.get(CircuitBreakerName)
+    return name.value if isinstance(name, CircuitBreakerName) and CircuitBreaker in policies else ""
 
 
 def _parts(state: State) -> tuple[Strategies, tuple[Counters, ...], Meter | None]:

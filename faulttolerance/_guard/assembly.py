@@ -63,12 +63,12 @@ def method_call(declaration: Declaration, effective: EffectivePolicies, draft: S
     """Assemble what a call of a guarded function goes through: interceptors, policies, interceptors, the function."""
     function, interceptors = effective.function, effective.interceptors
     priority = effective.switches.interceptor_priority
-    if inner := [one for one in interceptors if one.priority >= priority]:
+    if inner := [interceptor for interceptor in interceptors if interceptor.priority >= priority]:
         intercepted = around(unguarded_call(function), inner, declaration)
         function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
     is_guarded = bool(effective.policies)
     call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
-    outer = [one for one in interceptors if one.priority < priority]
+    outer = [interceptor for interceptor in interceptors if interceptor.priority < priority]
     return around(call, outer, declaration) if outer else call
 
 
@@ -158,7 +158,7 @@ def bound_policies(
         counters = draft.counters_for(effective.line or effective.name, policies, queue=asynchronous)
     bound = BoundPolicies(effective.name, **values, queues=asynchronous, detached=detached, counters=counters)
     # Where `@asynchronous` was switched off, what comes later is meant to.
-    bound.watches_results = not is_detached({type(one.policy) for one in effective.declared})
+    bound.watches_results = not is_detached({type(declared.policy) for declared in effective.declared})
     return bound
 
 

@@ -39,7 +39,7 @@ def _tell(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
     sinks.tell(StateChanged(breaker.name, old, new, reason))
     if not _listeners:
         return
-    aliases = [state.alias for state, one in _every_breaker() if one is breaker and state.alias]
+    aliases = [state.alias for state, other in _every_breaker() if other is breaker and state.alias]
     for name in (breaker.name, *aliases):
         for listener in list(_listeners.get(name, ())):
             try:
@@ -151,7 +151,7 @@ def forget_listeners() -> None:
 
 def name_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
     """Tell what is wrong with the names that ``@circuit_breaker_name`` gives breakers of several guards."""
-    wanted = [(alias, one.name) for one in several if (alias := alias_in(one.policies))]
+    wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
     if not wanted:
         return []
     owners: dict[str, str] = {}

@@ -56,16 +56,16 @@ class GuardedMethod:
     @property
     def disabled(self) -> tuple[str, ...]:
         """The annotations that are declared and switched off."""
-        return tuple(one.policy.annotation for one in self._effective.values if not one.enabled)
+        return tuple(value.policy.annotation for value in self._effective.values if not value.enabled)
 
     @property
     def values(self) -> Mapping[str, tuple[Any, str]]:
         """Each effective value and its source: ``{"Retry/maxRetries": (5, "decorator"), ...}``."""
         return {
-            f"{one.policy.annotation}/{parameter.key}": (getattr(one.policy, name), one.sources[name])
-            for one in self._effective.values
-            if one.enabled
-            for name, parameter in parameters(type(one.policy)).items()
+            f"{value.policy.annotation}/{parameter.key}": (getattr(value.policy, name), value.sources[name])
+            for value in self._effective.values
+            if value.enabled
+            for name, parameter in parameters(value.policy).items()
         }
 
     @property
@@ -185,13 +185,13 @@ def reload_on(signum: int) -> None:
 
 def _reload_and_tell(name: str) -> None:
     try:
-        found = reload()
+        changes = reload()
     except FaultToleranceDefinitionException as error:
         log(ERROR, "%s: nothing is reloaded, all stays as it was: %s", name, error)
     except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
         log(ERROR, "%s: nothing is reloaded, all stays as it was", name, error=error)
     else:
-        log(INFO, "%s: reloaded: %s", name, "; ".join(map(str, found)) or "no value has changed")
+        log(INFO, "%s: reloaded: %s", name, "; ".join(map(str, changes)) or "no value has changed")
 
 
 def validate() -> list[Unused]:
@@ -207,9 +207,9 @@ def validate() -> list[Unused]:
     declared: list[Declared] = []
     for resolver in list(registry.resolvers()):
         for cls in resolver.classes():
-            effective, wrong = resolver.effective_policies(cls)
+            effective, problems = resolver.effective_policies(cls)
             declared += effective.declared
-            faults += [fault for fault in wrong if fault not in faults]
+            faults += [fault for fault in problems if fault not in faults]
     faults += [*strays(), *collisions(settings.snapshot, declared)]
     if faults:
         raise FaultToleranceDefinitionException(*faults)
@@ -244,8 +244,8 @@ def reset() -> None:
 def configured(properties: Mapping[str, Any]) -> Iterator[None]:
     """Apply *properties* within the block, the global switches included."""
     before = settings.state
-    given = {**before.inputs.properties, **properties}
-    transaction.reconfigure(partial(settings.prepare, properties=given), renews_switches=True)
+    merged = {**before.inputs.properties, **properties}
+    transaction.reconfigure(partial(settings.prepare, properties=merged), renews_switches=True)
     try:
         yield
     finally:

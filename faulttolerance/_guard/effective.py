@@ -43,7 +43,7 @@ class EffectivePolicies(NamedTuple):
     @property
     def policies(self) -> dict[type[Policy], Policy]:
         """The policies that are in force, outermost first."""
-        return {type(one.policy): one.policy for one in self.values if one.enabled}
+        return {type(value.policy): value.policy for value in self.values if value.enabled}
 
 
 def effective_policies(
@@ -70,7 +70,7 @@ def effective_policies(
         function = bound_when_called(function)
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
-    declared.sort(key=lambda one: RANK[type(one.policy)])
+    declared.sort(key=lambda entry: RANK[type(entry.policy)])
     values, faults = settings.resolve(declared, name, basis)
     switches = settings.switches_under(basis)
     effective = EffectivePolicies(name, function, declared, values, interceptors, declared_by, switches)
@@ -125,9 +125,9 @@ def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | 
     """Tell what can be checked only once everything is known."""
     faults = companion_faults(effective.declared, effective.name, cls)
     asynchronous = declaration.is_asynchronous(effective.policies)
-    for one in effective.values:
-        if one.enabled:
-            home = effective.declared_by.get(type(one.policy))
-            problems = callback_faults(one.policy, declaration, effective.name, asynchronous, home, final=True)
-            faults += map(one.traced, problems)
+    for value in effective.values:
+        if value.enabled:
+            home = effective.declared_by.get(type(value.policy))
+            problems = callback_faults(value.policy, declaration, effective.name, asynchronous, home, final=True)
+            faults += map(value.traced, problems)
     return faults

@@ -75,12 +75,12 @@ def _explained(resolver: AnyResolver, cls: type | None, asynchronous: bool, sour
     lines = [effective.name]
     if not effective.declared:
         lines.append("  runs plainly: no policy holds for it")
-    for one, declared in zip(effective.values, effective.declared, strict=True):
+    for value, declared in zip(effective.values, effective.declared, strict=True):
         place = "the method" if declared.level == "method" else declared.owner or "the guard"
-        state = "" if one.enabled else f", switched off by {one.sources.get('enabled', 'configuration')}"
-        lines.append(f"  {one.policy.annotation} (declared on {place}{state})")
-        for name, parameter in parameters(type(one.policy)).items():
-            lines.append(f"    {parameter.key} = {_shown(getattr(one.policy, name))}  [{one.sources[name]}]")
+        state = "" if value.enabled else f", switched off by {value.sources.get('enabled', 'configuration')}"
+        lines.append(f"  {value.policy.annotation} (declared on {place}{state})")
+        for name, parameter in parameters(value.policy).items():
+            lines.append(f"    {parameter.key} = {_shown(getattr(value.policy, name))}  [{value.sources[name]}]")
     lines += [f"  wrong: {fault}" for fault in faults]
     if source and effective.policies:
         lines.append(code_of(effective, asynchronous or is_detached(effective.policies)))

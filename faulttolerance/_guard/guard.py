@@ -76,12 +76,15 @@ class Guard:
     __signature__ = _GuardSignature()
 
     def __init__(self, *, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
-        given = _by_kind(policies)
+        by_kind = _by_kind(policies)
         place = Place(name, name) if name else place_of(self)
         self.name = place.name
-        if faults := [*exclusive_faults(given, f"Guard {self.name}"), *fallback_faults(given.get(Fallback), self.name)]:
+        if faults := [
+            *exclusive_faults(by_kind, f"Guard {self.name}"),
+            *fallback_faults(by_kind.get(Fallback), self.name),
+        ]:
             raise FaultToleranceDefinitionException(*faults)
-        declared = [Declared(policy, "class", name, "") for policy in given.values()]
+        declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
         self._resolver = GuardResolver(self, place, declared)
         self._home = _running_module()
         other = _named.setdefault(name, self) if name else self
@@ -119,9 +122,9 @@ class Guard:
         path = resolver.paths.get(call_awaited) or resolver.path(call_awaited)
         try:
             return await path((function, *args), kwargs)
-        except NothingToAwait as found:
+        except NothingToAwait as error:
             raise TypeError(
-                f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {found}"
+                f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {error}"
             ) from None
 
     def __call__(self, function: F) -> F:
@@ -154,8 +157,9 @@ class Guard:
         )
 
     def __repr__(self) -> str:
-        given = [f"{decorator_name(type(one.policy))}={one.policy!r}" for one in self._resolver.declared]
-        return f"Guard({', '.join([*given, f'name={self.name!r}'])})"
+        policies = [declared.policy for declared in self._resolver.declared]
+        arguments = [f"{decorator_name(type(policy))}={policy!r}" for policy in policies]
+        return f"Guard({', '.join([*arguments, f'name={self.name!r}'])})"
 
 
 _PARAMETERS = {
@@ -170,15 +174,15 @@ def _by_kind(policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
     """Sort what a guard is given by kind, in the order in which policies nest."""
     for name in policies.keys() - _PARAMETERS.keys():
         raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}")
-    given = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
+    by_kind = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
     faults = [
         Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, f"{kind.__name__}(...) or None")
-        for kind, value in given.items()
+        for kind, value in by_kind.items()
         if not isinstance(value, kind)
     ]
     if faults:
         raise FaultToleranceDefinitionException(*faults)
-    return given
+    return by_kind
 
 
 def _by_name(name: str, module: str) -> Guard:
@@ -189,10 +193,10 @@ def _by_name(name: str, module: str) -> Guard:
 
 
 def _by_attribute(module: str, attribute: str) -> Guard:
-    found = getattr(import_module(module), attribute)
-    if not isinstance(found, Guard):
+    guard = getattr(import_module(module), attribute)
+    if not isinstance(guard, Guard):
         raise TypeError(f"{module}.{attribute} is no guard any more")
-    return found
+    return guard
 
 
 def _found(name: str) -> Guard:
@@ -230,10 +234,10 @@ def _decorated(
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
-        resolver, found = find(), known
-        if found[0] is not resolver.effective:
-            found = known = resolver.resolve(function, asynchronous)
-        return found[1](args, kwargs)
+        resolver, current = find(), known
+        if current[0] is not resolver.effective:
+            current = known = resolver.resolve(function, asynchronous)
+        return current[1](args, kwargs)
 
     copy_names(guarded, function)
     _finders[guarded] = find

@@ -39,7 +39,7 @@ class GuardResolver(Resolver):
         self.effective: EffectivePolicies | None = None
         """What holds, once the guard was called; another object whenever that changes."""
         self.paths: dict[object, GuardedCall] = {}
-        """The paths of functions that are given at each call, by what calls them: one of ``_GIVEN``."""
+        """The paths of functions that are given at each call, by their caller: one of ``_CALLERS``."""
         super().__init__(None)
 
     @property
@@ -62,19 +62,19 @@ class GuardResolver(Resolver):
         faults = fallback_faults(fallback, self.name)
         if not faults and call_given in self.paths:
             faults = fallback_faults(fallback, self.name, call_given, asynchronous=False)
-        return [one.traced(fault) for one in effective.values if one.policy is fallback for fault in faults]
+        return [value.traced(fault) for value in effective.values if value.policy is fallback for fault in faults]
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call paths of the kinds that were called, and what the state is to become."""
         draft = Draft(self, cls, effective)
-        for given in list(self.paths):
-            draft.calls[given] = _assembled(given, draft, asynchronous=given is not call_given)
+        for caller in list(self.paths):
+            draft.calls[caller] = _assembled(caller, draft, asynchronous=caller is not call_given)
         return draft
 
     def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
         """Let calls go as *draft* says, together with the other stores of *swap*."""
         paths = dict(self.paths) if draft.effective is self.effective else {}
-        paths |= {given: call for given, call in draft.calls.items() if given in _GIVEN}
+        paths |= {caller: call for caller, call in draft.calls.items() if caller in _CALLERS}
         swap.attribute(self, "paths", paths)
         swap.attribute(self, "effective", draft.effective)
 
@@ -93,13 +93,13 @@ class GuardResolver(Resolver):
 
     def resolve_breaker(self, name: str | None = None) -> None:
         """Make the breaker known, if there is one; if a name is given, only if that is its name."""
-        has_breaker = any(isinstance(one.policy, CircuitBreaker) for one in self.declared)
+        has_breaker = any(isinstance(declared.policy, CircuitBreaker) for declared in self.declared)
         if has_breaker and self.effective is None and name in (None, self.name):
             self._resolve(None, asynchronous=False)
 
-    def path(self, given: Callable[..., Any]) -> GuardedCall:
-        """Find the call path of functions that are given as the first argument to *given*, one of ``_GIVEN``."""
-        return self.paths.get(given) or self.resolve(given, given is not call_given)[1]
+    def path(self, caller: Callable[..., Any]) -> GuardedCall:
+        """Find the call path of functions that are given to *caller*, one of ``_CALLERS``, at each call."""
+        return self.paths.get(caller) or self.resolve(caller, caller is not call_given)[1]
 
     def resolve(self, function: Callable[..., Any], asynchronous: bool) -> tuple[EffectivePolicies, GuardedCall]:
         """Find the call path of *function*, and what ``effective`` is as long as it holds."""
@@ -125,14 +125,14 @@ class GuardResolver(Resolver):
         self, function: Callable[..., Any], asynchronous: bool, effective: EffectivePolicies | None = None
     ) -> None:
         """Refuse *function*, which is to be guarded, where the fallback, by default as declared, does not fit it."""
-        declared = {type(one.policy): one.policy for one in self.declared}
+        declared = {type(entry.policy): entry.policy for entry in self.declared}
         fallback = (declared if effective is None else effective.policies).get(Fallback)
         if faults := fallback_faults(fallback, self.name, function, asynchronous):
             raise FaultToleranceDefinitionException(*faults)
 
 
 def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
-    effective, is_given, detached = draft.effective, function in _GIVEN, function is call_detached
+    effective, is_caller, detached = draft.effective, function in _CALLERS, function is call_detached
     policies = bound_policies(effective, draft.state, asynchronous=asynchronous, detached=detached)
     if function is call_given:
         policies.advice = "use call_async"
@@ -144,7 +144,7 @@ def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
         asynchronous=asynchronous,
         on_threads=detached,
         awaits=None if detached else True,
-        declaration=None if is_given else _declaration(function),
+        declaration=None if is_caller else _declaration(function),
     )
 
 
@@ -160,7 +160,7 @@ def call_detached(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T
     return function(*args, **kwargs)
 
 
-_GIVEN = (call_given, call_awaited, call_detached)
+_CALLERS = (call_given, call_awaited, call_detached)
 """What is guarded where a guard is given the function at each call; all but the first are asynchronous."""
 
 
@@ -179,20 +179,20 @@ def fallback_faults(
 
     declaration = _declaration(function)
     where = f"Guard {name}{'' if asynchronous else '.call'}"
-    if function not in _GIVEN:
+    if function not in _CALLERS:
         where = f"{declaration.where} under Guard {name}"
     return callback_faults(policy, declaration, where, asynchronous, final=True)
 
 
 def _declaration(function: Callable[..., Any]) -> Declaration:
-    return Declaration(function, {}, FUNCTION if function in _GIVEN else binding_by_name(function))
+    return Declaration(function, {}, FUNCTION if function in _CALLERS else binding_by_name(function))
 
 
 def _side_call(policy: Fallback, function: Callable[..., Any], asynchronous: bool) -> Aside:
     from .callback import side_call
 
     def fallback(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
-        called, args = (args[0], args[1:]) if function in _GIVEN else (function, args)
+        called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
         declaration = _declaration(called)
         # A static method has the name of a method, and no instance in front.
         if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):

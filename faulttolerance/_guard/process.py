@@ -74,10 +74,10 @@ def _names(modules: Any) -> list[str] | None:
 
 
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "max_threads": (lambda given: type(given) is int and given >= 1, "an integer >= 1"),
-    "uninterruptible_modules": (lambda given: _names(given) is not None, "names of modules, as in ['acme.pool']"),
+    "max_threads": (lambda value: type(value) is int and value >= 1, "an integer >= 1"),
+    "uninterruptible_modules": (lambda value: _names(value) is not None, "names of modules, as in ['acme.pool']"),
     "interrupt_signal": (_is_signal, "one of signal.valid_signals() that can be caught"),
-    "tracing": (lambda given: type(given) is bool, "True, False or None"),
+    "tracing": (lambda value: type(value) is bool, "True, False or None"),
     "prometheus_registry": (_is_exporter("register"), "a CollectorRegistry, 'auto' or None"),
     "meter_provider": (_is_exporter("get_meter"), "a MeterProvider, 'auto' or None"),
 }

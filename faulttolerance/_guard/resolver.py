@@ -42,10 +42,10 @@ def _departed(use: ref[type]) -> None:
     assert isinstance(use, Use)
     assert use.declaration is not None
     resolver = use.declaration.resolver
-    while resolver is not None and any(one is use for one in resolver.uses):
+    while resolver is not None and any(other is use for other in resolver.uses):
         seen = settings.version.current
         swap = Swap()
-        swap.attribute(resolver, "uses", tuple(one for one in resolver.uses if one is not use))
+        swap.attribute(resolver, "uses", tuple(other for other in resolver.uses if other is not use))
         swap.removal(resolver.calls, use.key)
         if settings.version.swap(seen, swap):
             return
@@ -106,7 +106,7 @@ class Draft:
         if self.effective.policies:
             self.state.put(self.effective.policies, swap)
             swap.attribute(use, "state", self.state.state)
-        if all(one is not use for one in resolver.uses):
+        if all(other is not use for other in resolver.uses):
             swap.attribute(resolver, "uses", (*resolver.uses, use))
         resolver.put(self._cls, self, swap)
 
