@@ -30,6 +30,9 @@ else:
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
+_get_current, _set_current = current.get, current.set  # each call finds them anew otherwise, at 40 ns
+
+
 class DeadlineQueue:
     """The deadlines of one length on one event loop, in the order in which they pass."""
 
@@ -89,14 +92,13 @@ def begin_deadline(seconds: float, when: float, what: str) -> TaskDeadline:
     Raises:
         FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
     """
-    previous: TaskDeadline | None = current.get()
-    assert previous is not None
-    task, queue = previous.task, previous.queue
+    latest = _get_current()
+    task, queue = latest.task, latest.queue
     if queue.ident != get_ident() or current_task(queue.loop) is not task:
         task, queue = task_and_queue(seconds, what)
     elif queue.seconds != seconds:
         queue = queue_of(queue.loop, seconds)
-    previous = previous.counts
+    previous = latest.counts
     while previous is not None and previous.counts is not previous:
         previous = previous.counts
     deadline = TaskDeadline()
@@ -110,7 +112,7 @@ def begin_deadline(seconds: float, when: float, what: str) -> TaskDeadline:
         queue.arm(when)
     try:
         deadline.counts = deadline
-        current.set(deadline)
+        _set_current(deadline)
         # Last, and nothing is called any more: its caller has the deadline before anything can come in between.
         queue.pending[deadline] = None
     except BaseException:
