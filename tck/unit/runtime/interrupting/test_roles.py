@@ -69,6 +69,19 @@ class Derived(Base):
         return super().method()
 
 
+def at_the_second_attempt() -> Seen:
+    failures = [OSError()]
+
+    @retry(delay=0, jitter=0)
+    @timeout(60_000)
+    def fail_once() -> Seen:
+        if failures:
+            raise failures.pop()
+        return look()
+
+    return fail_once()
+
+
 async def through_guard() -> Seen:
     return await Guard(timeout=Timeout(60_000)).call_async(body)
 
@@ -85,6 +98,7 @@ WAYS: dict[str, tuple[int, Callable[[], Seen]]] = {
     "one that interrupts nothing": (1, lambda: timeout(60_000, interrupt=False)(body)()),
     "no deadline": (0, lambda: retry(body)()),
     "all policies": (1, under_all_policies),
+    "the second attempt": (1, at_the_second_attempt),
     "one in another": (2, lambda: timeout(60_000)(lambda: timeout(50_000)(body)())()),
     "a guard of its own": (1, lambda: Guard(timeout=Timeout(60_000)).call(body)),
     "the same, elsewhere": (1, lambda: asyncio.run(through_guard())),
