@@ -10,6 +10,7 @@ from typing import Any
 from ..._strategy.exception_set import never_match
 from ..native import native
 from ..one_step import once, uncollected_once
+from .pending_interrupt import PendingInterrupt
 from .sleeper import Sleeper
 from .thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, is_open, prune, this_thread
 from .watchdog import watchdog
@@ -101,12 +102,15 @@ _NO_SLEEPER: tuple[Iterable[Any], ...] = ((True,), (), (), ())
 """The steps by which a sleeper is woken, where the thread does not sleep."""
 
 
-def send(deadlines: ThreadDeadlines, entry: Entry, frame: FrameType, sleeper: Sleeper | None) -> bool:
+def send(deadlines: ThreadDeadlines, pending: PendingInterrupt, frame: FrameType, sleeper: Sleeper | None) -> bool:
     """Send the exception to a thread, unless it has left the place where it was seen; return whether it was sent."""
     assert _sender is not None
+    assert pending.at is not None
+    # Where it was seen, and not where it stands by now: nobody has looked whether it may be interrupted there.
+    entry, (_, instruction) = pending.entry, pending.at
     if sleeper is not None and not sleeper.is_usual:
         return False
-    ident, instruction = deadlines.ident, frame.f_lasti
+    ident = deadlines.ident
     prune(deadlines)
     # Made beforehand: from the look on, every step is one of those between which threads are never switched.
     look = uncollected_once(sys._current_frames)

@@ -148,11 +148,11 @@ def _aim(
         depth=layers,
     )
     if not by_signal:
-        return pending.why is None and send(deadlines, pending.entry, frame, sleeper)
+        return pending.why is None and send(deadlines, pending, frame, sleeper)
     if pending.send_at > now:
         return False
     is_deaf = pending.why is None and _misses_signals(pending, stack, late_by, layers)
-    if is_deaf and send(deadlines, pending.entry, frame, sleeper):
+    if is_deaf and send(deadlines, pending, frame, sleeper):
         return True
     if pending.why is None or pending.has_moved:
         # One that moves is somewhere else by the time that it notices; the handler looks at where that is.

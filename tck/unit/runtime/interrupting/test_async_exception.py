@@ -1,0 +1,56 @@
+"""The exception that is sent to a thread."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+from math import inf
+
+from faulttolerance._runtime.interrupting.async_exception import Interrupted, find_sender, send
+from faulttolerance._runtime.interrupting.pending_interrupt import PendingInterrupt
+from faulttolerance._runtime.interrupting.thread_deadlines import ThreadDeadlines, this_thread
+from faulttolerance._runtime.one_step import frames_of_threads
+from tck.kit.interpreter import needs_gil
+
+
+@needs_gil
+def test_it_is_sent_to_the_place_that_was_looked_at_and_to_no_other() -> None:
+    """R2a: a thread that has moved on while it was looked at may stand where it must not be interrupted."""
+    gate = _thread.allocate_lock()
+    gate.acquire()
+    entry = (inf, None)
+    known: list[ThreadDeadlines] = []
+    ended_by: list[BaseException] = []
+
+    def wait() -> None:
+        deadlines = this_thread.deadlines
+        deadlines.innermost = entry
+        known.append(deadlines)
+        try:
+            gate.acquire()
+            time.sleep(0)
+        except Interrupted as error:
+            ended_by.append(error)
+        finally:
+            deadlines.innermost = None
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    while not known:
+        time.sleep(0.001)
+    time.sleep(0.1)
+    frame = frames_of_threads()[known[0].ident]
+    find_sender()
+    pending = PendingInterrupt(entry)
+    pending.look((id(frame), frame.f_lasti - 2), 0.0, 0.0)
+    was_sent_elsewhere = send(known[0], pending, frame, None)
+    pending.look((id(frame), frame.f_lasti), 0.0, 0.0)
+    was_sent = send(known[0], pending, frame, None)
+    gate.release()
+    thread.join(10.0)
+
+    assert not was_sent_elsewhere
+    assert was_sent
+    assert isinstance(ended_by[0], Interrupted)
+    assert ended_by[0].owner is entry
