@@ -132,13 +132,7 @@ class Future(concurrent.futures.Future[T]):
 
     def follow(self, other: concurrent.futures.Future[T]) -> None:
         """Become what *other* becomes; cancelling this one cancels *other*."""
-
-        def stop(may_interrupt: bool) -> None:
-            if isinstance(other, Future):
-                other.cancel(may_interrupt)
-            else:
-                other.cancel()
-
+        stop = other.cancel if isinstance(other, Future) else lambda _: other.cancel()
         self._stop = stop
         if self.cancelled():
             stop(True)

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -188,10 +189,8 @@ class Pool:
             return None
 
     def _wake_the_next(self) -> None:
-        try:
+        with suppress(RuntimeError):  # there is no further thread to be had, so this one goes on with the queue
             self._see_to_work()
-        except RuntimeError:
-            pass  # there is no further thread to be had, so this one goes on with the queue
 
     def _unpark(self, worker: _Worker) -> None:
         try:
@@ -327,6 +326,5 @@ def _is_final(error: RuntimeError) -> bool:
 
 pool = Pool()
 """The one that offloaded calls share."""
-configure = pool.configure
 
 at_fork(before=pool.stop_idle, child=pool.forget_other_threads)
