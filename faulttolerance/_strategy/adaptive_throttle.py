@@ -15,9 +15,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from typing import ClassVar, Final
 
 from ..exceptions import ThrottleException
@@ -57,46 +55,46 @@ class _Buckets:
     interruption between two steps can leave a sum that is wrong for ever.
     """
 
-    __slots__ = ("_accepted", "_requests", "newest", "width")
+    __slots__ = ("accepted", "newest", "requests", "width")
 
     def __init__(self, width: float) -> None:
         self.width = width
         self.newest = -sys.maxsize
         """The number of the newest bucket, counted from the beginning of time."""
-        self._requests = [0] * _BUCKETS
-        self._accepted = [0] * _BUCKETS
-
-    @property
-    def requests(self) -> int:
-        """How many were made."""
-        return sum(self._requests)
-
-    @property
-    def accepted(self) -> int:
-        """How many of them were accepted."""
-        return sum(self._accepted)
+        self.requests = [0] * _BUCKETS
+        self.accepted = [0] * _BUCKETS
 
     def expire(self, now: float) -> None:
         """Forget what is older than the window."""
         newest = int(now // self.width)
-        for number in range(max(self.newest + 1, newest + 1 - _BUCKETS), newest + 1):
-            self._requests[number % _BUCKETS] = self._accepted[number % _BUCKETS] = 0
-        self.newest = max(self.newest, newest)
+        if newest > self.newest:
+            for number in range(max(self.newest + 1, newest + 1 - _BUCKETS), newest + 1):
+                self.requests[number % _BUCKETS] = self.accepted[number % _BUCKETS] = 0
+            self.newest = newest
 
     def add(self, moment: float, requests: int, accepted: int) -> None:
         """Count what happened at a *moment*, which may be a little earlier than the one before."""
         self.expire(moment)
         number = int(moment // self.width)
         if number > self.newest - _BUCKETS:
-            self._requests[number % _BUCKETS] += requests
-            self._accepted[number % _BUCKETS] += accepted
+            self.requests[number % _BUCKETS] += requests
+            self.accepted[number % _BUCKETS] += accepted
+
+    def accept(self, moments: list[float]) -> None:
+        """Count what was accepted at *moments*, mostly all of them in one bucket."""
+        last = max(moments)
+        if min(moments) // self.width == last // self.width:
+            self.add(last, len(moments), len(moments))
+        else:
+            for moment in moments:
+                self.add(moment, 1, 1)
 
     def over(self, width: float, now: float) -> _Buckets:
         """Give buckets of another *width* with the same counts, each at the end of its old span."""
         buckets = _Buckets(width)
         for number in range(self.newest + 1 - _BUCKETS, self.newest + 1):
-            if requests := self._requests[number % _BUCKETS]:
-                buckets.add(min((number + 1) * self.width, now), requests, self._accepted[number % _BUCKETS])
+            if requests := self.requests[number % _BUCKETS]:
+                buckets.add(min((number + 1) * self.width, now), requests, self.accepted[number % _BUCKETS])
         return buckets
 
 
@@ -145,7 +143,7 @@ class AdaptiveThrottle:
         self._chance = chance
         self.state: Era = _CALM
         """What attempts find."""
-        self._successes: deque[float] = deque()  # when those ended that are not counted yet
+        self._successes: list[float] = []  # when those ended that are not counted yet
         # All guarded by the lock, but that who is let through without it says so in _passed.
         self._buckets = _Buckets(window / _BUCKETS)
         self._last_failure = -math.inf
@@ -214,11 +212,13 @@ class AdaptiveThrottle:
     def _review_locked(self, now: float) -> float:
         """Count what waits, forget what is over, and find the probability anew."""
         buckets, successes = self._buckets, self._successes
-        with suppress(IndexError):  # a signal handler may take one meanwhile
-            while successes:
-                buckets.add(successes.popleft(), 1, 1)
+        count = len(successes)
+        batch = successes[:count]  # nothing is called between this and the next line: a signal handler may come here
+        del successes[:count]
+        if batch:
+            buckets.accept(batch)
         buckets.expire(now)
-        requests, accepted = buckets.requests, buckets.accepted
+        requests, accepted = sum(buckets.requests), sum(buckets.accepted)
         excess = requests - self._multiplier * accepted
         self._is_idle = requests >= self._min_requests and excess <= 0.0
         self.state = _CALM if requests == accepted else _WATCHING

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -405,18 +404,18 @@ def test_threads_lose_no_count() -> None:
 
 
 def test_a_handler_may_call_while_its_thread_is_inside() -> None:
-    """The lock is reentrant, and what a handler took is not looked for twice."""
-    throttle = Throttle()
+    """The lock is reentrant, and what waits is counted once."""
+    throttle = Throttle(min_requests=1)
+    buckets = throttle._buckets
 
-    class Successes(deque[float]):
-        def popleft(self) -> float:
-            moment: float = super().popleft()
-            throttle.end(moment, FAILURE)
-            return moment
+    class Interrupting(type(buckets)):  # type: ignore[misc]
+        def accept(self, moments: list[float]) -> None:
+            throttle.end(5.0, FAILURE, 2)
+            super().accept(moments)
 
-    throttle._successes = Successes()
-    throttle.end(5.0, SUCCESS, 20)
+    throttle._buckets = Interrupting(buckets.width)
+    throttle.end(5.0, SUCCESS, 17)
 
     assert throttle.probability(5.0) == 0.0
-    throttle.end(5.0, FAILURE, 20)
-    assert throttle.probability(5.0) > 0.0
+    throttle.end(5.0, FAILURE, 36)
+    assert throttle.probability(5.0) == (17 + 4 + 36 - 2 * 17) / 58
