@@ -14,8 +14,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._guard.execution_context import ExecutionContext
-from ._policy import Bulkhead, ChronoUnit, CircuitBreaker, Fallback, RateLimit, RateLimitType, Retry, Timeout
+from ._policy import (
+    AdaptiveThrottle,
+    Bulkhead,
+    ChronoUnit,
+    CircuitBreaker,
+    Fallback,
+    RateLimit,
+    RateLimitType,
+    Retry,
+    Timeout,
+)
 from .decorators import (
+    adaptive_throttle,
     asynchronous,
     asynchronous_non_blocking,
     before_retry,
@@ -38,6 +49,7 @@ from .exceptions import (
     FaultToleranceException,
     RateLimitException,
     RefusedException,
+    ThrottleException,
     TimeoutException,
 )
 from .typing import FallbackHandler
@@ -55,6 +67,7 @@ if TYPE_CHECKING:
     from ._runtime.uninterruptible import uninterruptible
 
 __all__ = [
+    "AdaptiveThrottle",
     "Bulkhead",
     "BulkheadException",
     "ChronoUnit",
@@ -73,8 +86,10 @@ __all__ = [
     "RateLimitType",
     "RefusedException",
     "Retry",
+    "ThrottleException",
     "Timeout",
     "TimeoutException",
+    "adaptive_throttle",
     "apply_guard",
     "around_invoke",
     "asynchronous",

@@ -20,6 +20,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
 from ._policy import (
+    AdaptiveThrottle,
     Asynchronous,
     AsynchronousNonBlocking,
     BeforeRetry,
@@ -184,6 +185,17 @@ def circuit_breaker() -> None:
     """Fail at once while the callee fails often (specification, chapter Circuit Breaker).
 
     The parameters are those of ``CircuitBreaker``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator(AdaptiveThrottle)
+def adaptive_throttle() -> None:
+    """Refuse a part of the calls while the callee turns a part of them down, instead of a circuit breaker.
+
+    The refused ones get ``ThrottleException``; the parameters are those of ``AdaptiveThrottle``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.

@@ -4,6 +4,8 @@ The specification (chapters on interactions) and SmallRye's rate limit give the 
 written in:
 
     asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
+
+The adaptive throttle takes the place of the circuit breaker.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, NamedTuple, TypedDict
 
 from .._policy import (
+    AdaptiveThrottle,
     Asynchronous,
     AsynchronousNonBlocking,
     BeforeRetry,
     Bulkhead,
+    ChronoUnit,
     CircuitBreaker,
     CircuitBreakerName,
     CustomBackoff,
@@ -30,7 +34,7 @@ from .._policy import (
     seconds,
 )
 from .._runtime.clock import clock
-from .._strategy import back_off, bulkhead, circuit_breaker, rate_limit, retry
+from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, rate_limit, retry
 from .mistakes import Mistakes
 
 Policies = Mapping[type[Policy], Policy]
@@ -96,6 +100,7 @@ class GuardPolicies(TypedDict, total=False):
     retry: Retry | None
     timeout: Timeout | None
     circuit_breaker: CircuitBreaker | None
+    adaptive_throttle: AdaptiveThrottle | None
     bulkhead: Bulkhead | None
     rate_limit: RateLimit | None
     fallback: Fallback | None
@@ -147,6 +152,25 @@ def _gate(policy: CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
         "gate": binding.strategies.get(type(policy)),
         "gate_name": policy.annotation,
         "deliver": binding.deliver,
+        "fail_on": policy.fail_on,
+        "skip_on": policy.skip_on,
+    }
+
+
+def _throttle_values(policy: AdaptiveThrottle) -> tuple[float, float, int]:
+    return policy.multiplier, seconds(policy.window, ChronoUnit.MILLIS), policy.min_requests
+
+
+_THROTTLE = Memory(
+    lambda name, policy, _: adaptive_throttle.AdaptiveThrottle(name, *_throttle_values(policy), lambda: clock.random()),
+    lambda throttle, policy: throttle.reconfigure(*_throttle_values(policy), clock.monotonic()),
+)
+
+
+def _adaptive_throttle(policy: AdaptiveThrottle, binding: Binding) -> Mapping[str, Any]:
+    return {
+        "gate": binding.strategies.get(AdaptiveThrottle),
+        "gate_name": AdaptiveThrottle.annotation,
         "fail_on": policy.fail_on,
         "skip_on": policy.skip_on,
     }
@@ -207,6 +231,7 @@ ORDER = (
     Row(BeforeRetry, modifies=Retry),
     Row(CircuitBreaker, _gate, _BREAKER),
     Row(CircuitBreakerName, modifies=CircuitBreaker),
+    Row(AdaptiveThrottle, _adaptive_throttle, _THROTTLE, excludes=CircuitBreaker),
     Row(RateLimit, lambda _, binding: {"rate_limit": binding.strategies.get(RateLimit)}, _RATE_LIMIT),
     Row(Timeout, _timeout),
     Row(Bulkhead, lambda _, binding: {"bulkhead": binding.strategies.get(Bulkhead)}, _BULKHEAD),

@@ -1,6 +1,7 @@
 """The table of what is counted: a row for each policy, from which every metric and every series follows.
 
-The names, tags and descriptions are those of the specification; the rate limit's, beyond it, are after SmallRye.
+The names, tags and descriptions are those of the specification; the rate limit's, beyond it, are after
+SmallRye, the adaptive throttle's of this library.
 """
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
+from .._policy import AdaptiveThrottle, Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
@@ -110,6 +111,21 @@ _CIRCUIT_BREAKER = (
         readings={(): lambda breaker, _: breaker.opened_total},
     ),
 )
+_ADAPTIVE_THROTTLE = (
+    Metric(
+        "ft.throttle.calls.total",
+        "counter",
+        "The number of times the adaptive throttle was run",
+        ("result",),
+        {"success": ("accepted",), "failure": ("failed",), "refused": ("refused",)},
+    ),
+    Metric(
+        "ft.throttle.probability",
+        "gauge",
+        "The probability with which a call is refused, from 0 to 1",
+        readings={(): lambda throttle, now: throttle.probability(now)},
+    ),
+)
 _BULKHEAD = (
     Metric(
         "ft.bulkhead.calls.total",
@@ -162,6 +178,7 @@ TABLE = (
     PolicyMetrics(CircuitBreaker, "success", _CIRCUIT_BREAKER),
     PolicyMetrics(Bulkhead, "passed", _BULKHEAD),
     PolicyMetrics(RateLimit, "passed", _RATE_LIMIT),
+    PolicyMetrics(AdaptiveThrottle, "success", _ADAPTIVE_THROTTLE),
 )
 """In the order of the specification's table."""
 

@@ -1,5 +1,6 @@
 """Policies: frozen values of what was asked for, their ranges and units. One file per annotation."""
 
+from .adaptive_throttle import AdaptiveThrottle as AdaptiveThrottle
 from .asynchronous import Asynchronous as Asynchronous, AsynchronousNonBlocking as AsynchronousNonBlocking
 from .bulkhead import Bulkhead as Bulkhead
 from .circuit_breaker import CircuitBreaker as CircuitBreaker, CircuitBreakerName as CircuitBreakerName

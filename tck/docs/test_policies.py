@@ -18,7 +18,16 @@ from faulttolerance._policy import Parameter, Policy, parameters
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES = sorted(
     REFERENCE / f"{name}.md"
-    for name in ("asynchronous", "bulkhead", "circuit-breaker", "fallback", "rate-limit", "retry", "timeout")
+    for name in (
+        "adaptive-throttle",
+        "asynchronous",
+        "bulkhead",
+        "circuit-breaker",
+        "fallback",
+        "rate-limit",
+        "retry",
+        "timeout",
+    )
 )
 BEYOND_POLICIES = sorted(
     REFERENCE / f"{name}.md" for name in ("around-invoke", "guard", "inspection", "interruption", "testing")

@@ -13,10 +13,12 @@ PROMISED = {
     "the specification's types": """
         FallbackHandler ExecutionContext ChronoUnit FaultToleranceException TimeoutException
         CircuitBreakerOpenException BulkheadException FaultToleranceDefinitionException""",
-    "policies as values": "Guard Retry Timeout CircuitBreaker Bulkhead Fallback RateLimit RateLimitType",
+    "policies as values": """
+        Guard Retry Timeout CircuitBreaker AdaptiveThrottle Bulkhead Fallback RateLimit RateLimitType""",
     "beyond the specification": """
-        apply_guard rate_limit RateLimitException RefusedException asynchronous_non_blocking exponential_backoff
-        fibonacci_backoff custom_backoff retry_when before_retry circuit_breaker_name circuit_breakers around_invoke""",
+        apply_guard rate_limit RateLimitException RefusedException adaptive_throttle ThrottleException
+        asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry
+        circuit_breaker_name circuit_breakers around_invoke""",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
         completed_future shutdown""",

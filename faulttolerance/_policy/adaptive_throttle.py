@@ -1,0 +1,37 @@
+"""What ``@adaptive_throttle`` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, final
+
+from .._shown import shown
+from ..typing import Duration, ExceptionSet
+from .kind import duration, exceptions, integer, number
+from .parameter import Contradiction, Policy, parameter
+from .unit import ChronoUnit, seconds
+
+
+@final
+class AdaptiveThrottle(Policy, kw_only=True):
+    """Refuse a part of the calls while the callee turns a part of them down (Google, Site Reliability Engineering).
+
+    Args:
+        multiplier: Calls that are let through for each one that succeeds; at least 1.1.
+        window: How long a call counts, in milliseconds; at least 1000.
+        min_requests: Nothing is refused below so many calls in the window.
+        fail_on: What counts as a failure.
+        skip_on: What counts as a success, also where *fail_on* names it.
+    """
+
+    multiplier: float = parameter(number(1.1), 2.0)
+    window: Duration = parameter(duration(">= 1000"), 10_000)
+    min_requests: int = parameter(integer(1), 10)
+    fail_on: ExceptionSet = parameter(exceptions(), Exception)
+    skip_on: ExceptionSet = parameter(exceptions(), ())
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
+        """Refuse a window of less than a second, which says nothing about the next one."""
+        if seconds(values["window"], ChronoUnit.MILLIS) < 1.0:
+            yield "window", f"is {shown(values['window'])}", "a number >= 1000 or a timedelta >= 1 s", ()
