@@ -88,10 +88,11 @@ class StateDraft:
         entered: Where the counts are to be read.
     """
 
-    __slots__ = ("_before", "_counters", "_ledger", "_meter", "state", "strategies")
+    __slots__ = ("_before", "_counters", "_ledger", "_meter", "_policies", "state", "strategies")
 
     def __init__(self, state: State, policies: Policies, entered: Ledger = ledger) -> None:
         self.state = state
+        self._policies = policies
         self._before = _parts(state)
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
@@ -101,9 +102,9 @@ class StateDraft:
                 made[place] = memory.make(state.name, policies[kind], self.strategies)
                 self.strategies = Strategies(made)
 
-    def counters_for(self, name: str, policies: Policies, queue: bool) -> Counters | None:
-        """Give the counters, as *name*, of a method with *policies*; ``None`` where nothing of them is counted."""
-        schema = schema_of(policies, queue=queue)
+    def counters_for(self, name: str, queue: bool) -> Counters | None:
+        """Give what counts as *name*; ``None`` where nothing of the policies is counted."""
+        schema = schema_of(self._policies, queue=queue)
         if schema is None:
             return None
         counters = next((known for known in self._counters if known.account.schema is schema), None)
@@ -122,9 +123,9 @@ class StateDraft:
         """Whether the state is still what it was when this was made."""
         return all(map(is_, self._before, _parts(self.state)))
 
-    def put(self, policies: Policies, swap: Swap) -> None:
-        """Let the state become this and have *policies*, together with the other stores of *swap*."""
-        state = self.state
+    def put(self, swap: Swap) -> None:
+        """Let the state become this, together with the other stores of *swap*."""
+        state, policies = self.state, self._policies
         # What policies apply is stored before them: without the GIL, others see the stores one after another.
         for name in ("strategies", "_counters", "_meter"):
             swap.attribute(state, name, getattr(self, name))

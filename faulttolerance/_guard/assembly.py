@@ -153,9 +153,8 @@ def bound_policies(
     for row in ORDER:
         if row.policy in policies:
             values |= row.bind(policies[row.policy], binding)
-    counters = None
-    if effective.switches.metrics_enabled:
-        counters = draft.counters_for(effective.line or effective.name, policies, queue=asynchronous)
+    is_counted = effective.switches.metrics_enabled
+    counters = draft.counters_for(effective.line or effective.name, asynchronous) if is_counted else None
     bound = BoundPolicies(effective.name, **values, queues=asynchronous, detached=detached, counters=counters)
     # Where `@asynchronous` was switched off, what comes later is meant to.
     bound.watches_results = not is_detached({type(declared.policy) for declared in effective.declared})

@@ -104,7 +104,7 @@ class Draft:
         """Let the guard become this, together with the other stores of *swap*."""
         resolver, use = self._resolver, self._use
         if self.effective.policies:
-            self.state.put(self.effective.policies, swap)
+            self.state.put(swap)
             swap.attribute(use, "state", self.state.state)
         if all(other is not use for other in resolver.uses):
             swap.attribute(resolver, "uses", (*resolver.uses, use))

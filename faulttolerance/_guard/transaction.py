@@ -143,7 +143,9 @@ class _Transaction:
         """Put everything in force by one swap; false, and nothing has changed, if it no longer follows on what was."""
         while True:
             seen = settings.version.current
-            if settings.state is not self._before or not self._is_current():
+            if settings.state is not self._before:
+                return False
+            if not all(draft is None or draft.is_current for _, draft in self._drafts.values()):
                 return False
             if self._missing():
                 self.prepare()
@@ -172,9 +174,6 @@ class _Transaction:
         if put is not None:
             put(swap)
         return swap
-
-    def _is_current(self) -> bool:
-        return all(draft is None or draft.is_current for _, draft in self._drafts.values())
 
     def _missing(self) -> list[tuple[AnyResolver, type | None]]:
         return [
