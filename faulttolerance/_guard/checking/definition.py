@@ -63,7 +63,9 @@ def class_level_faults(
     if is_detached(covered) and not declaration.is_coroutine:
         exemption = "; or @unguarded above the method, which exempts it"
         faults += _asynchronous_faults(declaration, where, cls, exemption)
-    asynchronous = declaration.is_asynchronous({**covered, **declaration.policies})
+    together = {**covered, **declaration.policies}
+    faults += exclusive_faults(together, where)
+    asynchronous = declaration.is_asynchronous(together)
     for kind, (policy, home) in covered.items():
         if kind not in declaration.policies:
             faults += callback_faults(policy, declaration, where, asynchronous, home)
