@@ -112,7 +112,7 @@ class AdaptiveThrottle:
         multiplier: Requests that are let through for each one that is accepted.
         window: How long a request counts.
         min_requests: Nothing is refused below so many requests in the window.
-        chance: Gives a number in [0, 1) for each decision.
+        chance: Gives a number in [0, 1); asked only where a call may be refused.
     """
 
     __slots__ = (
@@ -162,12 +162,17 @@ class AdaptiveThrottle:
         if self._is_idle and now // buckets.width <= buckets.newest:
             self._passed = now
             return self.state
-        chance = self._chance()  # the application may have chosen it: not under the lock
         with self._lock:
-            if chance >= self._review_locked(now) or now - self._passed >= _PROBE:
+            probability = self._review_locked(now)
+            if not probability or now - self._passed >= _PROBE:
                 self._passed = max(self._passed, now)
                 return self.state
+        if self._chance() >= probability:  # the application may have chosen the source: not under the lock
+            self._passed = max(self._passed, now)
+            return self.state
+        with self._lock:
             self._buckets.add(now, 1, 0)
+            self._is_idle = False
         raise self.refusal(0.0)
 
     def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
