@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "rules.md"
 
 _DEFINED = re.compile(r"^### ([A-Z]\d+[a-z]?)$", re.MULTILINE)
-_CITED = re.compile(r"(?<![\w./#-])[PLRC]\d{1,2}[a-z]?(?![\w.(=-])")
+_CITED = re.compile(r"(?<![\w./#-])[PLRCT]\d{1,2}[a-z]?(?![\w.(=-])")
 
 RULES = _DEFINED.findall(PAGE.read_text(encoding="utf-8"))
 

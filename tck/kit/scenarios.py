@@ -571,3 +571,81 @@ row(
     "served",
     scene=calls(2),
 )
+
+# The throttle: which calls it refuses is up to the seed of the virtual time, and the same in every way
+
+THROTTLE = {"min_requests": 3}
+row(
+    "throttle: a part of the calls is refused",
+    {"adaptive_throttle": THROTTLE},
+    fails(),
+    4,
+    *["ConnectionError"] * 4,
+    *["ThrottleException"] * 5,
+    scene=calls(9),
+)
+row(
+    "throttle: refusals are retried and replaced",
+    lambda run: {"fallback": replaced(run), "retry": again(delay=100), "adaptive_throttle": THROTTLE},
+    fails(),
+    4,
+    "instead of ConnectionError after 3",
+    *["instead of ThrottleException after 3"] * 2,
+    scene=calls(3),
+)
+row(
+    "throttle: a probe each second",
+    {"adaptive_throttle": {**THROTTLE, "window": 60_000}},
+    fails(),
+    6,
+    *["ConnectionError"] * 4,
+    *["ThrottleException"] * 3,
+    "ConnectionError",
+    *["ThrottleException"] * 2,
+    "ConnectionError",
+    scene=calls_at(*[0.0] * 6, 0.6, 0.6, 0, 0.6, 0.6),
+)
+row(
+    "throttle: interrupted attempts are failures",
+    {"adaptive_throttle": THROTTLE, "timeout": {"value": 200}},
+    sleeps_long,
+    4,
+    *["TimeoutException"] * 4,
+    "ThrottleException",
+    scene=calls(5),
+    offloaded=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "throttle: what it skips is accepted",
+    {"adaptive_throttle": {**THROTTLE, "skip_on": ConnectionError}},
+    fails(),
+    6,
+    *["ConnectionError"] * 6,
+    scene=calls(6),
+)
+row(
+    "throttle: what the rate limit inside refuses is neither",
+    {"adaptive_throttle": THROTTLE, "rate_limit": {"value": 1, "window": 60_000}},
+    serves,
+    1,
+    "served",
+    *["RateLimitException"] * 11,
+    scene=calls(12),
+)
+row(
+    "throttle: cancelled attempts are neither",
+    {"adaptive_throttle": {"min_requests": 1}},
+    sleeps_long,
+    1,
+    "cancelled",
+    scene=cancelled(1),
+    blocking=ENCLOSED,
+)
+row(
+    "throttle: control flow is neither",
+    lambda run: {"fallback": replaced(run), "adaptive_throttle": {"min_requests": 1}},
+    fails(Halt),
+    4,
+    *["Halt"] * 4,
+    scene=calls(4),
+)

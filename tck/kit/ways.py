@@ -31,7 +31,7 @@ Scene: TypeAlias = Callable[["Run"], Coroutine[Any, Any, None]]
 
 _ORDER = (
     "fallback", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff", "retry_when", "before_retry",
-    "circuit_breaker", "rate_limit", "timeout", "bulkhead",
+    "circuit_breaker", "adaptive_throttle", "rate_limit", "timeout", "bulkhead",
 )  # fmt: skip
 
 

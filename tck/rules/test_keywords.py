@@ -78,6 +78,7 @@ DECORATORS: dict[str, Callable[..., Any]] = {
     "circuit_breaker": ft.circuit_breaker,
     "bulkhead": ft.bulkhead,
     "rate_limit": ft.rate_limit,
+    "adaptive_throttle": ft.adaptive_throttle,
     "fallback": ft.fallback(lambda context: "aside"),
     "interceptor outside": outside,
     "interceptor inside": lambda function: ft.retry(inside(function)),

@@ -27,6 +27,7 @@ from faulttolerance import (
     RateLimitType,
     Retry,
     TimeoutException,
+    adaptive_throttle,
     apply_guard,
     asynchronous,
     bulkhead,
@@ -119,6 +120,7 @@ def test_a_lambda_of_a_comprehension_is_a_function() -> None:
         (bulkhead, "value = 10"),
         (circuit_breaker, "requestVolumeThreshold = 20"),
         (rate_limit, "RateLimit"),
+        (adaptive_throttle, "minRequests = 10"),
         (fallback(lambda context: 1), "Fallback"),
     ],
 )

@@ -15,6 +15,7 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     Retry,
+    adaptive_throttle,
     apply_guard,
     asynchronous,
     before_retry,
@@ -48,6 +49,9 @@ RANGES: list[tuple[Callable[..., Any], str, str, list[Any], list[Any]]] = [
     (bulkhead, "Bulkhead", "value", [0, -1], [1]),
     (bulkhead, "Bulkhead", "waiting_task_queue", [0, -1], [1]),
     (rate_limit, "RateLimit", "value", [0, -1], [1]),
+    (adaptive_throttle, "AdaptiveThrottle", "multiplier", [1.0, 0], [1.1, 3]),
+    (adaptive_throttle, "AdaptiveThrottle", "window", [999, 0], [1000]),
+    (adaptive_throttle, "AdaptiveThrottle", "min_requests", [0, -1], [1]),
 ]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol, assert_type
 
 import faulttolerance as ft
 from faulttolerance import (
+    AdaptiveThrottle,
     Bulkhead,
     ChronoUnit,
     CircuitBreaker,
@@ -27,6 +28,7 @@ from faulttolerance import (
     RateLimit,
     Retry,
     Timeout,
+    adaptive_throttle,
     apply_guard,
     around_invoke,
     asynchronous,
@@ -121,6 +123,27 @@ rate_limit(5, type=ft.RateLimitType.ROLLING)
 RateLimit(5, type="smooth")
 rate_limit(5, type="sliding")  # type: ignore[call-overload]
 RateLimit(5, type="sliding")  # type: ignore[arg-type]
+
+
+@adaptive_throttle
+def throttled(order: str) -> bytes:
+    return order.encode()
+
+
+@adaptive_throttle(
+    multiplier=1.5, window=timedelta(seconds=30), min_requests=20, fail_on=OSError, skip_on=(KeyError, ValueError)
+)
+async def throttled_async(order: str) -> bytes:
+    return order.encode()
+
+
+assert_type(throttled("a"), bytes)
+throttled(1)  # type: ignore[arg-type]
+adaptive_throttle(window="soon")  # type: ignore[call-overload]
+adaptive_throttle(2.0)  # type: ignore[call-overload]
+AdaptiveThrottle(window="soon")  # type: ignore[arg-type]
+assert_type(Guard(adaptive_throttle=AdaptiveThrottle(min_requests=5)).call(throttled, "a"), bytes)
+Guard(adaptive_throttle=CircuitBreaker())  # type: ignore[arg-type]
 
 
 # Fallbacks

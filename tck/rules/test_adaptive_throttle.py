@@ -1,0 +1,502 @@
+"""The adaptive throttle through public names: declared, called, configured, counted, shown, forked, repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+pytest.importorskip("opentelemetry.sdk")
+pytest.importorskip("pydantic_settings")
+
+from faulttolerance import (
+    AdaptiveThrottle,
+    Bulkhead,
+    CircuitBreaker,
+    FaultToleranceDefinitionException,
+    Guard,
+    RateLimit,
+    RefusedException,
+    Retry,
+    ThrottleException,
+    Timeout,
+    TimeoutException,
+    adaptive_throttle,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    configure,
+    explain,
+    fallback,
+    guards,
+    retry,
+    validate,
+)
+from faulttolerance.testing import VirtualClock, configured, virtual_time
+from kit import Invoke, Service
+from kit.definition import refused
+from kit.meter import PrometheusMeter
+from kit.program import python
+
+FOR_EVER = 86_400_000
+
+
+@pytest.fixture
+def meter() -> PrometheusMeter:
+    """A registry that is there before the first call."""
+    return PrometheusMeter()
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    """What comes out of a call, in a letter: its own failure, a refusal, or nothing wrong."""
+    try:
+        call()
+    except ThrottleException:
+        return "r"
+    except OSError:
+        return "f"
+    return "."
+
+
+def test_what_fails_is_spared(invoke: Invoke, meter: PrometheusMeter) -> None:
+    """T1, T3: in every convention the same calls are refused, none below min_requests; a probe passes each second."""
+
+    class Client(Service):
+        @adaptive_throttle(window=FOR_EVER)
+        @invoke.body
+        async def work(self) -> None:
+            raise OSError
+
+    meter.watch(Client.work, Client)
+    client = Client()
+    outcomes = "".join(outcome(lambda: invoke(client.work)) for _ in range(40))
+
+    def counted(result: str) -> int:
+        return meter.value("ft.throttle.calls.total", result=result)
+
+    assert outcomes[:10] == "f" * 10
+    assert outcomes.count("r") >= 25
+    assert (counted("failed"), counted("refused"), counted("accepted")) == (outcomes.count("f"), outcomes.count("r"), 0)
+    method = frozenset({("method", meter.method)})
+    assert meter.values()["ft_throttle_probability", method] == pytest.approx(40 / 41)
+
+
+def test_what_goes_well_is_let_through(invoke: Invoke, meter: PrometheusMeter) -> None:
+    """T5: and counted as accepted, the first time and ever after."""
+
+    class Client(Service):
+        @adaptive_throttle(min_requests=1)
+        @invoke.body
+        async def work(self) -> str:
+            return "well"
+
+    meter.watch(Client.work, Client)
+    client = Client()
+
+    assert [invoke(client.work) for _ in range(50)] == ["well"] * 50
+    assert meter.value("ft.throttle.calls.total", result="accepted") == 50
+    assert meter.value("ft.throttle.probability") == 0
+
+
+GUARDS: dict[str, Callable[[Guard, Callable[[], None], VirtualClock], Callable[[], Any]]] = {
+    "Guard.call": lambda guard, body, clock: lambda: guard.call(body),
+    "Guard.call_async": lambda guard, body, clock: lambda: clock.run(guard.call_async(body)),
+    "decorator": lambda guard, body, clock: guard(body),
+}
+
+
+@pytest.mark.parametrize("way", GUARDS)
+def test_a_guard_has_one_of_its_own(way: str) -> None:
+    """Whatever is called through it, and however."""
+    fails = True
+
+    def body() -> None:
+        if fails:
+            raise OSError
+
+    with virtual_time(seed=1) as clock:
+        call = GUARDS[way](Guard(adaptive_throttle=AdaptiveThrottle(min_requests=3)), body, clock)
+        outcomes = "".join(outcome(call) for _ in range(30))
+        clock.advance(11)
+        fails = False
+        after = "".join(outcome(call) for _ in range(30))
+
+    assert outcomes.startswith("fff")
+    assert outcomes.count("r") >= 20
+    assert after == "." * 30
+
+
+def test_a_class_is_covered() -> None:
+    """Each method has a throttle of its own."""
+
+    @adaptive_throttle(min_requests=3)
+    class Client:
+        def read(self) -> None:
+            raise OSError
+
+        async def write(self) -> None:
+            raise OSError
+
+    client = Client()
+    with virtual_time(seed=1) as clock:
+        read = "".join(outcome(client.read) for _ in range(30))
+        written = "".join(outcome(lambda: clock.run(client.write())) for _ in range(3))
+
+    assert "r" in read
+    assert written == "fff"
+
+
+def test_a_seed_repeats_what_is_refused() -> None:
+    """The chance is the clock's."""
+
+    def outcomes(seed: int) -> str:
+        chance = random.Random(7)
+
+        @adaptive_throttle
+        def work() -> None:
+            if chance.random() < 0.8:
+                raise OSError
+
+        with virtual_time(seed=seed) as clock:
+            found = ""
+            for _ in range(300):
+                found += outcome(work)
+                clock.advance(0.05)
+            return found
+
+    assert outcomes(1) == outcomes(1)
+    assert outcomes(1) != outcomes(2)
+
+
+def test_the_window_passes_with_virtual_time() -> None:
+    """An idle hour is over at once, and nobody is judged by the minute before it."""
+
+    @adaptive_throttle
+    def work() -> None:
+        raise OSError
+
+    with virtual_time(seed=1) as clock:
+        before = "".join(outcome(work) for _ in range(40))
+        clock.advance(3600)
+        after = "".join(outcome(work) for _ in range(9))
+
+    assert before.endswith("rrrrr")
+    assert after == "f" * 9
+
+
+# What counts
+
+
+def test_a_refusal_of_ours_inside_is_neither() -> None:
+    """T1: the callee has not even heard of the call; a circuit breaker in the same place would count it."""
+    guard = Guard(
+        adaptive_throttle=AdaptiveThrottle(min_requests=1), rate_limit=RateLimit(1, 60_000), bulkhead=Bulkhead(1)
+    )
+    guard.call(int)
+    for _ in range(50):
+        with pytest.raises(RefusedException) as raised:
+            guard.call(int)
+        assert type(raised.value) is not ThrottleException
+
+
+def test_the_refusal_of_a_guard_further_inside_counts() -> None:
+    """T1: it is part of what is called, and no policy of this guard."""
+    inside = Guard(rate_limit=RateLimit(1, 60_000))
+    guard = Guard(adaptive_throttle=AdaptiveThrottle(min_requests=1))
+    kinds = []
+    with virtual_time(seed=1):
+        for _ in range(30):
+            try:
+                guard.call(lambda: inside.call(int))
+            except RefusedException as error:
+                kinds.append(type(error))
+
+    assert ThrottleException in kinds
+
+
+def test_its_own_time_out_is_a_failure() -> None:
+    """And so a callee that hangs is spared."""
+    guard = Guard(adaptive_throttle=AdaptiveThrottle(min_requests=2), timeout=Timeout(100))
+    kinds: list[type[BaseException]] = []
+
+    async def main() -> None:
+        for _ in range(20):
+            try:
+                await guard.call_async(asyncio.sleep, 60)
+            except (TimeoutError, ThrottleException) as error:
+                kinds.append(type(error))
+
+    with virtual_time(seed=1) as clock:
+        clock.run(main())
+
+    assert kinds[:2] == [TimeoutException] * 2
+    assert ThrottleException in kinds
+
+
+def test_cancelled_attempts_count_as_neither() -> None:
+    """Whoever cancels says nothing about the callee."""
+
+    @adaptive_throttle(min_requests=1)
+    async def work(well: bool) -> str:
+        if not well:
+            await asyncio.sleep(60)
+        return "well"
+
+    async def main() -> list[str]:
+        for _ in range(20):
+            task = asyncio.ensure_future(work(False))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return [await work(True) for _ in range(20)]
+
+    assert asyncio.run(main()) == ["well"] * 20
+
+
+def test_only_what_fail_on_names_fails() -> None:
+    """The verdicts are the circuit breaker's: skip_on goes first, any other exception is accepted."""
+
+    def fails_with(error: type[Exception], **sets: Any) -> str:
+        @adaptive_throttle(min_requests=1, **sets)
+        def work() -> None:
+            raise error
+
+        found = ""
+        for _ in range(30):
+            try:
+                work()
+            except ThrottleException:
+                found += "r"
+            except error:
+                found += "f"
+        return found
+
+    assert "r" in fails_with(OSError)
+    assert "r" in fails_with(OSError, fail_on=OSError)
+    assert "r" not in fails_with(ValueError, fail_on=OSError)
+    assert "r" not in fails_with(OSError, skip_on=OSError)
+
+
+# Refusals
+
+
+def test_refusals_are_retried_replaced_and_told() -> None:
+    """T4: by their class, as those of any policy; the note says how often, in words."""
+
+    def broken() -> None:
+        raise OSError
+
+    with virtual_time(seed=1):
+        guard = Guard(retry=Retry(max_retries=60, jitter=0), adaptive_throttle=AdaptiveThrottle(min_requests=3))
+        with pytest.raises((ThrottleException, OSError)) as raised:
+            guard.call(broken)
+
+        spared = Guard(adaptive_throttle=AdaptiveThrottle(min_requests=3), retry=Retry(max_retries=0))
+        given_up = [outcome(lambda: spared.call(broken)) for _ in range(20)]
+
+    assert "throttled" in raised.value.__notes__[0]
+    assert "r" in given_up
+
+    @fallback(lambda context: type(context.failure).__name__, apply_on=ThrottleException)
+    @retry(max_retries=20, jitter=0, abort_on=ThrottleException)
+    @adaptive_throttle(min_requests=3)
+    def replaced() -> str:
+        raise OSError
+
+    with virtual_time(seed=1):
+        assert replaced() == "ThrottleException"
+
+
+def test_a_refusal_names_the_guarded_method() -> None:
+    """T4: when another one would be let in, nobody knows."""
+
+    @adaptive_throttle(min_requests=1)
+    def work() -> None:
+        raise OSError
+
+    refusals: list[Exception] = []
+    with virtual_time(seed=1):
+        for _ in range(50):
+            try:
+                work()
+            except (OSError, ThrottleException) as error:
+                refusals.append(error)
+
+    refusal = refusals[-1]
+    assert isinstance(refusal, ThrottleException)
+    assert str(refusal).startswith(f"{__name__}.{work.__qualname__}: throttled")
+    assert refusal.retry_after is None
+
+
+# Declaring, configuring, showing
+
+
+def test_both_gates_on_one_method_are_refused() -> None:
+    """The error names the second one; in whichever order, on a class, and in a Guard."""
+    with refused("work @AdaptiveThrottle stands beside @CircuitBreaker"):
+
+        @adaptive_throttle
+        @circuit_breaker
+        def work() -> None: ...
+
+    with refused("work_async @AdaptiveThrottle stands beside @CircuitBreaker"):
+
+        @circuit_breaker
+        @adaptive_throttle
+        async def work_async() -> None: ...
+
+    with refused("@AdaptiveThrottle stands beside @CircuitBreaker"):
+        Guard(circuit_breaker=CircuitBreaker(), adaptive_throttle=AdaptiveThrottle())
+
+
+def test_a_method_of_a_class_with_the_other_one_is_refused() -> None:
+    """When the class is decorated; and both on a class are as wrong."""
+    with refused("Client.work @AdaptiveThrottle stands beside @CircuitBreaker"):
+
+        @circuit_breaker
+        class Client:
+            @adaptive_throttle
+            def work(self) -> None: ...
+
+    with refused("Both.work @AdaptiveThrottle stands beside @CircuitBreaker"):
+
+        @circuit_breaker
+        @adaptive_throttle
+        class Both:
+            def work(self) -> None: ...
+
+
+def test_ranges_hold_for_configured_values() -> None:
+    """What the configuration says is refused where it says it."""
+
+    @adaptive_throttle
+    def work() -> None: ...
+
+    work()
+    for key, value in (("multiplier", "1.0"), ("window", "999"), ("window", "0.5s"), ("minRequests", "0")):
+        with pytest.raises(FaultToleranceDefinitionException, match=f"AdaptiveThrottle/{key}"):
+            configure(properties={f"AdaptiveThrottle/{key}": value})
+
+
+def test_the_configuration_has_the_last_word() -> None:
+    """C3: new values at once, the counts stay; switched off, it refuses nothing."""
+
+    @adaptive_throttle(min_requests=1000)
+    def work() -> None:
+        raise OSError
+
+    def outcomes() -> str:
+        return "".join(outcome(work) for _ in range(40))
+
+    with virtual_time(seed=1) as clock:
+        declared = outcomes()
+        with configured({"AdaptiveThrottle/minRequests": 3, "AdaptiveThrottle/window": "20s"}):
+            lower = outcomes()
+            shown = explain(work)
+        with configured({"AdaptiveThrottle/minRequests": 3, "AdaptiveThrottle/failOn": "ValueError"}):
+            kept = outcomes()
+            clock.advance(30)
+            others = outcomes()
+        with configured({"AdaptiveThrottle/minRequests": 3, "AdaptiveThrottle/enabled": False}):
+            off = outcomes()
+
+    assert declared == others == off == "f" * 40
+    assert "r" in lower[:3]
+    assert "r" in kept[:3]
+    assert "minRequests = 3" in shown
+    assert "window = 20s" in shown
+
+
+def test_explain_shows_it_in_the_breakers_place() -> None:
+    """Inside retry, outside what limits."""
+
+    @bulkhead
+    @adaptive_throttle(multiplier=1.5)
+    @retry
+    def work() -> None: ...
+
+    text = explain(work)
+
+    assert text.index("Retry") < text.index("AdaptiveThrottle") < text.index("Bulkhead")
+    assert "multiplier = 1.5  [decorator]" in text
+    assert any(isinstance(policy, AdaptiveThrottle) for one in guards() for policy in one.policies)
+    validate()
+
+
+def test_who_is_not_throttled_draws_no_chance() -> None:
+    """A healthy throttle leaves the jitter of others as it was."""
+
+    def delays(*decorators: Callable[[Any], Any]) -> float:
+        failures = iter([OSError(), OSError(), None])
+
+        def work() -> None:
+            if (error := next(failures)) is not None:
+                raise error
+
+        for one in decorators:
+            work = one(work)
+        with virtual_time(seed=5) as clock:
+            before = clock.monotonic()
+            retry(work, max_retries=5, delay=100, jitter=90)()
+            return clock.monotonic() - before
+
+    assert delays(adaptive_throttle) == delays()
+
+
+def test_asynchronous_methods_share_one_throttle() -> None:
+    """Whoever calls, and on whichever thread."""
+
+    @asynchronous
+    @adaptive_throttle(min_requests=5, window=FOR_EVER)
+    async def work() -> None:
+        raise OSError
+
+    async def main() -> int:
+        results = []
+        for _ in range(5):
+            results += await asyncio.gather(*(work() for _ in range(8)), return_exceptions=True)
+        return sum(isinstance(one, ThrottleException) for one in results)
+
+    assert asyncio.run(main()) >= 10
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_process_keeps_what_was_counted() -> None:
+    """L5: and has a lock of its own."""
+    program = """
+        import os
+        from faulttolerance import AdaptiveThrottle, Guard, ThrottleException
+        from faulttolerance.testing import virtual_time
+
+        def fail():
+            raise OSError
+
+        def refused(guard):
+            count = 0
+            for _ in range(20):
+                try:
+                    guard.call(fail)
+                except ThrottleException:
+                    count += 1
+                except OSError:
+                    pass
+            return count
+
+        with virtual_time(seed=1):
+            guard = Guard(adaptive_throttle=AdaptiveThrottle(min_requests=40))
+            assert refused(guard) == 0
+            assert refused(guard) == 0
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if refused(guard) > 10 else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    """
+
+    python(textwrap.dedent(program))
