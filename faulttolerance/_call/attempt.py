@@ -251,23 +251,23 @@ def attempt(
                         get_ident()
                 except Interrupted as interrupted:
                     failure = interrupted
-            if not DETACHED:
-                record = AttemptRecord()
-            record.began, record.result, record.failure = began, result, failure
-            record.passed = passed if RATE_LIMIT or BULKHEAD else NO_GATE
-            record.permit, record.era = permit if GATE or BULKHEAD else None, era if GATE else NOT_ADMITTED
-            record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
-            record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
-            if BULKHEAD and ASYNC:
-                record.queued, record.running_since = admission is not None, running_since
-            policies.settle(record, 1 if progress is None else progress.attempts)
+            if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or DETACHED:
+                if not DETACHED:
+                    record = AttemptRecord()
+                record.began, record.passed = began, passed if RATE_LIMIT or BULKHEAD else NO_GATE
+                record.permit, record.era = permit if GATE or BULKHEAD else None, era if GATE else NOT_ADMITTED
+                record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
+                record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
+                if BULKHEAD and ASYNC:
+                    record.queued, record.running_since = admission is not None, running_since
+                failure = policies.settle(record, failure, 1 if progress is None else progress.attempts)
             permit = None  # nothing is held any more
             if progress is not None:
-                return record
+                return failure, result
             progress = CallRecord(began)
             if ASYNC:
-                return await retrying.follow_async(record, progress, args, kwargs)
-            return retrying.follow(record, progress, args, kwargs)
+                return await retrying.follow_async(failure, result, progress, args, kwargs)
+            return retrying.follow(failure, result, progress, args, kwargs)
         except BaseException as error:
             if (GATE or BULKHEAD) and permit is not None:
                 policies.abandon(permit)

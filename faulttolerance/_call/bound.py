@@ -7,7 +7,7 @@ from functools import cache
 from types import CoroutineType
 from typing import Any, TypeAlias
 
-from .._event import Rejected, TimedOut, sinks
+from .._event import Recovered, Rejected, TimedOut, sinks
 from .._metrics.catalogue import Series
 from .._metrics.counters import FOLD, Counters
 from .._metrics.series import advanced, call_series
@@ -128,23 +128,27 @@ class BoundPolicies:
 
     # The end of an attempt
 
-    def settle(self, record: AttemptRecord, number: int) -> None:
+    def settle(self, record: AttemptRecord, failure: BaseException | None, number: int) -> BaseException | None:
         """Give back what an attempt still holds, let the gate judge it, count and report it.
 
         Args:
-            record: The attempt; its ``failure`` becomes what it failed with, a passed deadline considered.
+            record: The attempt.
+            failure: What it raised.
             number: Which attempt of the call it is; the first is 1.
+
+        Returns:
+            What it failed with, a passed deadline considered.
         """
-        bulkhead, failure = self.bulkhead, record.failure
+        bulkhead = self.bulkhead
         if self.detached and failure is not None:
-            failure = record.failure = StoppedIteration.meant(failure)
+            failure = StoppedIteration.meant(failure)
         if bulkhead is not None:
             if not self.detached and (record.queued or (record.passed < BULK and not isinstance(failure, Exception))):
                 bulkhead.release(record.permit)  # it may stand in the queue, and not have heard of it
             if bulkhead.waiting:
                 bulkhead.admit_waiters()
         if self.conclude is not None and (record.entry is not None or record.deadline is not NO_DEADLINE):
-            failure = record.failure = self.conclude(record, failure, self.late)
+            failure = self.conclude(record, failure, self.late)
         if record.admitted:
             record.passed = BULK
         elif record.passed == NO_GATE and record.era is not NOT_ADMITTED:
@@ -152,7 +156,7 @@ class BoundPolicies:
         if isinstance(failure, RefusedException):
             record.refused_by = next((name for rank, name in self._counted if rank > record.passed), "")
         if self.gate is not None:
-            self._judge(self.gate, record)
+            self._judge(self.gate, record, failure)
         if self.counters is not None and self._counted:
             self._count_attempt(self.counters, record)
         if record.timed_out:
@@ -161,10 +165,10 @@ class BoundPolicies:
         elif record.refused_by and sinks.wanted[Rejected]():
             assert failure is not None
             sinks.tell(Rejected(self.name, number, record.refused_by, failure))
+        return failure
 
-    def _judge(self, gate: Gate, record: AttemptRecord) -> None:
+    def _judge(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
         """Tell *gate* how an attempt ended that it let in."""
-        failure = record.failure
         era = record.era
         assert era is not None
         if era is not NOT_ADMITTED:
@@ -275,22 +279,29 @@ class BoundPolicies:
             self.watches_results = False
             warn_of_outcome(self.name, result)
 
-    def finish(self, call: CallRecord | None, returned: bool, applied: bool = False) -> None:
-        """Count a call that was not over after a first attempt that went well; once, however often this is called."""
+    def finish(self, call: CallRecord | None, returned: bool) -> None:
+        """Count and report a call that was not over after a first attempt that went well; once for all.
+
+        Args:
+            call: What is known of it; ``None`` where not even its first attempt was settled.
+            returned: Whether it returned, and did not raise.
+        """
+        attempts, stop, applied = 1, None, False
         if call is not None:
             if call.is_counted:
                 return
             call.is_counted = True
-            call.forget_failures()
-        if self.counters is None:
-            return
-        fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
-        if self.retry is None:
-            self.counters.add(call_series(returned, fallback))
-            return
-        stop = call.stop if call is not None else None
-        result = _RETRY_RESULT[stop] if applied or not returned else _RETURNED
-        self.counters.add(call_series(returned, fallback, call is not None and call.attempts > 1, result))
+            attempts, stop, applied = call.attempts, call.stop, call.replaced is not None
+            call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
+        if self.counters is not None:
+            fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
+            if self.retry is None:
+                self.counters.add(call_series(returned, fallback))
+            else:
+                result = _RETRY_RESULT[stop] if applied or not returned else _RETURNED
+                self.counters.add(call_series(returned, fallback, attempts > 1, result))
+        if returned and not applied and attempts > 1 and sinks.wanted[Recovered]():
+            sinks.tell(Recovered(self.name, attempts))
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .._strategy.back_off import Delays
 from .._strategy.retry import UNASKED, Answer, Stop
 from ..exceptions import FaultToleranceException, RefusedException
@@ -12,14 +14,10 @@ _LONGEST_LIST = 8
 """So many changes of what an attempt failed with are told; of a call that is retried for ever, the latest."""
 
 
-_NO_RUNS: list[tuple[int, int, type[BaseException]]] = []
-
-
 class CallRecord:
     """How far a call has come that was not over after its first attempt; made when that ends."""
 
     __slots__ = (
-        "_last",
         "_last_kind",
         "_runs",
         "answer",
@@ -27,6 +25,7 @@ class CallRecord:
         "began",
         "delays",
         "is_counted",
+        "last",
         "refusal",
         "replaced",
         "stop",
@@ -35,20 +34,21 @@ class CallRecord:
     def __init__(self, began: float) -> None:
         self.began = began
         self.answer: Answer = UNASKED
-        """What a predicate that was awaited says of the last one."""
+        """What a predicate that was awaited says of the last attempt."""
         self.attempts = 1
         """How many attempts have begun."""
         self.delays: Delays | None = None
         self.stop: Stop | None = None
         """Why no further attempt is made."""
+        self.last: BaseException | None = None
+        """The last failure that was no refusal."""
         self.refusal: FaultToleranceException | None = None
         """What stands for the last result that ``retry_when`` did not accept."""
         self.replaced: BaseException | None = None
         """The failure for which the fallback was asked."""
         self.is_counted = False
-        self._last: BaseException | None = None  # the last failure that was no refusal
         self._last_kind: type[BaseException] | None = None
-        self._runs: list[tuple[int, int, type[BaseException]]] = _NO_RUNS  # attempts in a row that failed alike
+        self._runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
 
     def add_failure(self, failure: BaseException) -> None:
         """Note what the last attempt failed with."""
@@ -58,12 +58,12 @@ class CallRecord:
             self._runs = [*self._runs, (first, self.attempts - 1, self._last_kind)][-_LONGEST_LIST:]
         self._last_kind = kind
         if not isinstance(failure, RefusedException):
-            self._last = failure
+            self.last = failure
 
     def explain(self, failure: BaseException) -> None:
         """Let a refusal that ends the retries name the last failure of the method itself as its cause."""
-        if isinstance(failure, RefusedException) and failure.__cause__ is None and self._last is not None:
-            failure.__cause__ = self._last
+        if isinstance(failure, RefusedException) and failure.__cause__ is None and self.last is not None:
+            failure.__cause__ = self.last
 
     def note(self, failure: BaseException, elapsed: float, stop: Stop) -> None:
         """Say on *failure* itself how often and how long it was tried; one note of ours per object (rule R1)."""
@@ -76,10 +76,6 @@ class CallRecord:
             BaseException.__setattr__(failure, "__notes__", [*notes, ours])
         except Exception:  # noqa: BLE001  # a failure that takes no note is the application's all the same
             pass
-
-    def forget_failures(self) -> None:
-        """Let go of what failed: the tracebacks refer to the call that refers to this."""
-        self._last = self.refusal = self.replaced = None
 
     def _kinds(self) -> str:
         """Return what each attempt failed with, in brackets; empty where it was the same each time."""

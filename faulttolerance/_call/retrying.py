@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from .._event import FallbackApplied, GaveUp, Recovered, RetryScheduled, sinks
+from .._event import FallbackApplied, GaveUp, RetryScheduled, sinks
 from .._metrics.series import advanced
-from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import Arguments, Aside, pause
 from .._runtime.clock import clock
 from .._runtime.environment import Environment, StoppedIteration
@@ -56,13 +55,20 @@ class Retrying:
         """Make further attempts by *attempt*, which leads here: it lives as long as a call of it runs."""
         self._attempt: Callable[[], Any] = ref(attempt)
 
-    def follow(self, record: AttemptRecord, call: CallRecord, args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+    def follow(
+        self,
+        failure: BaseException | None,
+        result: Any,
+        call: CallRecord,
+        args: Arguments,
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         """Return what a synchronous call comes to after its first attempt, or raise its failure."""
         while True:
-            failure = self._failure_of(record, call)
+            if failure is None and self._policies.refuses is not None:
+                failure = self._refusal_of(result, call)
             try:
                 if failure is None:
-                    result = record.result
                     break
                 delay = self._next_delay(call, failure)
                 if delay is None:
@@ -75,13 +81,18 @@ class Retrying:
             finally:
                 del failure  # its traceback holds this frame
             self._count_retry(call)
-            record = self._attempt()(args, kwargs, call)
+            failure, result = self._attempt()(args, kwargs, call)
         self._policies.examine(result)
-        self._finish(call)
+        self._policies.finish(call, returned=True)
         return result
 
     async def follow_async(
-        self, record: AttemptRecord, call: CallRecord, args: Arguments, kwargs: Mapping[str, Any]
+        self,
+        failure: BaseException | None,
+        result: Any,
+        call: CallRecord,
+        args: Arguments,
+        kwargs: Mapping[str, Any],
     ) -> Any:
         """Return what an asynchronous call comes to after its first attempt, or raise its failure."""
         assert self._environment is not None
@@ -89,11 +100,11 @@ class Retrying:
         retry = self._policies.retry
         while True:
             if retry is not None and self._policies.consults:
-                call.answer = await ask(retry.consult, record.failure, record.result)
-            failure = self._failure_of(record, call)
+                call.answer = await ask(retry.consult, failure, result)
+            if failure is None and self._policies.refuses is not None:
+                failure = self._refusal_of(result, call)
             try:
                 if failure is None:
-                    result = record.result
                     break
                 delay = self._next_delay(call, failure)
                 if delay is None:
@@ -107,20 +118,18 @@ class Retrying:
             finally:
                 del failure  # its traceback holds this frame
             self._count_retry(call)
-            record = await self._attempt()(args, kwargs, call)
-        self._finish(call)
+            failure, result = await self._attempt()(args, kwargs, call)
+        self._policies.finish(call, returned=True)
         return result
 
-    def _failure_of(self, record: AttemptRecord, call: CallRecord) -> BaseException | None:
-        """Take the failure out of *record*, or the one that stands for a result that ``retry_when`` refuses."""
-        failure, record.failure = record.failure, None
+    def _refusal_of(self, result: object, call: CallRecord) -> BaseException | None:
+        """Return the failure that stands for *result* where ``retry_when`` does not accept it."""
         retry = self._policies.retry
-        if failure is None and retry is not None and retry.refuses(record.result, call.answer):
-            failure = call.refusal = FaultToleranceException(
-                f"{self._policies.name}: the result was refused by retry_when"
-            )
-            failure.result = record.result
-        return failure
+        if retry is None or not retry.refuses(result, call.answer):
+            return None
+        call.refusal = FaultToleranceException(f"{self._policies.name}: the result was refused by retry_when")
+        call.refusal.result = result
+        return call.refusal
 
     def _next_delay(self, call: CallRecord, failure: BaseException) -> float | None:
         """Return the seconds until the next attempt; ``None`` where there is none, and *failure* is final."""
@@ -170,24 +179,12 @@ class Retrying:
         if self._policies.counters is not None:
             self._policies.counters.add(_RETRIED)
 
-    def _finish(self, call: CallRecord) -> None:
-        """Count a call that returned."""
-        applied = call.replaced is not None
-        self._policies.finish(call, returned=True, applied=applied)
-        if not applied and call.attempts > 1 and sinks.wanted[Recovered]():
-            sinks.tell(Recovered(self._policies.name, call.attempts))
-
     def fail(self, error: BaseException, call: CallRecord | None, args: Arguments, kwargs: Mapping[str, Any]) -> None:
         """Count a call that raised *error*, once for all attempts that *error* passes on its way out."""
         replaced = call.replaced if call is not None else None
         # A fallback method may be for failures of one class only, and raise any other one unasked.
-        unasked = (
-            replaced is not None
-            and replaced is StoppedIteration.meant(error)
-            and not self._accepts(args, kwargs, replaced)
-        )
-        self._policies.finish(call, returned=False, applied=replaced is not None and not unasked)
-
-    def _accepts(self, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
-        accepts = getattr(self._fallback, "accepts", None)
-        return accepts is None or accepts(args, kwargs, failure)
+        if call is not None and replaced is not None and StoppedIteration.meant(error) is replaced:
+            accepts = getattr(self._fallback, "accepts", None)
+            if accepts is not None and not accepts(args, kwargs, replaced):
+                call.replaced = None
+        self._policies.finish(call, returned=False)

@@ -16,37 +16,49 @@ class AttemptRecord:
     It is made before anything is taken, so that nothing is lost where an interruption lands between taking and noting.
     """
 
-    # Defaults stand on the class and not in an ``__init__``: most attempts write few of them.
+    __slots__ = (
+        "admitted",
+        "began",
+        "deadline",
+        "deadlines",
+        "ended",
+        "entry",
+        "era",
+        "passed",
+        "permit",
+        "queued",
+        "refused_by",
+        "running_since",
+        "timed_out",
+        "verdict",
+    )
 
-    began: float = 0.0
-    """When the attempt asked to be let in."""
-    permit: object = None
-    """What its permit and its probe place are held under; ``None`` where it took neither."""
-    passed = 0
-    """How many of its gates let it in."""
-    refused_by = ""
-    """The policy that did not let it in."""
-    era: Era | None = None
-    """The state of the gate that let it in."""
-    verdict = ""
-    """How the gate judged it."""
-    deadlines: ThreadDeadlines | None = None
-    """The thread whose chain of deadlines it stands in."""
-    entry: Entry = None
-    """Its entry in that chain."""
-    deadline: TaskDeadline | None = None
-    """The deadline of the task that runs it."""
-    queued = False
-    """Whether it stood in the bulkhead's queue."""
-    admitted = False
-    """Whether the bulkhead let it in."""
-    running_since: float = 0.0
-    """When it left that queue; 0.0 where it never stood in it."""
-    ended: float = 0.0
-    """When its body ended, where that is not when the call hears of it; 0.0: as it did."""
-    timed_out = False
-    """Whether its own deadline ended it."""
-    result: object = None
-    """What its body returned."""
-    failure: BaseException | None = None
-    """What it failed with."""
+    def __init__(self) -> None:
+        self.began = 0.0
+        """When the attempt asked to be let in."""
+        self.permit: object = None
+        """What its permit and its probe place are held under; ``None`` where it took neither."""
+        self.passed = 0
+        """How many of its gates let it in."""
+        self.refused_by = ""
+        """The policy that did not let it in."""
+        self.era: Era | None = None
+        """The state of the gate that let it in."""
+        self.verdict = ""
+        """How the gate judged it."""
+        self.deadlines: ThreadDeadlines | None = None
+        """The thread whose chain of deadlines it stands in."""
+        self.entry: Entry = None
+        """Its entry in that chain."""
+        self.deadline: TaskDeadline | None = None
+        """The deadline of the task that runs it."""
+        self.queued = False
+        """Whether it stood in the bulkhead's queue."""
+        self.admitted = False
+        """Whether the bulkhead let it in."""
+        self.running_since = 0.0
+        """When it left that queue; 0.0 where it never stood in it."""
+        self.ended = 0.0
+        """When its body ended, where that is not when the call hears of it; 0.0: as it did."""
+        self.timed_out = False
+        """Whether its own deadline ended it."""

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from math import inf
+from sys import modules
 from typing import TYPE_CHECKING
 
 from .._log import WARNING, log
@@ -21,7 +22,7 @@ from .inherited import pass_on
 from .interrupting.async_exception import Interrupted, withdraw
 from .interrupting.main_thread import main_thread
 from .interrupting.pending_interrupt import OTHER_GREENLETS
-from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, chain, deadlines_here
+from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, deadlines_here, this_thread
 from .interrupting.watchdog import watchdog
 from .native import allows_watching
 from .task_deadline import current
@@ -155,7 +156,12 @@ def remaining() -> float | None:
 
     0.0 once it has passed, ``None`` where there is none; in threads and in coroutines.
     """
-    soonest = min((entry[0] for entry in chain(deadlines_here()) if type(entry) is not list), default=inf)
+    soonest = inf
+    entry = (this_thread.deadlines if "greenlet" not in modules else deadlines_here()).innermost
+    while entry is not None:
+        if type(entry) is not list and entry[0] < soonest:
+            soonest = entry[0]
+        entry = entry[1]
     deadline = current.get().counts
     while deadline is not None:
         if deadline.when < soonest and deadline.counts is deadline:
