@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
-from ..._call.order import ORDER, is_detached
+from ..._call.order import ORDER, Row, is_detached
 from ..._config import Declared
 from ..._policy import BeforeRetry, CustomBackoff, Fallback, Policy, RetryWhen
 from ..._signature.kind import is_coroutine_function
@@ -40,15 +40,19 @@ def definition_faults(declaration: Declaration) -> list[Fault]:
 
 def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Fault]:
     """Refuse *policies* that may not stand beside one another."""
-    faults = [
-        Fault(f"{where} @{row.policy.annotation}", f"stands beside @{row.excludes.annotation}", None, "one of them")
-        for row in ORDER
-        if row.excludes is not None and row.policy in policies and row.excludes in policies
-    ]
+    faults = _excluded_faults(policies, where, ORDER)
     back_offs = [f"@{row.policy.annotation}" for row in ORDER if row.back_off and row.policy in policies]
     if len(back_offs) > 1:
         faults.append(Fault(f"{where} {' and '.join(back_offs)}", "are both there", None, "one back-off per function"))
     return faults
+
+
+def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Iterable[Row]) -> list[Fault]:
+    return [
+        Fault(f"{where} @{row.policy.annotation}", f"stands beside @{row.excludes.annotation}", None, "one of them")
+        for row in rows
+        if row.excludes is not None and row.policy in policies and row.excludes in policies
+    ]
 
 
 def class_level_faults(
@@ -64,7 +68,8 @@ def class_level_faults(
         exemption = "; or @unguarded above the method, which exempts it"
         faults += _asynchronous_faults(declaration, where, cls, exemption)
     together = {**covered, **declaration.policies}
-    faults += exclusive_faults(together, where)
+    # Not the ways of being asynchronous: there a method may differ from its class.
+    faults += _excluded_faults(together, where, [row for row in ORDER if row.memory is not None])
     asynchronous = declaration.is_asynchronous(together)
     for kind, (policy, home) in covered.items():
         if kind not in declaration.policies:
