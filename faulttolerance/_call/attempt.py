@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from sys import modules
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .._metrics.counters import FOLD
 from .._runtime.attempt_record import AttemptRecord
@@ -40,7 +41,7 @@ from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
 from .bound import BULK, NO_GATE, RATE, BoundPolicies
 from .record import CallRecord
-from .retrying import Retrying
+from .retrying import fail, follow, follow_async
 from .specialize import Flags, specializable, specialized
 
 __all__ = ["attempt", "compose", "flags_of"]
@@ -65,23 +66,21 @@ def compose(
         environment: How an asynchronous call waits; ``None`` for a synchronous one.
         awaits: Whether what an attempt returns is awaited and its outcome the attempt's; ``None``: as it turns out.
     """
-    is_followed = policies.retry is not None or fallback is not None
-    flags = flags_of(policies, is_followed=is_followed, asynchronous=environment is not None)
-    retrying = Retrying(policies, fallback, before_retry, environment)
-    call = specialized(attempt, flags)(function, policies, retrying, environment, awaits)
-    retrying.repeats(call)
+    policies.fallback, policies.before_retry, policies.environment = fallback, before_retry, environment
+    flags = flags_of(policies, is_followed=policies.retry is not None or fallback is not None)
+    call = specialized(attempt, flags)(function, policies, environment, awaits)
+    policies.attempt = ref(call)
     return call  # type: ignore[no-any-return]
 
 
-def flags_of(policies: BoundPolicies, *, is_followed: bool, asynchronous: bool) -> Flags:
+def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
     """Return the flags of ``attempt`` for *policies*.
 
     Args:
         policies: What guards the method.
         is_followed: Whether a failed attempt may be followed by another one, or by a fallback.
-        asynchronous: Whether the call is awaited.
     """
-    detached = policies.detached
+    asynchronous, detached = policies.asynchronous, policies.detached
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
     waits = bulkhead or policies.retry is not None
@@ -127,10 +126,10 @@ new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
 
 
 @specializable
-def attempt(
-    function: Callable[..., Any], policies: _Bound, retrying: Retrying, environment: _Tasks, awaits: bool | None
-) -> Any:
-    """Return what makes one attempt, and hands over to *retrying* unless it is the first one and goes well."""
+def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks, awaits: bool | None) -> Any:
+    """Return what makes one attempt, and hands over to ``retrying`` unless it is the first one and goes well."""
+    if DEADLINE and ASYNC:
+        begin_deadline = environment.begin_deadline
     if BULKHEAD:
         bulkhead, held = policies.bulkhead, policies.bulkhead.held
     if COUNTED:
@@ -177,14 +176,14 @@ def attempt(
                 passed = RATE
             if DEADLINE:
                 if ASYNC:
-                    deadline = environment.begin_deadline(policies.seconds, due, policies.name)
+                    deadline = begin_deadline(policies.seconds, due, policies.name)
                 else:
                     entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
                     deadlines.innermost = entry
                     if not deadlines.is_ready or due < watchdog.next:
                         be_watched(deadlines, due)
             if BULKHEAD:
-                held[permit] = get_ident()
+                held[permit] = deadline.queue.ident if DEADLINE and ASYNC else get_ident()
                 if len(held) > bulkhead.limit or bulkhead.waiting:
                     if ASYNC:
                         admission = environment.acquire(bulkhead, permit)
@@ -266,12 +265,12 @@ def attempt(
                 return failure, result
             progress = CallRecord(began)
             if ASYNC:
-                return await retrying.follow_async(failure, result, progress, args, kwargs)
-            return retrying.follow(failure, result, progress, args, kwargs)
+                return await follow_async(policies, failure, result, progress, args, kwargs)
+            return follow(policies, failure, result, progress, args, kwargs)
         except BaseException as error:
             if (GATE or BULKHEAD) and permit is not None:
                 policies.abandon(permit)
-            retrying.fail(error, progress, args, kwargs)
+            fail(policies, error, progress, args, kwargs)
             raise
         finally:
             del failure  # its traceback holds this frame

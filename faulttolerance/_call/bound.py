@@ -12,9 +12,9 @@ from .._metrics.catalogue import Series
 from .._metrics.counters import FOLD, Counters
 from .._metrics.series import advanced, call_series
 from .._runtime.attempt_record import AttemptRecord
-from .._runtime.blocking import Arguments, comes_later, lives_on, warn_of_outcome
+from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
-from .._runtime.environment import Attempt, StoppedIteration
+from .._runtime.environment import Attempt, Environment, StoppedIteration
 from .._runtime.task_deadline import NO_DEADLINE
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
@@ -40,6 +40,10 @@ def _deliver_to_nobody(gate: Gate) -> None:
     pass
 
 
+def _no_attempt() -> None:
+    pass
+
+
 class BoundPolicies:
     """The policies of one guarded function, bound to what they remember between calls."""
 
@@ -47,20 +51,24 @@ class BoundPolicies:
         "_counted",
         "_refusals",
         "advice",
+        "asynchronous",
+        "attempt",
+        "before_retry",
         "bulkhead",
         "conclude",
         "consults",
         "counters",
         "deliver",
         "detached",
+        "environment",
         "fail_on",
+        "fallback",
         "fallback_on",
         "gate",
         "gate_name",
         "interrupt",
         "name",
         "no_fallback_on",
-        "queues",
         "rate_limit",
         "refuses",
         "retry",
@@ -87,7 +95,7 @@ class BoundPolicies:
         interrupt: bool = True,
         conclude: Conclude | None = None,
         bulkhead: Bulkhead | None = None,
-        queues: bool = False,
+        asynchronous: bool = False,
         detached: bool = False,
         counters: Counters | None = None,
     ) -> None:
@@ -109,11 +117,19 @@ class BoundPolicies:
         self.conclude = conclude
         """What a deadline of this thread, or of this task, makes of an attempt; ``None`` where there is none."""
         self.bulkhead = bulkhead
-        self.queues = queues
-        """Whether calls may wait for a permit."""
+        self.asynchronous = asynchronous
+        """Whether calls are awaited; those may also wait for a permit."""
         self.detached = detached
         """Whether attempts run apart from their call (``@asynchronous``), which sees to time-out and bulkhead."""
         self.counters = counters
+        self.fallback: Aside | None = None
+        """What replaces a final failure."""
+        self.before_retry: Aside | None = None
+        """What is run before each retry."""
+        self.environment: Environment | None = None
+        """How an asynchronous call waits; ``None`` for a synchronous one."""
+        self.attempt: Callable[[], Any] = _no_attempt
+        """Gives what makes an attempt, which leads here: it lives as long as a call of it runs."""
         self.usual: type | None = None
         """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
         self.watches_results = True
@@ -250,7 +266,7 @@ class BoundPolicies:
             since = record.running_since or (record.began if is_running else now)
             if is_running:
                 samples["ft.bulkhead.runningDuration"] = now - since
-            if self.queues:
+            if self.asynchronous:
                 samples["ft.bulkhead.waitingDuration"] = since - record.began
         counters.add(series, samples)
 

@@ -155,7 +155,7 @@ def bound_policies(
             values |= row.bind(policies[row.policy], binding)
     is_counted = effective.switches.metrics_enabled
     counters = draft.counters_for(effective.line or effective.name, asynchronous) if is_counted else None
-    bound = BoundPolicies(effective.name, **values, queues=asynchronous, detached=detached, counters=counters)
+    bound = BoundPolicies(effective.name, **values, asynchronous=asynchronous, detached=detached, counters=counters)
     # Where `@asynchronous` was switched off, what comes later is meant to.
     bound.watches_results = not is_detached({type(declared.policy) for declared in effective.declared})
     return bound
@@ -169,7 +169,7 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     draft = StateDraft(State(effective.name), policies, Ledger())
     bound = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached)
     is_followed = Fallback in policies or bound.retry is not None
-    return source_of(attempt, flags_of(bound, is_followed=is_followed, asynchronous=asynchronous))
+    return source_of(attempt, flags_of(bound, is_followed=is_followed))
 
 
 def _awaits(declaration: Declaration) -> bool | None:
