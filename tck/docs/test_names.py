@@ -1,0 +1,62 @@
+"""What the pages on the inside name is there: files, rooms, functions, classes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import faulttolerance
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(faulttolerance.__file__).parent
+PAGES = [
+    ROOT / "docs" / "explanation" / "architecture.md",
+    ROOT / "docs" / "explanation" / "cost.md",
+    ROOT / "docs" / "how-to" / "add-a-policy.md",
+]
+
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`([^`\n]+)`")
+_FILE = re.compile(r"[\w./-]*\w\.(py|md)")
+_ROOM = re.compile(r"_\w+(/\w+)*")
+_NAME = re.compile(r"[A-Za-z]\w*(\.\w+)*")
+
+WORDS = {
+    *(word for path in PACKAGE.rglob("*.py") for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))),
+    "asyncio",
+}
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def is_file(name: str) -> bool:
+    """Tell whether *name* is a path in package, repository or tests, or a file somewhere in package, tests or docs."""
+    if any((folder / name).is_file() for folder in (PACKAGE, ROOT, ROOT / "tck")):
+        return True
+    return "/" not in name and any(any(folder.rglob(name)) for folder in (PACKAGE, ROOT / "tck", ROOT / "docs"))
+
+
+def is_there(code: str) -> bool:
+    """Tell whether what *code* names is there; what is neither a file, a room nor a name names nothing."""
+    if _FILE.fullmatch(code):
+        return is_file(code)
+    if _ROOM.fullmatch(code) and ("/" in code or code not in WORDS):
+        return (PACKAGE / code).is_dir()
+    return not _NAME.fullmatch(code) or WORDS.issuperset(code.split("."))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_what_a_page_on_the_inside_names_is_there(page: Path) -> None:
+    """Whoever renames or moves something is told which page to change."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+    assert [code for code in _CODE.findall(text) if not is_there(code)] == []
+
+
+@pytest.mark.parametrize("code", ["_call/gone.py", "gone.py", "_gone", "_call/gone", "BoundPolicies.no_such_name"])
+def test_what_is_gone_is_noticed(code: str) -> None:
+    assert not is_there(code)
