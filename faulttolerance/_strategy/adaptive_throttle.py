@@ -225,7 +225,7 @@ class AdaptiveThrottle:
         buckets.expire(now)
         requests, accepted = sum(buckets.requests), sum(buckets.accepted)
         excess = requests - self._multiplier * accepted
-        self._is_idle = requests >= self._min_requests and excess <= 0.0
+        self._is_idle = excess <= 0.0  # more successes make it smaller still
         self.state = _CALM if requests == accepted else _WATCHING
         if requests < self._min_requests or excess <= 0.0:
             return 0.0

@@ -78,7 +78,7 @@ class Naive:
         return False
 
 
-STEPS = st.sampled_from([0.0, 0.0, 0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.999, 1.0, 3.0, 9.5, 11.0, 60.0, -0.002])
+STEPS = st.sampled_from([0.0, 0.0, 0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.999, 1.0, 3.0, 9.5, 11.0, 60.0, -0.002, -12.0])
 DRAWS = st.sampled_from([0.0, 0.2, 0.5, 0.8, 0.95]) | st.floats(0, 1, exclude_max=True)
 MOVES = st.one_of(
     st.tuples(st.just("call"), STEPS, DRAWS),
@@ -106,7 +106,9 @@ def test_it_decides_as_the_formula_does(
         if move == "read":
             assert throttle.probability(now) == naive.probability(now)
         elif move == "call" and throttle.state.is_closed:
+            latest = naive.latest
             assert naive.probability(now) == 0.0
+            naive.latest = latest  # nobody asked
         elif move == "call":
             assert throttle.lets_in(now, given_) == naive.lets_in(now, given_)
         else:
@@ -155,6 +157,16 @@ def test_the_probability_is_what_the_book_says() -> None:
     throttle.end(5.0, FAILURE, 70)
 
     assert throttle.probability(5.0) == (100 - 60) / 101
+
+
+def test_a_draw_of_the_very_probability_is_let_in() -> None:
+    """T1: chance is below 1, so that a probability of 1 would refuse all, and one of 0 none."""
+    throttle = Throttle(min_requests=1)
+    throttle.end(5.0, FAILURE)
+
+    assert throttle.probability(5.0) == 0.5
+    assert throttle.lets_in(5.0, 0.5)
+    assert not throttle.lets_in(5.0, 0.4999)
 
 
 def test_nothing_is_refused_below_min_requests() -> None:
