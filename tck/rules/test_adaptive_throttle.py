@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +32,7 @@ from faulttolerance import (
     TimeoutException,
     adaptive_throttle,
     asynchronous,
+    asynchronous_non_blocking,
     bulkhead,
     circuit_breaker,
     configure,
@@ -42,7 +46,7 @@ from faulttolerance.testing import VirtualClock, configured, virtual_time
 from kit import Invoke, Service
 from kit.definition import refused
 from kit.meter import PrometheusMeter
-from kit.program import python
+from kit.program import ALONE, python
 
 FOR_EVER = 86_400_000
 
@@ -371,6 +375,47 @@ def test_a_method_of_a_class_with_the_other_one_is_refused() -> None:
         @adaptive_throttle
         class Both:
             def work(self) -> None: ...
+
+
+def test_a_method_may_be_asynchronous_in_another_way_than_its_class() -> None:
+    """Only two gates would both be there; of these two the method's holds."""
+
+    @asynchronous
+    class Client:
+        @asynchronous_non_blocking
+        async def work(self) -> int:
+            return 7
+
+    async def main() -> int:
+        return await Client().work()
+
+    assert asyncio.run(main()) == 7
+
+
+def test_check_finds_both_and_what_is_out_of_range(tmp_path: Path) -> None:
+    """On the command line, before anything runs."""
+    (tmp_path / "fine.py").write_text("import faulttolerance\n@faulttolerance.adaptive_throttle\ndef work(): ...\n")
+    (tmp_path / "both.py").write_text(
+        "import faulttolerance\n@faulttolerance.adaptive_throttle\n@faulttolerance.circuit_breaker\ndef work(): ...\n"
+    )
+
+    def check(module: str, **variables: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "faulttolerance", "check", module]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=tmp_path, env={**ALONE, **variables}, timeout=50
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    pytest.importorskip("typer")
+
+    low = check("fine", FAULTTOLERANCE_ADAPTIVETHROTTLE_WINDOW="999")
+    both = check("both")
+
+    assert check("fine")[0] == 0
+    assert low[0] != 0
+    assert "AdaptiveThrottle/window" in low[1] or "FAULTTOLERANCE_ADAPTIVETHROTTLE_WINDOW" in low[1]
+    assert both[0] != 0
+    assert "@AdaptiveThrottle stands beside @CircuitBreaker" in both[1]
 
 
 def test_ranges_hold_for_configured_values() -> None:
