@@ -42,7 +42,7 @@ class Invoke:
         self.convention = convention
         self.is_on_loop = convention in ("asyncio", "task")
         """Whether bodies are coroutines."""
-        self.is_apart = convention in ("offloaded", "task")
+        self.is_detached = convention in ("offloaded", "task")
         """Whether an attempt that does not end is left behind at its deadline."""
         self._clock = clock
 

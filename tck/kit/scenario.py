@@ -74,11 +74,11 @@ class Scenario(NamedTuple):
     """The outcomes of the calls: their results, or the names of the classes of their exceptions."""
     scene: Scene
     differs: Mapping[str, Differs]
-    """By convention, or ``apart`` for those that leave late attempts behind, ``queueing`` for those that may wait."""
+    """By convention; ``detached``: where late attempts are left behind; ``queueing``: where attempts may wait."""
 
     def difference(self, way: Way) -> Differs | None:
         """Find the outcome that the rules allow *way* instead, if any."""
-        kinds = (way.convention, "apart" if way.is_apart else "", "queueing" if way.queues else "")
+        kinds = (way.convention, "detached" if way.is_detached else "", "queueing" if way.queues else "")
         return next((self.differs[kind] for kind in kinds if kind in self.differs), None)
 
 

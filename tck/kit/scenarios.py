@@ -147,7 +147,7 @@ row(
     fails_when_interrupted,
     3,
     "TimeoutException",
-    apart=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+    detached=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
 )
 row(
     "swallows the interruption",
@@ -155,7 +155,7 @@ row(
     swallows,
     3,
     "TimeoutException",
-    apart=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+    detached=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
 )
 row(
     "late return",
@@ -448,7 +448,7 @@ row(
     holds_back,
     3,
     "TimeoutException",
-    apart=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+    detached=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
 )
 row(
     "held back beyond an enclosing deadline",
@@ -466,7 +466,7 @@ row(
     waits_inside,
     3,
     "TimeoutException",
-    apart=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+    detached=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
 )
 row(
     "enclosing deadline while retrying",

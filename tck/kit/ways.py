@@ -61,7 +61,7 @@ class Way(NamedTuple):
         return self.convention in ("asyncio", "task")
 
     @property
-    def is_apart(self) -> bool:
+    def is_detached(self) -> bool:
         """Whether an attempt that does not end is left behind at its deadline."""
         return self.convention in ("offloaded", "task")
 

@@ -304,7 +304,7 @@ def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...],
 def test_a_first_call_does_not_bring_back_what_a_reload_in_its_middle_replaced(
     files: tuple[str, ...], step: int
 ) -> None:
-    """Its plan was made before the handler was run, and is made again."""
+    """Its draft was made before the handler was run, and is made again."""
     number = 1
     while True:
         testing.reset()
@@ -446,7 +446,7 @@ def test_an_exception_in_a_source_leaves_all_as_it_was(stopped: type[BaseExcepti
 
 
 def test_first_calls_in_other_threads_follow_what_holds_in_the_end() -> None:
-    """Some are planned under the old values while the new ones are put in force."""
+    """Some are drafted under the old values while the new ones are put in force."""
     for _ in range(4):
         testing.reset()
         worlds = [World() for _ in range(8)]

@@ -176,14 +176,14 @@ def test_arrival_does_not_overtake_while_a_permit_changes_hands(monkeypatch: pyt
     assert entered == ["first", "second", "third"]
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["coroutine", "task"])
-def test_coroutine_does_not_overtake_those_of_another_loop(monkeypatch: pytest.MonkeyPatch, apart: bool) -> None:
+@pytest.mark.parametrize("detached", [False, True], ids=["coroutine", "task"])
+def test_coroutine_does_not_overtake_those_of_another_loop(monkeypatch: pytest.MonkeyPatch, detached: bool) -> None:
     """The same on event loops: the moment is there for whoever comes on another thread's loop."""
     entered: list[str] = []
     threads: list[threading.Thread] = []
 
     class Client(Service):
-        @(asynchronous if apart else as_it_is)
+        @(asynchronous if detached else as_it_is)
         @bulkhead(1, waiting_task_queue=2)
         async def work(self, name: str) -> None:
             entered.append(name)
@@ -238,12 +238,12 @@ def test_body_that_was_left_behind_hands_its_permit_over(clock: Clock) -> None:
     assert clock.run(main()) == pytest.approx(6.0)
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["coroutine", "task"])
-def test_body_that_never_let_go_is_late_all_the_same(clock: Clock, apart: bool) -> None:
+@pytest.mark.parametrize("detached", [False, True], ids=["coroutine", "task"])
+def test_body_that_never_let_go_is_late_all_the_same(clock: Clock, detached: bool) -> None:
     """What ends after its deadline has timed out, also where the loop had no moment to tell it."""
 
     class Client(Service):
-        @(asynchronous if apart else as_it_is)
+        @(asynchronous if detached else as_it_is)
         @timeout(500)
         async def work(self) -> str:
             clock.work(1.0)

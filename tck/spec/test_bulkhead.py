@@ -25,7 +25,7 @@ Decorator = Callable[[Any], Any]
 
 def client_of(invoke: Invoke, level: str, *policies: Decorator) -> Any:
     """An object of a new class, decorated as a whole or in its method, whose calls wait at a barrier."""
-    if invoke.is_apart:
+    if invoke.is_detached:
         policies = (*policies, asynchronous)
     on_class, on_method = (policies, ()) if level == "class" else ((), policies)
 
@@ -42,7 +42,7 @@ def client_of(invoke: Invoke, level: str, *policies: Decorator) -> Any:
 
         return TaskClient()
 
-    if invoke.is_apart:
+    if invoke.is_detached:
 
         @stacked(*on_class)
         class FutureClient(Service):

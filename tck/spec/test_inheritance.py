@@ -76,7 +76,7 @@ async def end_of(pending: Any, invoke: Invoke) -> None:
     """Wait, in a body, for what a call of another body came to."""
     if invoke.is_on_loop:
         await pending
-    elif invoke.is_apart:
+    elif invoke.is_detached:
         pending.result(30)
 
 

@@ -14,7 +14,7 @@ from kit import Invoke, Service, stacked
 from kit.definition import refused
 
 EARLY, LATE = "EarlyOrderFtInterceptor", "LateOrderFtInterceptor"
-_APART = ["offloaded", "task"]
+_DETACHED = ["offloaded", "task"]
 
 
 class Order:
@@ -51,7 +51,7 @@ def order(request: pytest.FixtureRequest) -> Iterator[Order]:
         yield Order(3800, 3900)
 
 
-@pytest.mark.parametrize("invoke", _APART, indirect=True)
+@pytest.mark.parametrize("invoke", _DETACHED, indirect=True)
 @pytest.mark.parametrize(
     "order",
     [

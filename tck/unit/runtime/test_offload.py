@@ -115,7 +115,7 @@ class Call:
         self.fallback = fallback
         self.interrupt = interrupt
         self.awaits = awaits
-        self.tickets: list[AttemptRecord] = []
+        self.records: list[AttemptRecord] = []
         self.ended: list[type[BaseException] | None] = []
         """How each call ended, as its driver saw it."""
 
@@ -138,18 +138,18 @@ class Call:
         environment = ThreadEnvironment()
         failure: Exception | None = None
         for attempt in range(1, self.attempts + 1):
-            ticket = AttemptRecord()
-            ticket.began = clock.monotonic()
-            self.tickets.append(ticket)
+            record = AttemptRecord()
+            record.began = clock.monotonic()
+            self.records.append(record)
             try:
                 return await environment.attempt(
                     Attempt(
-                        ticket,
+                        record,
                         self.function,
                         args,
                         kwargs,
                         self.bulkhead,
-                        ticket.began + self.seconds if self.seconds else None,
+                        record.began + self.seconds if self.seconds else None,
                         self.interrupt,
                         self.awaits,
                     )
@@ -352,12 +352,12 @@ def test_a_queued_call_holds_no_thread() -> None:
 
 
 def test_waiting_and_running_are_told_apart() -> None:
-    """What the metrics need stands on the ticket."""
+    """What the metrics need stands on the record."""
     body = Body()
     call = Call(body, bulkhead=Bulkhead(1, 1))
     futures = [call(), call()]
     assert body.begun.wait(PATIENCE)
-    first, second = call.tickets
+    first, second = call.records
     assert (first.admitted, second.admitted) == (True, False)
     assert second.queued
 
@@ -451,7 +451,7 @@ def test_the_caller_is_free_at_the_deadline_while_the_body_goes_on(time_stands_s
     time_stands_still.advance()
 
     assert isinstance(future.exception(PATIENCE), TimeoutException)
-    assert call.tickets[0].timed_out
+    assert call.records[0].timed_out
     assert bulkhead.running == 1
     body.open.set()
     wait_until(lambda: not bulkhead.running)
@@ -494,7 +494,7 @@ def test_a_late_result_is_discarded(time_stands_still: StillClock) -> None:
     call = Call(lambda: setattr(time_stands_still, "now", time_stands_still.now + LONG), seconds=LONG)
 
     assert isinstance(call().exception(PATIENCE), TimeoutException)
-    assert call.tickets[0].timed_out
+    assert call.records[0].timed_out
 
 
 def test_a_body_is_interrupted_at_the_deadline() -> None:
@@ -747,7 +747,7 @@ def test_a_future_that_the_body_returns_becomes_the_outcome() -> None:
     inner.fail(ValueError("no"))
     with pytest.raises(ValueError, match="no"):
         future.result(PATIENCE)
-    assert len(call.tickets) == 1
+    assert len(call.records) == 1
 
 
 def test_cancelling_a_call_cancels_the_future_that_its_body_returned() -> None:
@@ -793,7 +793,7 @@ def test_where_the_object_decides_a_future_is_not_awaited() -> None:
     call = Call(lambda: failed, attempts=2, awaits=None)
 
     assert isinstance(call().exception(PATIENCE), ValueError)
-    assert len(call.tickets) == 1
+    assert len(call.records) == 1
     assert Call(coroutine, awaits=None)().result(PATIENCE) == "awaited"
 
 
@@ -948,7 +948,7 @@ def test_a_cancelled_awaitable_cancels_the_call() -> None:
 
     wait_until(future.done)
     assert future.cancelled()
-    assert len(call.tickets) == 1
+    assert len(call.records) == 1
 
 
 def test_an_awaitable_of_a_loop_that_was_closed_is_a_failed_attempt() -> None:

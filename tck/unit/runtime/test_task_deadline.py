@@ -149,8 +149,8 @@ class Heartbeat:
             await self.beat()
 
 
-@pytest.mark.parametrize("is_apart", [False, True], ids=["async def", "task"])
-def test_a_task_that_outlives_the_call_that_started_it_is_under_no_deadline_of_that_call(is_apart: bool) -> None:
+@pytest.mark.parametrize("is_detached", [False, True], ids=["async def", "task"])
+def test_a_task_that_outlives_the_call_that_started_it_is_under_no_deadline_of_that_call(is_detached: bool) -> None:
     """A client's connect() starts its heartbeat: once it has returned, or timed out, its deadline counts no more."""
 
     @timeout(200)
@@ -160,7 +160,7 @@ def test_a_task_that_outlives_the_call_that_started_it_is_under_no_deadline_of_t
 
     async def main(heartbeat: Heartbeat, connecting: float) -> None:
         started: list[asyncio.Task[None]] = []
-        call = asynchronous(connect) if is_apart else connect
+        call = asynchronous(connect) if is_detached else connect
         try:
             await call(started, heartbeat, connecting)
         except TimeoutException:
