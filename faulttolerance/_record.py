@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class _SignatureOf:
-    """What ``inspect.signature`` tells of a kind of record; made when somebody asks."""
+    """The signature of a kind of record for ``inspect.signature``; made when somebody asks."""
 
     def __get__(self, record: object, kind: type[Record]) -> Signature:
         from inspect import Parameter, Signature

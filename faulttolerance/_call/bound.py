@@ -104,38 +104,38 @@ class BoundPolicies:
         self.no_fallback_on = no_fallback_on
         self.retry = retry
         self.gate = gate
-        """What lets attempts in or refuses them, and hears how they end."""
+        """The circuit breaker, or the policy in its place."""
         self.gate_name = gate_name
         """The policy that *gate* applies."""
         self.deliver = deliver
-        """Tells whom it concerns of the transitions of *gate*."""
+        """Tells listeners and sinks of the transitions of *gate*."""
         self.fail_on = fail_on
         self.skip_on = skip_on
         self.rate_limit = rate_limit
         self.seconds = seconds
         self.interrupt = interrupt
         self.conclude = conclude
-        """What a deadline of this thread, or of this task, makes of an attempt; ``None`` where there is none."""
+        """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` where there is none."""
         self.bulkhead = bulkhead
         self.asynchronous = asynchronous
         """Whether calls are awaited; those may also wait for a permit."""
         self.detached = detached
-        """Whether attempts run apart from their call (``@asynchronous``), which sees to time-out and bulkhead."""
+        """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
         self.counters = counters
         self.fallback: Aside | None = None
-        """What replaces a final failure."""
+        """Gives the result that replaces a final failure."""
         self.before_retry: Aside | None = None
         """What is run before each retry."""
         self.environment: Environment | None = None
         """How an asynchronous call waits; ``None`` for a synchronous one."""
         self.attempt: Callable[[], Any] = _no_attempt
-        """Gives what makes an attempt, which leads here: it lives as long as a call of it runs."""
+        """Gives the function that makes an attempt, by a weak reference: that function refers to these policies."""
         self.usual: type | None = None
         """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
         self.watches_results = True
         """Whether nothing was said yet about results of synchronous calls that come later (rule R8)."""
         self.advice = ""
-        """What to use instead where such results are an error, so far as they can be awaited."""
+        """The advice that goes with the error where results that can be awaited are one; empty where they are none."""
         self.refuses = retry.result_predicate if retry is not None else None
         self.consults = retry is not None and any(map(is_coroutine_function, retry.predicates))
         """Whether a predicate is to be awaited."""
@@ -241,7 +241,7 @@ class BoundPolicies:
         kwargs: Mapping[str, Any],
         awaits: bool | None,
     ) -> Attempt:
-        """Return the attempt *record*, which *began* and runs apart from its call, for an environment to run."""
+        """Return the attempt *record*, which *began* and runs detached from its call, for an environment to run."""
         record.began = began
         due = began + self.seconds if self.seconds else None
         bulkhead, interrupt = self.bulkhead, self.interrupt

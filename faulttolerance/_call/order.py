@@ -58,7 +58,7 @@ class Strategies(tuple[Any, ...]):
 
 
 class Binding(NamedTuple):
-    """What the policies of one guarded function are bound to."""
+    """The name, the state and the surroundings to which the policies of one guarded function are bound."""
 
     name: str
     policies: Policies

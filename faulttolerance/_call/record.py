@@ -1,4 +1,4 @@
-"""What is known of a call that was not over after its first attempt."""
+"""The record of a call that was not over after its first attempt."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CallRecord:
     def __init__(self, began: float) -> None:
         self.began = began
         self.answer: Answer = UNASKED
-        """What a predicate that was awaited says of the last attempt."""
+        """The answer of a predicate that was awaited, on the last attempt."""
         self.attempts = 1
         """How many attempts have begun."""
         self.delays: Delays | None = None
@@ -43,7 +43,7 @@ class CallRecord:
         self.last: BaseException | None = None
         """The last failure that was no refusal."""
         self.refusal: FaultToleranceException | None = None
-        """What stands for the last result that ``retry_when`` did not accept."""
+        """The exception that stands for the last result that ``retry_when`` did not accept."""
         self.replaced: BaseException | None = None
         """The failure for which the fallback was asked."""
         self.is_counted = False

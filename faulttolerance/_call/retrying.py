@@ -32,7 +32,7 @@ def follow(
     args: Arguments,
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Return what a synchronous call comes to after its first attempt, or raise its failure."""
+    """Go on with a synchronous call after its first attempt: return its result, or raise its failure."""
     while True:
         if failure is None and policies.refuses is not None:
             failure = _refusal_of(policies, result, call)
@@ -64,7 +64,7 @@ async def follow_async(
     args: Arguments,
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Return what an asynchronous call comes to after its first attempt, or raise its failure."""
+    """Go on with an asynchronous call after its first attempt: return its result, or raise its failure."""
     assert policies.environment is not None
     ask, pause = policies.environment.call, policies.environment.pause
     retry = policies.retry

@@ -84,7 +84,7 @@ class _Cutter(ast.NodeTransformer):
         return kept if kept or may_be_empty else [ast.copy_location(ast.Pass(), statements[0])]
 
     def _folded(self, test: ast.expr) -> Any:
-        """What *test* comes to: a truth value, or the expression that is left to be asked."""
+        """Evaluate *test*: give a truth value, or the expression that is left to be evaluated at each call."""
         if isinstance(test, ast.Name) and test.id in self._flags:
             return self._flags[test.id]
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

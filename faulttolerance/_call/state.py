@@ -46,7 +46,7 @@ class State:
 
     @property
     def breaker_names(self) -> tuple[str, ...]:
-        """What the breaker is known as, if there is one."""
+        """The names of the breaker, if there is one."""
         if self.circuit_breaker is None:
             return ()
         return (self.name, self.alias) if self.alias else (self.name,)

@@ -21,7 +21,7 @@ _exempt: WeakSet[Any] = WeakSet()
 
 
 class ClassLevel(NamedTuple):
-    """What is declared on one class: policies by kind, and interceptors, the uppermost first."""
+    """The declarations on one class: policies by kind, and interceptors, the uppermost first."""
 
     policies: Mapping[type[Policy], Policy]
     interceptors: tuple[Any, ...]
@@ -50,8 +50,8 @@ def covering(
         for kind, policy in declared_on(home).policies.items():
             nearest.setdefault(kind, (policy, home))
     policies = {kind: (policy, home) for kind, (policy, home) in nearest.items() if _reaches(home, owner)}
-    homes = [home for home in cls.__mro__ if _reaches(home, owner)]
-    return policies, tuple(dict.fromkeys(each for home in homes for each in declared_on(home).interceptors))
+    reaching = [base for base in cls.__mro__ if _reaches(base, owner)]
+    return policies, tuple(dict.fromkeys(each for base in reaching for each in declared_on(base).interceptors))
 
 
 def covering_at_home(declaration: Declaration) -> dict[type[Policy], tuple[Policy, type]]:

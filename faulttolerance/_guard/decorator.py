@@ -1,4 +1,4 @@
-"""What stands above a function or a class: a policy that waits for it."""
+"""A decorator: a policy that waits for the function or the class that it is to guard."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class GuardResolver(Resolver):
         self._line = place.line
         self.declared = tuple(declared)
         self.effective: EffectivePolicies | None = None
-        """What holds, once the guard was called; another object whenever that changes."""
+        """The policies in force, once the guard was called; another object whenever they change."""
         self.paths: dict[object, GuardedCall] = {}
         """The paths of functions that are given at each call, by their caller: one of ``_CALLERS``."""
         super().__init__(None)
@@ -156,12 +156,12 @@ def call_given(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 
 @register(CALLER)
 def call_detached(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Call *function* on a thread of the pool, while its caller awaits that."""
+    """Call *function* on a thread of the pool, while its caller awaits the result."""
     return function(*args, **kwargs)
 
 
 _CALLERS = (call_given, call_awaited, call_detached)
-"""What is guarded where a guard is given the function at each call; all but the first are asynchronous."""
+"""The functions guarded in place of those that a guard is given at each call; all but the first are asynchronous."""
 
 
 def fallback_faults(

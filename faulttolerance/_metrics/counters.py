@@ -19,7 +19,7 @@ from .series import Meter, Schema
 T = TypeVar("T")
 
 FOLD = 1024
-"""How many calls are kept apart before they are folded into the counts."""
+"""The number of entries at which a list is folded into the counts."""
 
 
 class Durations(NamedTuple):
@@ -64,7 +64,7 @@ class Account:
         self.meter: Meter | None = None
         self.first_try_durations: list[float] = []
         self.others: list[tuple[tuple[Series, ...], Mapping[str, float]]] = []
-        """What went otherwise: the series that it advances, and its samples by histogram."""
+        """All other entries: the series that each advances, and its samples by histogram."""
         # All guarded by the lock; replaced, never changed.
         self._batches: Mapping[tuple[Series, ...], list[None]] = _NOTHING
         self._counts: Mapping[Series, int] = _NOTHING  # what was folded until now; what is not there is 0
@@ -169,14 +169,14 @@ def _by_bucket(samples: list[float]) -> Durations:
 
 
 class Counters:
-    """What a guarded method counts with. Whatever may still count holds it: when it goes, the account is final."""
+    """The counters of a guarded method. Whatever may still count holds them: when they go, the account is final."""
 
     __slots__ = ("_departed", "account", "first_try_durations")
 
     def __init__(self, account: Account, departed: deque[Account]) -> None:
         self.account = account
         self.first_try_durations = account.first_try_durations
-        """The hot path appends the duration of a smooth one, then calls ``fold`` when there are ``FOLD``."""
+        """Durations of calls that went well at once; who appends calls ``fold`` when there are ``FOLD``."""
         self._departed = departed
 
     def __del__(self) -> None:

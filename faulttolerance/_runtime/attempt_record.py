@@ -1,4 +1,4 @@
-"""What one attempt holds."""
+"""The record of one attempt: what it holds, and what happened to it."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ class AttemptRecord:
         self.running_since = 0.0
         """When it left that queue; 0.0 where it never stood in it."""
         self.ended = 0.0
-        """When its body ended, where that is not when the call hears of it; 0.0: as it did."""
+        """When its body ended, if that was before the call heard of it; else 0.0."""
         self.timed_out = False
         """Whether its own deadline ended it."""

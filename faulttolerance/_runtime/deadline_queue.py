@@ -135,7 +135,7 @@ def task_and_queue(seconds: float, what: str) -> tuple[Any, DeadlineQueue]:
 
 
 def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
-    """Say what an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
+    """Return the outcome of an attempt whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
     deadline = record.deadline
     assert deadline is not None
     if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
@@ -146,7 +146,7 @@ def conclude(record: AttemptRecord, error: BaseException | None, message: Callab
 def conclude_at(
     record: AttemptRecord, deadline: TaskDeadline, error: BaseException | None, ended: float, message: Callable[[], str]
 ) -> BaseException | None:
-    """Say the same of one that *ended* under *deadline*, in its caller's task or in one of its own."""
+    """Return the same for one that *ended* under *deadline*, in its caller's task or in one of its own."""
     was_interrupted = deadline.state >= EXPIRED
     outcome = lateness.conclude(
         error,

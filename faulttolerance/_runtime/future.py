@@ -13,7 +13,7 @@ from .event_loop import refuse_trio
 
 T = TypeVar("T")
 ExecutorFuture: TypeAlias = concurrent.futures.Future[T]
-"""What executors give; ours is one."""
+"""The kinds of futures that executors return; ours is one."""
 
 _PATIENCE_SECONDS = 1.0
 

@@ -1,4 +1,4 @@
-"""Deadlines of the running thread: how an attempt begins one, what that comes to, and how much time is left.
+"""Deadlines of the running thread: how an attempt begins and concludes one, and how much time is left.
 
 An attempt begins a deadline by the plain store ``deadlines.innermost = (when, deadlines.innermost)``, having noted
 *deadlines* and what stood there before, so that it can take the deadline back whatever happens. It does so by the plain
@@ -56,7 +56,7 @@ def settle(deadlines: ThreadDeadlines, entry: Entry) -> None:
 
 
 def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
-    """Return what an attempt comes to whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
+    """Return the outcome of an attempt whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
 
     Args:
         record: The attempt; ``timed_out`` is set where it ends by its own deadline.

@@ -47,7 +47,7 @@ def _from_clock(name: str) -> Any:
 
 
 class _Native:
-    """What is taken once. As attributes of an object: who replaces functions looks through the names of modules."""
+    """The originals, taken once; attributes of an object, because tools that replace functions look through modules."""
 
     __slots__ = ("allocate_lock", "main_ident", "monotonic", "sleep", "start_joinable_thread", "start_thread")
 
@@ -67,7 +67,7 @@ class _Native:
 
 
 get_ident: Callable[[], int] = _original(_thread, "get_ident")
-"""What the system calls the running thread, whichever greenlet it runs."""
+"""Gives the ident of the running thread, whichever greenlet it runs."""
 get_native_id: Callable[[], int] = _thread.get_native_id
 if not TYPE_CHECKING:
     local = _original(_thread, "_local")

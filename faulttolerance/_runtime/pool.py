@@ -77,7 +77,7 @@ class Pool:
         self._waiting: deque[Job] = deque()
         self._ended: list[threading.Thread] = []
         self._shutdowns: dict[threading.Event, None] = {}
-        """Who shuts the pool down at this moment; set once nothing is left to do."""
+        """The shutdowns that are under way; each event is set once nothing is left to do."""
 
     # Calls
 

@@ -14,7 +14,7 @@ from .lookup import home_of
 from .outcome import Outcome, awaited_type, outcome_of
 
 Mismatch = tuple[str, str]
-"""What is wrong with a function, as a clause that follows its name, and what is allowed instead."""
+"""A fault of a function, as a clause that follows its name, and what is allowed instead."""
 
 _PENDING = (Outcome.FUTURE, Outcome.AWAITABLE)
 

@@ -16,7 +16,7 @@ from typing import Any
 from .kind import is_coroutine_function, mark_coroutine_function
 
 _BOUND_BY_NOTHING = (type, MethodType, *(() if sys.version_info >= (3, 14) else (partial,)))
-"""What can be called, and is the same whoever's attribute it is."""
+"""Callables that are the same as an attribute of whatever class or object."""
 
 
 def as_method(attribute: Any, owner: type, name: str) -> Any:

@@ -32,7 +32,7 @@ _FOLD: Final = 16
 
 
 class _Admitting(Era):
-    """What attempts find; there are two of these for all throttles."""
+    """One of the two eras of a throttle, which all throttles share."""
 
     __slots__ = ()
 
@@ -142,7 +142,7 @@ class AdaptiveThrottle:
         self._min_requests = min_requests
         self._chance = chance
         self.state: Era = _CALM
-        """What attempts find."""
+        """The era that admits attempts now."""
         self._successes: list[float] = []  # when those ended that are not counted yet
         # All guarded by the lock, but that who is let through without it says so in _passed.
         self._buckets = _Buckets(window / _BUCKETS)

@@ -1,4 +1,4 @@
-"""Who may run, and who waits for a permit (specification, chapter Bulkhead).
+"""Permits to run, and the queue for them (specification, chapter Bulkhead).
 
 ``held`` is a dictionary in the order in which keys were stored. A permit is held by whoever stored one of its first
 ``limit`` keys. Storing a key, counting the keys and removing one are each a single step of the interpreter, so that a
@@ -101,7 +101,7 @@ class Bulkhead:
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` hold a permit, others are about to ask or to leave."""
         self.waiting: _Queue = _NOBODY if (_has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
-        """Who waits; true if a caller has to ask. Changed under the lock only."""
+        """The attempts that wait; true if a caller has to ask. Changed under the lock only."""
         self._ahead: Sequence[Hashable] = ()  # guarded by _lock: who was there before the first waiter
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
         self._name = name

@@ -173,11 +173,11 @@ class CircuitBreaker:
         self.state: CircuitEra = Closed(request_volume_threshold)
         """The era that admits calls now: the one reference that a transition swaps, under the lock."""
         self.transitions = _NONE_YET
-        """What happened and was not delivered yet."""
+        """The transitions that were not delivered yet."""
         self.opened_total = 0
         """How often the circuit moved from closed to open."""
         self.message = ""
-        """What a refused caller is told, once the circuit has opened."""
+        """The message for a refused caller, once the circuit has opened."""
         self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
         self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by _lock
         self._entered = now  # guarded by _lock

@@ -17,7 +17,7 @@ def conclude(
     is_own: bool = False,
     was_interrupted: bool = False,
 ) -> BaseException | None:
-    """Decide what an attempt with a deadline comes to: *error*, nothing, or a ``TimeoutException`` with a note.
+    """Decide the outcome of an attempt with a deadline: *error*, nothing, or a ``TimeoutException`` with a note.
 
     Control flow passes as it is, however late (rule R0), but for the interruption by this very deadline.
 

@@ -56,7 +56,7 @@ class Gate(Protocol):
 
     @property
     def transitions(self) -> Collection[object]:
-        """What happened and was not delivered yet; always empty where there is nothing to tell."""
+        """The transitions that were not delivered yet; always empty where there is nothing to tell."""
         ...
 
     @property
@@ -76,5 +76,5 @@ class Gate(Protocol):
         """Take the *verdict* on the attempt *permit* that *era* admitted; *failure* names the class of a failure."""
 
     def refusal(self, wait: float) -> RefusedException:
-        """Make what a caller is told who is refused for *wait* seconds."""
+        """Make the exception for a caller that is refused for *wait* seconds."""
         ...

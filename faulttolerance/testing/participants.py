@@ -44,7 +44,7 @@ _STILL = 5
 
 
 class Look(NamedTuple):
-    """What all threads are doing, at one moment."""
+    """The threads at one moment, by what they do."""
 
     participants: dict[int, FrameType]
     """Threads that hold time: they work for the clock or are inside a guard, and do not sleep in the library."""
@@ -106,7 +106,7 @@ class Onlooker:
 
 
 class _Trace:
-    """What a thread's stack tells about it."""
+    """The facts about a thread that its stack shows."""
 
     __slots__ = ("is_between_jobs", "is_guarded", "is_watchdog", "waits_for_us")
 

@@ -1,4 +1,4 @@
-"""What is right by the specification and yet seldom meant: ``check`` tells of it, nothing refuses it."""
+"""Definitions that are right by the specification and seldom meant: ``check`` tells of them, nothing refuses them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INSIDE = (
     (RateLimit, RateLimitException, "a call that the rate limit refuses"),
     (Timeout, TimeoutException, "a call that takes too long"),
 )
-"""What stands between a circuit breaker and the method, what it raises, and when."""
+"""The policies between a circuit breaker and the method, with the exception that each raises, and when."""
 
 
 def doubts(guards: Iterable[GuardedMethod]) -> Iterator[str]:

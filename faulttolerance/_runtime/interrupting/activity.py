@@ -1,4 +1,4 @@
-"""What the system tells of a thread beside what the interpreter does: whether it runs, and for how long it did."""
+"""The activity of a thread as the operating system sees it: whether it sleeps, and its processor time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ sleeps = methodcaller("count", b") S ")
 
 
 class Activity:
-    """What the system tells of the main thread: whether it sleeps, and the processor time that it has used.
+    """The activity of the main thread: whether it sleeps, and the processor time that it has used.
 
     A thread that waits for the interpreter's lock sleeps as well, but wakes up each switch interval, which takes some
     of that time, or is at least on its way to. So one that has used none for longer than that, and still sleeps, is
@@ -45,7 +45,7 @@ class Activity:
         buffer = ctypes.create_string_buffer(512)
         reads = zip(map(read, repeat(self._file), repeat(buffer), repeat(511), repeat(0)), repeat(buffer))
         self.states = map(attrgetter("raw"), map(itemgetter(1), reads))
-        """What the system says of the thread, again and again."""
+        """The system's line on the thread, again and again."""
 
     def close(self) -> None:
         """Look no more."""

@@ -28,10 +28,10 @@ RETURNS = "returns"
 
 _TAKING = frozenset({"__aenter__", "__enter__", "acquire"})
 ACQUIRE_RELEASE = _TAKING | {"__aexit__", "__exit__", "release"}
-"""What functions are called that take something or give it back."""
+"""The names of functions that take something or give it back."""
 
 _FORESIGHT = 200
-"""How many instructions are looked at, at most."""
+"""The number of instructions that are looked at, at most."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
 _TAKING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
 _BOUNDARIES = re.compile("JUMP|POP_JUMP|POP_TOP|RERAISE|RESUME|RETURN|STORE_|YIELD_VALUE|FOR_ITER|SEND")

@@ -49,7 +49,7 @@ class MainThread:
 
     def __init__(self) -> None:
         self.signum = _DEFAULT_SIGNAL
-        """What interrupts blocking calls of the main thread; ``None``: nothing does."""
+        """The signal that interrupts blocking calls of the main thread; ``None``: nothing does."""
         self.is_deaf = False
         """Whether the main thread notices signals in blocking calls only."""
         self.is_blind = False

@@ -1,4 +1,4 @@
-"""How it goes with one deadline that has passed, and could not interrupt its thread at once."""
+"""One deadline that has passed and could not interrupt its thread at once, and what was seen of the thread since."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PRESSED_FOR = 10.0
 OTHER_GREENLETS = "other greenlets ran in its thread"
 """Why a call is not interrupted while another stack than its own stands on the thread."""
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 """A frame, by its identity, and an instruction of it."""
 
 
 class PendingInterrupt:
-    """What was seen of the thread since."""
+    """The deadline *entry* that is to interrupt its thread, and where that was seen."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        self.at: Place | None = None
+        self.at: Position | None = None
         """Where the thread was seen last."""
         self.since = -inf
         """When it was first seen there."""
@@ -39,7 +39,7 @@ class PendingInterrupt:
         """Whether it was somewhere else when it was last looked at."""
         self.why: str | None = None
         """What kept it from being interrupted when it was last looked at."""
-        self.refused_at: Place = (0, 0)
+        self.refused_at: Position = (0, 0)
         """Where the handler of the signal saw that it was no place for an interruption."""
         self.has_told_loop = False
         """Whether the loop that runs in the call was told to end."""
@@ -48,7 +48,7 @@ class PendingInterrupt:
         """When to repeat the signal."""
         self._wait = _LOOK_AGAIN
 
-    def look(self, at: Place, cpu: float, now: float) -> None:
+    def look(self, at: Position, cpu: float, now: float) -> None:
         """Note where the thread stands, and the processor time that it has used."""
         self.has_moved = at != self.at and self.at is not None
         if at == self.at and cpu == self.cpu:

@@ -54,7 +54,7 @@ def _look_at(deadlines: ThreadDeadlines) -> float:
         soonest = min(soonest, _forget_requests(deadlines, now))
     entry = due(deadlines, -inf if watchdog.is_paused else now)
     if entry is not None:
-        soonest = min(soonest, _pursue(deadlines, entry, now))
+        soonest = min(soonest, _interrupt_when_safe(deadlines, entry, now))
     return soonest
 
 
@@ -72,7 +72,7 @@ def _forget_requests(deadlines: ThreadDeadlines, now: float) -> float:
     return soonest
 
 
-def _pursue(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
+def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
     """Interrupt one thread for one deadline if it stands well; when to look again."""
     gate = deadlines.gate
     if gate is not None:

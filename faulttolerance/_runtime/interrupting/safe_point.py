@@ -64,7 +64,7 @@ _MODULES = frozenset(
 _WAITING = _MODULES - {"contextlib"}
 """Modules whose code may be ended while it waits, whatever it is called; the others run code of the application."""
 _PUTTING_BACK = frozenset({"__exit__", "_acquire_restore", "release"})
-"""What may wait itself, but is needed for everything that follows an exception."""
+"""Functions that may wait themselves, but are needed for everything that follows an exception."""
 _PATIENCE = 1.0
 """Seconds for which a call that takes or gives back something holds an interruption back."""
 _LONG_PATIENCE = 3.0

@@ -23,7 +23,7 @@ _LOCKS = (_thread.LockType, type(threading.RLock()))
 
 
 class Sleeper:
-    """How to interrupt a sleeper, by steps of C code between which no other thread runs."""
+    """A sleeping thread that can be interrupted, by steps of C code between which no other thread runs."""
 
     def __init__(self, frame: FrameType) -> None:
         variables = variables_of(frame)

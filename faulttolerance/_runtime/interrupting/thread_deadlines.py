@@ -26,7 +26,7 @@ HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class ThreadDeadlines:
-    """What is known of one thread, or of one greenlet: its calls end by themselves, as its thread runs others, too."""
+    """The deadlines of one thread, or of one greenlet, whose thread runs others as well."""
 
     def __init__(self, *, is_greenlet: bool = False) -> None:
         self.order: list[object] = []
@@ -49,7 +49,7 @@ class ThreadDeadlines:
         self.gate: Callable[[], object] | None = None
         """What ends the sleep of the thread while it sleeps in this library."""
         self.pending_interrupt: PendingInterrupt | None = None
-        """How the watchdog fares with the thread; its own business."""
+        """The deadline that could not interrupt the thread at once, if there is one; kept by the watchdog alone."""
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
         self.heirs: dict[Inherited, None] = {}
