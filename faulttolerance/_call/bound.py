@@ -125,9 +125,9 @@ class BoundPolicies:
         self.fallback: Aside | None = None
         """Gives the result that replaces a final failure."""
         self.before_retry: Aside | None = None
-        """What is run before each retry."""
+        """The code of the application that is run before each retry."""
         self.environment: Environment | None = None
-        """How an asynchronous call waits; ``None`` for a synchronous one."""
+        """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
         self.attempt: Callable[[], Any] = _no_attempt
         """Gives the function that makes an attempt, by a weak reference: that function refers to these policies."""
         self.usual: type | None = None
@@ -248,7 +248,7 @@ class BoundPolicies:
         return Attempt(record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.late, self.seconds)
 
     def late(self) -> str:
-        """Return what a caller is told whose attempt did not end in time."""
+        """Return the message for a caller whose attempt did not end in time."""
         return f"{self.name}: timed out after {self.seconds:g} s"
 
     def _count_attempt(self, counters: Counters, record: AttemptRecord) -> None:

@@ -41,7 +41,7 @@ Policies = Mapping[type[Policy], Policy]
 
 
 class Strategies(tuple[Any, ...]):
-    """What remembers something between calls: one strategy for each row with a memory, or ``None`` so far.
+    """The strategies that remember something between calls: one for each row with a memory, or ``None`` so far.
 
     A method may have one of these and little else: it takes a third of the memory of a dictionary.
     """
@@ -67,11 +67,11 @@ class Binding(NamedTuple):
     detached: bool
     """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
     deliver: Callable[[circuit_breaker.CircuitBreaker], None]
-    """Tells whom it concerns of the transitions of a circuit breaker."""
+    """Tells listeners and sinks of the transitions of a circuit breaker."""
 
 
 class Memory(NamedTuple):
-    """How the strategy of a policy that remembers something between calls is made, and how it takes new values."""
+    """Makes the strategy of a policy that remembers something between calls, and gives it new values."""
 
     make: Callable[[str, Any, Strategies], Any]
     """Makes the strategy, given a name, the policy and the strategies of the rows above."""

@@ -15,7 +15,7 @@ _LONGEST_LIST = 8
 
 
 class CallRecord:
-    """How far a call has come that was not over after its first attempt; made when that ends."""
+    """The progress of a call that was not over after its first attempt; made when that ends."""
 
     __slots__ = (
         "_last_kind",

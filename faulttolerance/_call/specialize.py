@@ -45,7 +45,7 @@ def specializable(function: F) -> F:
 
 
 def specialized(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
-    """*function* without what *flags* rules out, or as it stands where it cannot be cut now.
+    """Return *function* without what *flags* rules out, or as it stands where it cannot be cut now.
 
     Cutting may fail for a reason that passes, such as recursion too deep or memory too short: the next guard tries it
     again.
@@ -58,7 +58,7 @@ def specialized(function: Callable[..., Any], flags: Flags) -> Callable[..., Any
 
 
 def source_of(function: Callable[..., Any], flags: Flags) -> str:
-    """The text of what ``specialized`` gives, for people."""
+    """Return the text of what ``specialized`` gives, for people."""
     import ast
 
     return ast.unparse(_cut(function, flags))
@@ -81,7 +81,7 @@ def _whole(function: Callable[..., Any], flags: _FlagsKey) -> Callable[..., Any]
 
 
 def uncut(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
-    """*function* as it stands, with *flags* for its flags; synchronous calls drive a coroutine that never waits."""
+    """Return *function* as it stands, with *flags*; synchronous calls drive a coroutine that never waits."""
     whole = FunctionType(function.__code__, {**function.__globals__, **flags}, function.__name__)
     if flags["ASYNC"]:
         return whole
@@ -108,7 +108,7 @@ def _cut(function: Callable[..., Any], flags: Flags) -> ast.Module:
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """The text from *function* to the end of its file."""
+    """Return the text from *function* to the end of its file."""
     code = function.__code__
     text = _texts.get(code, "")
     if not _is_text_of(code, text):
@@ -118,7 +118,7 @@ def _source(function: Callable[..., Any]) -> str:
 
 @cache
 def _is_text_of(code: CodeType, text: str) -> bool:
-    """Whether *text* is what *code* was compiled from: a compiled file may be older than what lies beside it."""
+    """Tell whether *code* was compiled from *text*: a compiled file may be older than the text beside it."""
     try:
         compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):

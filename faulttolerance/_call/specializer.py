@@ -13,7 +13,7 @@ __all__ = ["cut"]
 
 
 def cut(text: str, line: int, flags: Mapping[str, bool]) -> ast.Module:
-    """The function with which *text* begins, at *line* of its file, cut down to *flags*; see ``specialize``."""
+    """Return the function with which *text* begins, at *line* of its file, cut down to *flags*; see ``specialize``."""
     # A finalizer that formats a traceback parses a line; two that parse at once fail, with a SystemError.
     parsed = uncollected(partial(compile, text, "faulttolerance", "exec", ast.PyCF_ONLY_AST, dont_inherit=True))
     definition = parsed.body[0]  # type: ignore[attr-defined]

@@ -80,7 +80,7 @@ class State:
 
 
 class StateDraft:
-    """What a state is to become under *policies*: nothing of it is there before ``put``.
+    """The draft of a state under *policies*: nothing of it is there before ``put``.
 
     Args:
         state: The state, which may be a new one.

@@ -18,7 +18,7 @@ from .declaration import INSTANCE, Declaration, declaration_of, unbound
 
 
 class EffectivePolicies(NamedTuple):
-    """What holds for one guard and one concrete class; found anew for whoever asks.
+    """The policies in force for one guard and one concrete class; found anew for whoever asks.
 
     Args:
         name: The method as metrics and messages name it: ``module.Class.method`` with the concrete class.

@@ -42,7 +42,7 @@ class MethodResolver(Resolver):
 
     @property
     def guarded(self) -> Callable[..., Any]:
-        """What the application calls: the guard."""
+        """The guard, which the application calls."""
         return self.declaration.guard  # type: ignore[no-any-return]
 
     # Calls that come for the first time

@@ -22,7 +22,7 @@ def user_frames() -> Iterator[FrameType]:
 
 
 class Place(NamedTuple):
-    """Where a guard was made."""
+    """The place at which a guard was made."""
 
     line: str
     """The module and the line."""

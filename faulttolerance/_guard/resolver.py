@@ -80,7 +80,7 @@ class Resolver:
 
 
 class Draft:
-    """What a guard is to become for one class: nothing of it is there before ``put``."""
+    """The draft of a guard for one class: nothing of it is there before ``put``."""
 
     __slots__ = ("_cls", "_resolver", "_use", "calls", "effective", "state")
 

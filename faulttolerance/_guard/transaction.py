@@ -106,7 +106,7 @@ def forget() -> None:
 
 
 class _Transaction:
-    """What every guard in use is to become when the configuration *after* follows on *before*.
+    """The drafts of all guards in use, for when the configuration *after* follows on *before*.
 
     Where that is wrong, and *is_lenient*, the next call of the guard finds out.
     """

@@ -21,7 +21,7 @@ BOUNDARIES = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5
 
 
 class Metric(NamedTuple):
-    """What the specification says of one metric, and where its values come from."""
+    """One metric: its description in the specification, and the origin of its values."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -29,7 +29,7 @@ class Metric(NamedTuple):
     tags: tuple[str, ...] = ()
     """Beside ``method``, which every metric has."""
     facts: Mapping[str, tuple[str, ...]] = {}
-    """What may happen to a call or an attempt under the policy, and the values of the tags that then advance by one."""
+    """The facts about a call or an attempt, each with the values of the tags that it advances by one."""
     readings: Mapping[tuple[str, ...], Callable[[Any, float], float | None]] = {}
     """By the values of the tags, how the policy's strategy is asked at a time; right also while nobody calls."""
     unit: Literal["", "seconds", "nanoseconds"] = ""
@@ -42,7 +42,7 @@ class Metric(NamedTuple):
 
 
 class PolicyMetrics(NamedTuple):
-    """What is counted of one policy."""
+    """The metrics of one policy."""
 
     policy: type[Policy]
     at_once: str = ""

@@ -23,7 +23,7 @@ _METRICS = {row.policy: row.metrics for row in TABLE}
 
 
 class Schema(NamedTuple):
-    """Which series a guarded method has under one set of policies; methods with the same policies share it."""
+    """The series of a guarded method under one set of policies; methods with the same policies share it."""
 
     series: tuple[Series, ...]
     """Every counter that exists from the beginning."""

@@ -37,7 +37,7 @@ class AttemptRecord:
         self.began = 0.0
         """When the attempt asked to be let in."""
         self.permit: object = None
-        """What its permit and its probe place are held under; ``None`` where it took neither."""
+        """The key of its permit and of its probe place; ``None`` where it took neither."""
         self.passed = 0
         """How many of its gates let it in."""
         self.refused_by = ""
@@ -45,7 +45,7 @@ class AttemptRecord:
         self.era: Era | None = None
         """The state of the gate that let it in."""
         self.verdict = ""
-        """How the gate judged it."""
+        """The verdict of the gate."""
         self.deadlines: ThreadDeadlines | None = None
         """The thread whose chain of deadlines it stands in."""
         self.entry: Entry = None

@@ -18,12 +18,12 @@ class Attempt(NamedTuple):
     """One attempt that runs detached from its caller, who does not wait for it beyond the deadline."""
 
     record: AttemptRecord
-    """What its permit is held under, and where it writes what happens to it."""
+    """The key of its permit, and the place for the facts about it."""
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     bulkhead: Bulkhead | None
-    """Where it has to get a permit, queueing for it; the permit goes back when the body really ends."""
+    """The bulkhead whose permit it needs, queueing for it; the permit goes back when the body really ends."""
     deadline: float | None
     """When the caller stops waiting, on the shared clock; ``None``: never. The body is interrupted then, and one that
     is still queued is withdrawn and never begins."""
@@ -58,7 +58,7 @@ class StoppedIteration(RuntimeError):
 
 
 class Environment(Protocol):
-    """How an asynchronous call waits. What its methods return is awaited by the driver and by nothing else."""
+    """The ways in which an asynchronous call waits. Only the driver awaits what its methods return."""
 
     def pause(self, seconds: float) -> Awaitable[None]:
         """Wait between two attempts."""

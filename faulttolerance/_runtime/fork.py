@@ -59,7 +59,7 @@ def _call_before() -> None:
 
 
 class Section:
-    """What no fork may come into the middle of, such as an import; any number of threads may be in it at once.
+    """A section into which no fork may come, such as an import; any number of threads may be in it at once.
 
     A module that another thread is importing at the fork stays locked in the child for ever. So a fork waits until no
     other thread is in here, and who arrives while it goes on waits for it. Not for ever: code of the application runs

@@ -42,12 +42,12 @@ class OffloadedCall:
     def __init__(self, future: Future[Any]) -> None:
         self.future: Future[Any] | None = future
         self.context = copy_context()
-        """What the caller had; each body runs in a copy of it, and the coroutine in another."""
+        """The context of the caller; each body runs in a copy of it, and the coroutine in another."""
         self.loop = _running_loop()
         self.attempted = False
         """Whether a first attempt was made."""
         self.suspended: list[Suspension] = []
-        """What the coroutine awaits, while it does; written before ``stopped`` is read, and read after that is set."""
+        """The suspension that the coroutine awaits; written before ``stopped`` is read, and read after that is set."""
         self.stopped = False
         """Whether the caller gave up."""
         self.is_shared = False

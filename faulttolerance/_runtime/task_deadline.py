@@ -56,7 +56,7 @@ class TaskDeadline:
     cancelling: int
     """How many cancellations the task had been asked for when the deadline began."""
     queue: DeadlineQueue
-    """What watches it, or ``NO_QUEUE``."""
+    """The queue that watches it, or ``NO_QUEUE``."""
     state: int
     """``RUNS``, or what became of it."""
     counts: TaskDeadline | None

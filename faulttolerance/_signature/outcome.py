@@ -12,7 +12,7 @@ from .kind import is_coroutine_function
 
 
 class Outcome(Enum):
-    """What a function returns, as far as its return annotation tells."""
+    """The kinds of results, as far as a return annotation tells."""
 
     FUTURE = "future"
     """A future of ``concurrent.futures``, ours, or another that is not awaitable."""

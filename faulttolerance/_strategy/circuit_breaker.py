@@ -242,7 +242,7 @@ class CircuitBreaker:
                     self._close_when_proven_locked(era, now)
 
     def refusal(self, wait: float) -> CircuitBreakerOpenException:
-        """Make what a caller is told who is refused for *wait* seconds."""
+        """Make the exception for a caller that is refused for *wait* seconds."""
         return CircuitBreakerOpenException(self.message, wait)
 
     def reset(self, now: float) -> None:

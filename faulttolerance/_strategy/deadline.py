@@ -1,4 +1,4 @@
-"""Whether an attempt ended too late, and what its caller is told then; asked by every way of calling."""
+"""The decision whether an attempt ended too late; every way of calling asks here."""
 
 from __future__ import annotations
 

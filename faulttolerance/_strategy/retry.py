@@ -166,7 +166,7 @@ class Retry:
         return bool(self._ask(self.result_predicate, result, "result") if answer is UNASKED else answer)
 
     async def consult(self, failure: BaseException | None, result: object) -> Answer:
-        """What the predicate that is for an attempt says of it, where predicates may have to be awaited."""
+        """Ask the predicate about an attempt, where predicates may have to be awaited."""
         predicate, subject, parameter = self.result_predicate, result, "result"
         if failure is not None:
             predicate, subject, parameter = self.exception_predicate, failure, "exception"

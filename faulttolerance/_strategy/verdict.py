@@ -1,4 +1,4 @@
-"""What a settled attempt means to the circuit breaker."""
+"""The meaning of a settled attempt for the circuit breaker, or for the gate in its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FAILURE", "NEUTRAL", "SUCCESS", "Verdict", "verdict_on"]
 
 
 class Verdict(Enum):
-    """How an attempt counts."""
+    """The verdict on an attempt."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -26,7 +26,7 @@ NEUTRAL: Final = Verdict.NEUTRAL
 
 
 def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes) -> Verdict:
-    """How an attempt that raised *error* counts (specification: *skip_on* goes before *fail_on*, the rest is success).
+    """Judge an attempt that raised *error* (specification: *skip_on* goes before *fail_on*, the rest is success).
 
     An error that is no ``Exception`` is neutral unless one of the sets names it.
     """

@@ -1,1 +1,1 @@
-"""Where counts and events go: one file for each receiver, imported when there is somebody to receive."""
+"""The receivers of counts and events: one file for each, imported when there is somebody to receive."""

@@ -28,7 +28,7 @@ class PendingInterrupt:
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self.at: Position | None = None
-        """Where the thread was seen last."""
+        """The position at which the thread was seen last."""
         self.since = -inf
         """When it was first seen there."""
         self.cpu = -1.0
@@ -38,9 +38,9 @@ class PendingInterrupt:
         self.has_moved = False
         """Whether it was somewhere else when it was last looked at."""
         self.why: str | None = None
-        """What kept it from being interrupted when it was last looked at."""
+        """The reason why it was not interrupted when it was last looked at."""
         self.refused_at: Position = (0, 0)
-        """Where the handler of the signal saw that it was no place for an interruption."""
+        """The position at which the handler of the signal refused to interrupt."""
         self.has_told_loop = False
         """Whether the loop that runs in the call was told to end."""
         self.signals = 0

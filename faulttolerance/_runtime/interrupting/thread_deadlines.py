@@ -47,7 +47,7 @@ class ThreadDeadlines:
         self.requested: dict[int, tuple[Entry, float]] = {}
         """Entries to interrupt whatever the clock says, by identity, and since when."""
         self.gate: Callable[[], object] | None = None
-        """What ends the sleep of the thread while it sleeps in this library."""
+        """The function that ends the sleep of the thread while it sleeps in this library."""
         self.pending_interrupt: PendingInterrupt | None = None
         """The deadline that could not interrupt the thread at once, if there is one; kept by the watchdog alone."""
         self.seen_blocked: tuple[int, int] | None = None
