@@ -131,7 +131,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
     if DEADLINE and ASYNC:
         begin_deadline = environment.begin_deadline
     if BULKHEAD:
-        bulkhead, held = policies.bulkhead, policies.bulkhead.held
+        bulkhead = policies.bulkhead
     if COUNTED:
         first_try_durations = policies.counters.first_try_durations
 
@@ -183,8 +183,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     if not deadlines.is_ready or due < watchdog.next:
                         be_watched(deadlines, due)
             if BULKHEAD:
-                held[permit] = deadline.queue.ident if DEADLINE and ASYNC else get_ident()
-                if len(held) > bulkhead.limit or bulkhead.waiting:
+                bulkhead.held[permit] = deadline.queue.ident if DEADLINE and ASYNC else get_ident()
+                if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
                     if ASYNC:
                         admission = environment.acquire(bulkhead, permit)
                         if admission is not None:
@@ -202,7 +202,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             # The way out, innermost first. What was taken goes back before anything is called: the deadline of an
             # enclosing call may interrupt behind any call (rule R11).
             if BULKHEAD:
-                del held[permit]
+                del bulkhead.held[permit]
             if DEADLINE:
                 if ASYNC:
                     deadline.counts = deadline.previous
@@ -234,8 +234,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             failure = error  # and nothing else: what lands here would lose what the attempt holds
             result = None
         try:
-            if BULKHEAD and permit in held:
-                del held[permit]
+            if BULKHEAD and permit in bulkhead.held:
+                del bulkhead.held[permit]
             if DEADLINE and ASYNC:
                 deadline.end()
             if DEADLINE and not ASYNC:
