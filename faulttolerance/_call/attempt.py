@@ -95,7 +95,7 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         "CLOCKED": detached or deadline or waits or policies.rate_limit is not None,
         # A deadline looks for its loop itself.
         "LOOP": asynchronous and not detached and not deadline and waits,
-        "JUDGED": policies.refuses is not None,
+        "JUDGED": policies.retry is not None and policies.retry.result_predicate is not None,
         "FOLLOWED": detached or is_followed,
         "COUNTED": policies.counters is not None,
     }

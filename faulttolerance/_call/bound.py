@@ -65,12 +65,10 @@ class BoundPolicies:
         "fallback",
         "fallback_on",
         "gate",
-        "gate_name",
         "interrupt",
         "name",
         "no_fallback_on",
         "rate_limit",
-        "refuses",
         "retry",
         "seconds",
         "skip_on",
@@ -105,8 +103,6 @@ class BoundPolicies:
         self.retry = retry
         self.gate = gate
         """The circuit breaker, or the policy in its place."""
-        self.gate_name = gate_name
-        """The policy that *gate* applies."""
         self.deliver = deliver
         """Tells listeners and sinks of the transitions of *gate*."""
         self.fail_on = fail_on
@@ -136,7 +132,6 @@ class BoundPolicies:
         """Whether nothing was said yet about results of synchronous calls that come later (rule R8)."""
         self.advice = ""
         """The advice that goes with the error where results that can be awaited are one; empty where they are none."""
-        self.refuses = retry.result_predicate if retry is not None else None
         self.consults = retry is not None and any(map(is_coroutine_function, retry.predicates))
         """Whether a predicate is to be awaited."""
         self._refusals: list[None] | None = None
@@ -220,7 +215,7 @@ class BoundPolicies:
             batch = self._refusals
             if batch is None:
                 series = (
-                    *advanced(((self.gate_name, "refused"),)),
+                    *advanced(((self._gate_name, "refused"),)),
                     *call_series(returned=False, fallback="notDefined"),
                 )
                 batch = self._refusals = self.counters.batch(series)
@@ -229,8 +224,12 @@ class BoundPolicies:
                 self.counters.fold()
         error = gate.refusal(wait)
         if sinks.wanted[Rejected]():
-            sinks.tell(Rejected(self.name, 1, self.gate_name, error))
+            sinks.tell(Rejected(self.name, 1, self._gate_name, error))
         return error
+
+    @property
+    def _gate_name(self) -> str:
+        return self._counted[0][1]  # a gate is the outermost of them
 
     def job(
         self,

@@ -12,7 +12,7 @@ from .._runtime.clock import clock
 from .._runtime.environment import StoppedIteration
 from .._runtime.interruption import remaining
 from .._strategy.exception_set import matches
-from .._strategy.retry import Stop
+from .._strategy.retry import Retry, Stop
 from ..exceptions import FaultToleranceException
 from .record import CallRecord
 
@@ -33,9 +33,10 @@ def follow(
     kwargs: Mapping[str, Any],
 ) -> Any:
     """Go on with a synchronous call after its first attempt: return its result, or raise its failure."""
+    retry = policies.retry
     while True:
-        if failure is None and policies.refuses is not None:
-            failure = _refusal_of(policies, result, call)
+        if failure is None and retry is not None and retry.result_predicate is not None:
+            failure = _refusal_of(policies, retry, result, call)
         try:
             if failure is None:
                 break
@@ -71,8 +72,8 @@ async def follow_async(
     while True:
         if retry is not None and policies.consults:
             call.answer = await ask(retry.consult, failure, result)
-        if failure is None and policies.refuses is not None:
-            failure = _refusal_of(policies, result, call)
+        if failure is None and retry is not None and retry.result_predicate is not None:
+            failure = _refusal_of(policies, retry, result, call)
         try:
             if failure is None:
                 break
@@ -93,10 +94,9 @@ async def follow_async(
     return result
 
 
-def _refusal_of(policies: BoundPolicies, result: object, call: CallRecord) -> BaseException | None:
+def _refusal_of(policies: BoundPolicies, retry: Retry, result: object, call: CallRecord) -> BaseException | None:
     """Return the failure that stands for *result* where ``retry_when`` does not accept it."""
-    retry = policies.retry
-    if retry is None or not retry.refuses(result, call.answer):
+    if not retry.refuses(result, call.answer):
         return None
     call.refusal = FaultToleranceException(f"{policies.name}: the result was refused by retry_when")
     call.refusal.result = result
