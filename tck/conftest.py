@@ -58,7 +58,8 @@ def forget_runtime_state() -> Iterator[None]:
 def collect_what_would_be_validated(request: pytest.FixtureRequest) -> None:
     """Collect guards that earlier tests left in cycles, refused ones too: ``validate`` tells of all that live."""
     code = getattr(request.function, "__code__", None)
-    if code is None or "validate" in code.co_names or "page" in request.fixturenames:
+    programs = (text for text in getattr(code, "co_consts", ()) if isinstance(text, str) and "validate(" in text)
+    if code is None or "validate" in code.co_names or any(programs) or "page" in request.fixturenames:
         gc.collect()
 
 

@@ -90,6 +90,7 @@ class Strategies(Protocol):
 
     def items(self) -> Iterable[tuple[type[Policy], object]]:
         """Give each with its policy."""
+        ...
 
 
 class Meter(NamedTuple):

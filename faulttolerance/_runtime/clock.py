@@ -69,8 +69,8 @@ def _call_at(when: float, callback: Callable[[], object]) -> Timer:
 
 
 class _SystemClock:
-    monotonic = native.monotonic
-    random = random.random
+    monotonic = staticmethod(native.monotonic)
+    random = staticmethod(random.random)
     sleep = staticmethod(_sleep)
     call_at = staticmethod(_call_at)
 

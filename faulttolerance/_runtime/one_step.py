@@ -18,7 +18,7 @@ from functools import partial
 from itertools import accumulate, chain, repeat, takewhile
 from operator import call, is_not, itemgetter
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from .native import get_ident
 
@@ -61,7 +61,7 @@ def frames_of_threads() -> dict[int, FrameType]:
 
 def stack_of(frame: FrameType) -> tuple[FrameType, ...]:
     """Return *frame*, which may be of another thread, and the frames outside it, the outermost one last."""
-    get_attribute: Callable[[Any, Any], Any] = getattr
+    get_attribute = cast("Callable[[Any, Any], Any]", getattr)
     walk = accumulate(chain((frame,), repeat("f_back")), get_attribute)
     return uncollected(partial(tuple, takewhile(partial(is_not, None), walk)))
 

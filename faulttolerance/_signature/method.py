@@ -77,10 +77,10 @@ def _binding(descriptor: Any, kind: type | None, owner: type = object) -> Callab
 
 def _made_anew(descriptor: Any, owner: type, name: str) -> Any:
     """Make a method that looks like the one which *descriptor* makes, and has that make one at each call."""
-    behind = descriptor.func
+    behind: Any = descriptor.func
     kind = next((kind for kind in (staticmethod, classmethod) if isinstance(behind, kind)), None)
-    behind = behind if kind is None else behind.__func__
-    call = update_wrapper(_binding(descriptor, kind, owner), behind)
+    function: Any = descriptor.func if kind is None else behind.__func__
+    call = update_wrapper(_binding(descriptor, kind, owner), function)
     call.__name__, call.__module__ = name, owner.__module__
     call.__qualname__ = f"{owner.__qualname__}.{name}"
     if isinstance(descriptor, partialmethod):
@@ -88,7 +88,7 @@ def _made_anew(descriptor: Any, owner: type, name: str) -> Any:
     else:
         call.register = descriptor.register  # type: ignore[attr-defined]
         _, *implementations = descriptor.dispatcher.registry.values()
-        if implementations and all(map(is_coroutine_function, implementations)) and not is_coroutine_function(behind):
+        if implementations and all(map(is_coroutine_function, implementations)) and not is_coroutine_function(function):
             mark_coroutine_function(call)  # the first one only says that there is none
     return call if kind is None else kind(call)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from types import CodeType, FrameType, FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..frames import module_of
 from .instructions import calls_of
@@ -29,8 +29,7 @@ def register(role: int) -> Callable[[F], F]:
     """Let a function, or all that share its code, have *role*; where they differ, the one that says most."""
 
     def note(function: F) -> F:
-        assert isinstance(function, FunctionType)
-        code = function.__code__
+        code = cast("FunctionType", function).__code__
         _roles[code] = max(role, _roles.get(code, 0))
         return function
 
