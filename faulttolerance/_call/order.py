@@ -147,7 +147,7 @@ _BREAKER = Memory(
 )
 
 
-def _gate(policy: CircuitBreaker, binding: Binding) -> Mapping[str, Any]:
+def _gate(policy: CircuitBreaker | AdaptiveThrottle, binding: Binding) -> Mapping[str, Any]:
     return {
         "gate": binding.strategies.get(type(policy)),
         "gate_name": policy.annotation,
@@ -165,15 +165,6 @@ _THROTTLE = Memory(
     lambda name, policy, _: adaptive_throttle.AdaptiveThrottle(name, *_throttle_values(policy), lambda: clock.random()),
     lambda throttle, policy: throttle.reconfigure(*_throttle_values(policy), clock.monotonic()),
 )
-
-
-def _adaptive_throttle(policy: AdaptiveThrottle, binding: Binding) -> Mapping[str, Any]:
-    return {
-        "gate": binding.strategies.get(AdaptiveThrottle),
-        "gate_name": AdaptiveThrottle.annotation,
-        "fail_on": policy.fail_on,
-        "skip_on": policy.skip_on,
-    }
 
 
 def _limit_values(policy: RateLimit) -> tuple[int, float, float, Any]:
@@ -231,7 +222,7 @@ ORDER = (
     Row(BeforeRetry, modifies=Retry),
     Row(CircuitBreaker, _gate, _BREAKER),
     Row(CircuitBreakerName, modifies=CircuitBreaker),
-    Row(AdaptiveThrottle, _adaptive_throttle, _THROTTLE, excludes=CircuitBreaker),
+    Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),
     Row(RateLimit, lambda _, binding: {"rate_limit": binding.strategies.get(RateLimit)}, _RATE_LIMIT),
     Row(Timeout, _timeout),
     Row(Bulkhead, lambda _, binding: {"bulkhead": binding.strategies.get(Bulkhead)}, _BULKHEAD),
