@@ -10,8 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "rules.md"
 
-_DEFINED = re.compile(r"^### ([A-Z]\d+[a-z]?)$", re.MULTILINE)
-_CITED = re.compile(r"(?<![\w./#-])[PLRCT]\d{1,2}[a-z]?(?![\w.(=-])")
+_NUMBER = r"[A-Z]{1,2}\d{1,2}[a-z]?"
+_DEFINED = re.compile(rf"^### ({_NUMBER})$", re.MULTILINE)
+# Further letters are also something else (Y2, S3, gRPC's A6): those are cited as "rule S3".
+_CITED = re.compile(rf"(?<![\w./#-])(?:(?:[PLRC]|AT|CO|RL)\d{{1,2}}[a-z]?|(?<=\brule ){_NUMBER})(?![\w.(=-])")
 
 RULES = _DEFINED.findall(PAGE.read_text(encoding="utf-8"))
 

@@ -69,7 +69,7 @@ def outcome(call: Callable[[], Any]) -> str:
 
 
 def test_what_fails_is_spared(invoke: Invoke, meter: PrometheusMeter) -> None:
-    """T1, T3: in every convention the same calls are refused, none below min_requests; a probe passes each second."""
+    """AT1, AT3: in every convention the same calls are refused, none below min_requests; a probe passes each second."""
 
     class Client(Service):
         @adaptive_throttle(window=FOR_EVER)
@@ -92,7 +92,7 @@ def test_what_fails_is_spared(invoke: Invoke, meter: PrometheusMeter) -> None:
 
 
 def test_what_goes_well_is_let_through(invoke: Invoke, meter: PrometheusMeter) -> None:
-    """T5: and counted as accepted, the first time and ever after."""
+    """AT5: and counted as accepted, the first time and ever after."""
 
     class Client(Service):
         @adaptive_throttle(min_requests=1)
@@ -198,7 +198,7 @@ def test_the_window_passes_with_virtual_time() -> None:
 
 
 def test_a_refusal_of_ours_inside_is_neither() -> None:
-    """T1: the callee has not even heard of the call; a circuit breaker in the same place would count it."""
+    """AT1: the callee has not even heard of the call; a circuit breaker in the same place would count it."""
     guard = Guard(
         adaptive_throttle=AdaptiveThrottle(min_requests=1), rate_limit=RateLimit(1, 60_000), bulkhead=Bulkhead(1)
     )
@@ -210,7 +210,7 @@ def test_a_refusal_of_ours_inside_is_neither() -> None:
 
 
 def test_the_refusal_of_a_guard_further_inside_counts() -> None:
-    """T1: it is part of what is called, and no policy of this guard."""
+    """AT1: it is part of what is called, and no policy of this guard."""
     inside = Guard(rate_limit=RateLimit(1, 60_000))
     guard = Guard(adaptive_throttle=AdaptiveThrottle(min_requests=1))
     kinds = []
@@ -292,7 +292,7 @@ def test_only_what_fail_on_names_fails() -> None:
 
 
 def test_refusals_are_retried_replaced_and_told() -> None:
-    """T4: by their class, as those of any policy; the note says how often, in words."""
+    """AT4: by their class, as those of any policy; the note says how often, in words."""
 
     def broken() -> None:
         raise OSError
@@ -319,7 +319,7 @@ def test_refusals_are_retried_replaced_and_told() -> None:
 
 
 def test_a_refusal_names_the_guarded_method() -> None:
-    """T4: when another one would be let in, nobody knows."""
+    """AT4: when another one would be let in, nobody knows."""
 
     @adaptive_throttle(min_requests=1)
     def work() -> None:

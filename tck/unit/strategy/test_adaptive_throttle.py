@@ -1,4 +1,4 @@
-"""The adaptive throttle: its rules T1 to T5, and the formula said again naively."""
+"""The adaptive throttle: its rules AT1 to AT5, and the formula said again naively."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Naive:
         return len(inside), sum(inside)
 
     def probability(self, now: float) -> float:
-        """T1 and the trust of T3."""
+        """AT1 and the trust of AT3."""
         requests, accepted = self.counted(now)
         if requests < self.min_requests:
             return 0.0
@@ -70,7 +70,7 @@ class Naive:
         return probability * min(1.0, max(0.0, 1.0 - (now - self.failed) / self.window)) if accepted else probability
 
     def lets_in(self, now: float, draw: float) -> bool:
-        """T1, T2 and the probe of T3."""
+        """AT1, AT2 and the probe of AT3."""
         if draw >= self.probability(now) or now - self.passed >= 1.0:
             self.passed = max(self.passed, now)
             return True
@@ -98,7 +98,7 @@ MOVES = st.one_of(
 def test_it_decides_as_the_formula_does(
     moves: list[tuple[str, float, Any]], multiplier: float, window: float, min_requests: int
 ) -> None:
-    """T1 to T3: exactly, after any sequence of calls and ends, whatever of it waited to be counted."""
+    """AT1 to AT3: exactly, after any sequence of calls and ends, whatever of it waited to be counted."""
     throttle, naive = Throttle(multiplier, window, min_requests), Naive(multiplier, window, min_requests)
     now = 100.0
     for move, step, given_ in moves:
@@ -147,11 +147,11 @@ def test_it_decides_as_the_formula_does_under_load(seed: int) -> None:
         naive.happened = naive.happened[-3000:]
 
 
-# T1
+# AT1
 
 
 def test_the_probability_is_what_the_book_says() -> None:
-    """T1: 30 of 100 accepted, at least 60 are let through."""
+    """AT1: 30 of 100 accepted, at least 60 are let through."""
     throttle = Throttle()
     throttle.end(5.0, SUCCESS, 30)
     throttle.end(5.0, FAILURE, 70)
@@ -160,7 +160,7 @@ def test_the_probability_is_what_the_book_says() -> None:
 
 
 def test_a_draw_of_the_very_probability_is_let_in() -> None:
-    """T1: chance is below 1, so that a probability of 1 would refuse all, and one of 0 none."""
+    """AT1: chance is below 1, so that a probability of 1 would refuse all, and one of 0 none."""
     throttle = Throttle(min_requests=1)
     throttle.end(5.0, FAILURE)
 
@@ -170,7 +170,7 @@ def test_a_draw_of_the_very_probability_is_let_in() -> None:
 
 
 def test_nothing_is_refused_below_min_requests() -> None:
-    """T1: nine of nine failed, and the tenth request changes it; also when that one succeeds."""
+    """AT1: nine of nine failed, and the tenth request changes it; also when that one succeeds."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, 9)
     before = throttle.probability(5.0), throttle.lets_in(5.0)
@@ -181,7 +181,7 @@ def test_nothing_is_refused_below_min_requests() -> None:
 
 
 def test_neutral_ends_count_as_neither() -> None:
-    """T1: control flow says nothing about the callee."""
+    """AT1: control flow says nothing about the callee."""
     throttle = Throttle()
     throttle.end(5.0, NEUTRAL, 100)
 
@@ -201,12 +201,12 @@ def test_requests_are_counted_at_their_end() -> None:
     assert throttle.probability(6.0) == 0.0
 
 
-# T2
+# AT2
 
 
 @pytest.mark.parametrize("offered", [100, 1000])
 def test_refused_calls_are_requests(offered: int) -> None:
-    """T2: a callee that accepts 30/s is sent twice as many, whatever is offered."""
+    """AT2: a callee that accepts 30/s is sent twice as many, whatever is offered."""
     chance = random.Random(7)
     throttle = Throttle()
     sent = 0
@@ -229,11 +229,11 @@ def test_refused_calls_are_requests(offered: int) -> None:
     assert 55 <= sent / 30 <= 66
 
 
-# T3
+# AT3
 
 
 def test_a_probe_passes_each_second() -> None:
-    """T3: where all fail, one call a second is let through."""
+    """AT3: where all fail, one call a second is let through."""
     throttle = Throttle()
     throttle.end(0.0, FAILURE, 10_000)
     let_in = []
@@ -247,7 +247,7 @@ def test_a_probe_passes_each_second() -> None:
 
 
 def test_a_probe_that_hangs_keeps_none_from_passing() -> None:
-    """T5: a probe is held nowhere; the next one passes a second later, whatever became of it."""
+    """AT5: a probe is held nowhere; the next one passes a second later, whatever became of it."""
     throttle = Throttle()
     throttle.end(0.0, FAILURE, 100)
 
@@ -255,7 +255,7 @@ def test_a_probe_that_hangs_keeps_none_from_passing() -> None:
 
 
 def test_a_recovery_is_believed_within_one_window() -> None:
-    """T3: where something was accepted, the probability falls steadily after the last failure."""
+    """AT3: where something was accepted, the probability falls steadily after the last failure."""
     throttle = Throttle()
     throttle.end(9.0, SUCCESS)
     throttle.end(9.0, FAILURE, 99)
@@ -266,7 +266,7 @@ def test_a_recovery_is_believed_within_one_window() -> None:
 
 
 def test_without_a_success_nothing_is_believed() -> None:
-    """T3: where nothing was accepted, time alone proves nothing while the failures are in the window."""
+    """AT3: where nothing was accepted, time alone proves nothing while the failures are in the window."""
     throttle = Throttle()
     throttle.end(9.0, FAILURE, 100)
 
@@ -296,7 +296,7 @@ def test_the_window_expires_on_reading_too() -> None:
 
 
 def test_successes_that_leave_the_window_leave_the_failures_behind() -> None:
-    """T1: the probability rises by time alone, at once, and nobody has to end for it."""
+    """AT1: the probability rises by time alone, at once, and nobody has to end for it."""
     throttle = Throttle()
     throttle.end(0.5, SUCCESS, 100)
     throttle.end(5.5, FAILURE, 60)
@@ -305,11 +305,11 @@ def test_successes_that_leave_the_window_leave_the_failures_behind() -> None:
     assert not throttle.lets_in(10.0)
 
 
-# T4, T5
+# AT4, AT5
 
 
 def test_a_refusal_says_whose_and_not_when() -> None:
-    """T4: when another call would be let in, nobody knows."""
+    """AT4: when another call would be let in, nobody knows."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, 100)
     with pytest.raises(ThrottleException, match=r"^shop\.Cart\.pay: throttled") as raised:
@@ -334,7 +334,7 @@ class Counted:
 
 @pytest.mark.parametrize("failures", [0, 20])
 def test_a_call_that_goes_well_takes_no_lock(failures: int) -> None:
-    """T5: neither on its way in nor on its way out; sixteen share one."""
+    """AT5: neither on its way in nor on its way out; sixteen share one."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, failures)
     throttle.end(5.0, SUCCESS, 64)
@@ -347,7 +347,7 @@ def test_a_call_that_goes_well_takes_no_lock(failures: int) -> None:
 
 
 def test_no_chance_is_drawn_while_nothing_can_be_refused() -> None:
-    """T5: what others draw of the shared chance is not changed by a throttle that does nothing."""
+    """AT5: what others draw of the shared chance is not changed by a throttle that does nothing."""
     throttle = Throttle()
     throttle._chance = pytest.fail  # type: ignore[assignment]
     throttle.end(5.0, FAILURE, 9)
