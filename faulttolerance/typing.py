@@ -17,8 +17,8 @@ else:
 
 __all__ = ["AsyncCall", "Clock", "Duration", "EventSink", "ExceptionSet", "FallbackHandler", "Timer"]
 
-Duration: TypeAlias = float | timedelta
-"""A number in the unit that stands beside it, or a ``timedelta``."""
+Duration: TypeAlias = float | timedelta | str
+"""A number in the unit that stands beside it, a ``timedelta``, or text such as ``"400ms"``, ``"2s"``, ``"PT0.4S"``."""
 
 ExceptionSet: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
 """One exception class, or several."""

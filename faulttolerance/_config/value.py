@@ -5,28 +5,19 @@ from __future__ import annotations
 import builtins
 import difflib
 import pkgutil
-import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from datetime import timedelta
-from decimal import Decimal
 from functools import cache, partial
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
 from .._policy import Kind, Policy, parameters
-from .._shown import brief, ends_the_caller, escaped, shown, told
+from .._shown import brief, ends_the_caller, escaped, told
 from ..exceptions import Fault
-from .formatting import SPANS
 from .source import Entry, flag
 
-_SPAN = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)\s*({'|'.join(SPANS)})", re.ASCII | re.IGNORECASE)
 _PROBLEM = "faulttolerance"
-_TIMEDELTA = TypeAdapter(timedelta)
-_LONGEST = 100
-"""No duration needs more characters; arithmetic with more digits has failures of its own."""
 
 
 def validated(policy: type[Policy], settings: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
@@ -40,8 +31,9 @@ def validated(policy: type[Policy], settings: Mapping[str, tuple[str, Entry]]) -
         for problem in error.errors():
             name = str(problem["loc"][0])
             key, entry = settings[name]
-            words = problem["msg"] if problem["type"] == _PROBLEM else f"is {shown(entry.value)}"
-            faults[name] = Fault(key, words, entry.value, parameters(policy)[name].configurable, entry.place)
+            parameter = parameters(policy)[name]
+            words = problem["msg"] if problem["type"] == _PROBLEM else parameter.kind.problem(entry.value)
+            faults[name] = Fault(key, words, entry.value, parameter.configurable, entry.place)
         return {}, list(faults.values())
     return {name: getattr(model, name) for name in settings}, []
 
@@ -78,29 +70,6 @@ def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-def _duration(value: Any) -> float | timedelta:
-    """Keep a number, which counts the unit; make a ``timedelta`` of a text with a unit of its own."""
-    if not isinstance(value, str):
-        return _no_bool(value)  # type: ignore[no-any-return]
-    text = value.strip()
-    if len(text) > _LONGEST:
-        raise ValueError
-    with suppress(ValueError):
-        return int(text)
-    with suppress(ValueError):
-        return float(text)
-    if match := _SPAN.fullmatch(text):
-        try:
-            span = timedelta(microseconds=round(Decimal(match[1]) * SPANS[match[2].lower()]))
-        except OverflowError as error:
-            raise ValueError from error
-    else:
-        span = _TIMEDELTA.validate_python(text)
-    if not span and re.search("[1-9]", text):
-        raise PydanticCustomError(_PROBLEM, "is {value}, shorter than a microsecond", {"value": shown(value)})
-    return span
-
-
 def _member(kind: Any, value: Any) -> Any:
     return kind.__members__.get(value.strip().upper(), value) if isinstance(value, str) else value
 
@@ -124,7 +93,7 @@ _TYPES: Mapping[str, Any] = {
     "number": Annotated[float, BeforeValidator(_no_bool)],
     "flag": Annotated[bool, BeforeValidator(flag)],
     "text": Annotated[str, BeforeValidator(_stripped)],
-    "duration": Annotated[Any, BeforeValidator(_duration)],
+    "duration": Any,
     "exceptions": Annotated[Any, BeforeValidator(_exceptions)],
     "callable": Annotated[Any, BeforeValidator(_callable)],
 }

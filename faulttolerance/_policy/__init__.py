@@ -24,4 +24,4 @@ from .retry import (
     RetryWhen as RetryWhen,
 )
 from .timeout import Timeout as Timeout
-from .unit import ChronoUnit as ChronoUnit, seconds as seconds
+from .unit import ChronoUnit as ChronoUnit, duration_of as duration_of, seconds as seconds, spelled as spelled

@@ -34,4 +34,4 @@ class AdaptiveThrottle(Policy, kw_only=True):
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Refuse a window of less than a second, which says nothing about the next one."""
         if seconds(values["window"], ChronoUnit.MILLIS) < 1.0:
-            yield "window", f"is {shown(values['window'])}", "a number >= 1000 or a timedelta >= 1 s", ()
+            yield "window", f"is {shown(values['window'])}", "a duration >= 1 s", ()

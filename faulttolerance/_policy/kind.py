@@ -9,7 +9,8 @@ from enum import Enum
 from typing import Any, TypeGuard
 
 from .._record import Record
-from .unit import ChronoUnit
+from .._shown import shown
+from .unit import ChronoUnit, duration_of
 
 
 class Kind(Record):
@@ -23,6 +24,7 @@ class Kind(Record):
         normalised: The form in which a value that was accepted is kept.
         configurable: What is accepted in the configuration, in words; *allowed* where it is empty.
         members: What a ``member`` is one of.
+        reason: Why a value is not accepted, where more can be said than *allowed* does.
     """
 
     name: str
@@ -31,6 +33,11 @@ class Kind(Record):
     normalised: Callable[[Any], Any] = lambda value: value
     configurable: str = ""
     members: type[Enum] | None = None
+    reason: Callable[[object], str] = lambda value: ""
+
+    def problem(self, value: object) -> str:
+        """Say in a message that *value* is not accepted."""
+        return ", ".join(filter(None, (f"is {shown(value)}", self.reason(value))))
 
 
 def integer(minimum: int, allowed: str = "") -> Kind:
@@ -49,18 +56,37 @@ def number(minimum: float, maximum: float = math.inf) -> Kind:
 
 
 def duration(limits: str = ">= 0", note: str = "") -> Kind:
-    """Accept a finite number >= 0 that counts some unit, or a ``timedelta``; *limits* and *note* say so in words."""
+    """Accept a finite number >= 0 that counts some unit, a ``timedelta``, or text (rule M1).
+
+    *limits* and *note* say in words what is accepted.
+    """
 
     def accepts(value: object) -> bool:
+        try:
+            value = read(value)
+        except ValueError:
+            return False
         if isinstance(value, timedelta):
             return value >= timedelta()
         return _is_finite(value) and value >= 0
 
+    def read(value: Any) -> Any:
+        return duration_of(value) if isinstance(value, str) else value
+
+    def reason(value: object) -> str:
+        try:
+            read(value)
+        except ValueError as error:
+            return str(error)
+        return ""
+
     return Kind(
         "duration",
-        f"a number {limits} or a timedelta {limits}{note}",
+        f"a duration {limits}{note}, as in 1500, '1500ms', '1.5s', 'PT1.5S' or a timedelta",
         accepts,
-        configurable=f"a number {limits}{note}, as in 400, 400ms, 2s or PT0.4S",
+        read,
+        f"a duration {limits}{note}, as in 1500, 1500ms, 1.5s or PT1.5S",
+        reason=reason,
     )
 
 

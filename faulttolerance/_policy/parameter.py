@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from .._record import Record
-from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .kind import Kind
 
@@ -139,7 +138,7 @@ def check(
         return Fault(place, problem, values[name], allowed, source)
 
     faults = [
-        fault(name, f"is {shown(values[name])}", parameter.kind.allowed)
+        fault(name, parameter.kind.problem(values[name]), parameter.kind.allowed)
         for name, parameter in parameters(policy).items()
         if not parameter.kind.accepts(values[name])
     ]

@@ -47,4 +47,4 @@ class RateLimit(Policy):
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Refuse a window of no length, which would let nothing through."""
         if seconds(values["window"], values["window_unit"]) <= 0:
-            yield "window", "is 0", "a number > 0 or a timedelta > 0", ("window_unit",)
+            yield "window", "is 0", "a duration > 0", ("window_unit",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar, final
 
 from ..typing import Duration, ExceptionSet
@@ -94,7 +95,7 @@ class CustomBackoff(Policy):
             logged once, and ``delay`` of ``@retry`` counts.
     """
 
-    value: Callable[[], Callable[[BaseException | None], Duration]] = parameter(
+    value: Callable[[], Callable[[BaseException | None], float | timedelta]] = parameter(
         function("a class or function that makes the back-off function", is_optional=False)
     )
 

@@ -1,10 +1,15 @@
-"""Units of time, as the specification's ``java.time.temporal.ChronoUnit``."""
+"""Units of time, as the specification's ``java.time.temporal.ChronoUnit``, and durations that are text."""
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
 from functools import lru_cache
+from typing import Final
+
+from ..typing import Duration
 
 
 class ChronoUnit(Enum):
@@ -20,13 +25,78 @@ class ChronoUnit(Enum):
     DAYS = 86_400.0
 
 
-_LONGEST = 1e12
+SUFFIXES: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+"""What text may end with, in microseconds, the longest first."""
+
+_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+_SUFFIXED = re.compile(rf"{_NUMBER}\s*({'|'.join(SUFFIXES)})", re.ASCII | re.IGNORECASE)
+_ISO = re.compile(
+    rf"P(?=.)(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_CLOCK = re.compile(r"()(?:(\d+) days?, )?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
+"""What ``str`` gives for a ``timedelta``, in the groups of ``_ISO``."""
+_LENGTHS: Final = (7 * SUFFIXES["d"], SUFFIXES["d"], SUFFIXES["h"], SUFFIXES["m"], SUFFIXES["s"])
+
+_LONGEST_TEXT: Final = 100
+"""No duration needs more characters; arithmetic with more digits has failures of its own."""
+_LONGEST: Final = 1e12
 """No duration counts as longer than this, thirty thousand years: a longer one may be more than a ``float`` holds."""
 
 
+def duration_of(text: str) -> float | timedelta:
+    """Read a duration: a number counts whatever unit is declared beside it, all else says itself what it counts.
+
+    Letters may be of either case: ``400``, ``400ms``, ``1.5 h``, ``PT0.4S``, ``P1DT2H``, ``0:00:02``.
+
+    Raises:
+        ValueError: If *text* is no duration; with words for a message where it is one that cannot be kept.
+    """
+    text = text.strip()
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError
+    with suppress(ValueError):
+        return int(text)
+    with suppress(ValueError):
+        return float(text)
+    try:
+        span = timedelta(microseconds=_microseconds(text))
+    except OverflowError:
+        raise ValueError("longer than 999999999 days") from None
+    if not span and re.search("[1-9]", text):
+        raise ValueError("shorter than a microsecond")
+    return span
+
+
+def _microseconds(text: str) -> int:
+    if match := _SUFFIXED.fullmatch(text):
+        return _counted(match[1], SUFFIXES[match[2].lower()])
+    if match := _ISO.fullmatch(text) or _CLOCK.fullmatch(text):
+        return sum(_counted(number, length) for number, length in zip(match.groups(), _LENGTHS, strict=True) if number)
+    raise ValueError
+
+
+def _counted(number: str, length: int) -> int:
+    """Multiply exactly: a ``float`` would make other microseconds of some decimal fractions."""
+    whole, _, fraction = number.partition(".")
+    scale: int = 10 ** len(fraction)
+    return (int(whole + fraction) * length + scale // 2) // scale
+
+
+def spelled(span: timedelta) -> str:
+    """Write *span* as text that ``duration_of`` reads: in the largest unit that needs no fraction."""
+    microseconds = span // timedelta(microseconds=1)
+    if not microseconds:
+        return "0s"
+    suffix, length = next((suffix, length) for suffix, length in SUFFIXES.items() if not microseconds % length)
+    return f"{microseconds // length}{suffix}"
+
+
 @lru_cache
-def seconds(duration: float | timedelta, unit: ChronoUnit) -> float:
-    """Give the length of *duration*, which counts *unit* unless it is a ``timedelta``; most guards share a few."""
+def seconds(duration: Duration, unit: ChronoUnit) -> float:
+    """Give the length of *duration*, of which a number counts *unit*; most guards share a few."""
+    if isinstance(duration, str):
+        duration = duration_of(duration)
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     return min(duration * unit.value, _LONGEST)

@@ -561,7 +561,7 @@ def test_refusals_say_when_to_come_back(invoke: Invoke, clock: Clock, kind: str)
         (lambda: retry(delay=float("nan"))(fail), ["nan"]),
         (lambda: retry(delay_unit="millis")(fail), ["'millis'"]),
         (lambda: timeout(None)(fail), ["None"]),
-        (lambda: timeout("1s")(fail), ["'1s'"]),
+        (lambda: timeout("soon")(fail), ["'soon'"]),
         (lambda: timeout(float("inf"))(fail), ["inf"]),
         (lambda: bulkhead(0)(fail), ["0"]),
         (lambda: bulkhead(2.0)(fail), ["2.0"]),

@@ -117,7 +117,11 @@ assert_type(with_parameters("a", 1, 2, urgent=True, weight=1.5), bytes | None)
 retry(max_retries="3")  # type: ignore[call-overload]
 retry(max_retris=3)  # type: ignore[call-overload]
 fallback(fallback_methd="by_handler")  # type: ignore[call-arg]
-timeout("soon")  # type: ignore[call-overload]
+timeout("500ms")
+timeout(timedelta(seconds=2))
+timeout([500])  # type: ignore[call-overload]
+retry(delay="2s", max_duration="PT1M", jitter=0)
+Timeout("500ms")
 rate_limit(5, type="rolling")
 rate_limit(5, type=ft.RateLimitType.ROLLING)
 RateLimit(5, type="smooth")
@@ -139,9 +143,10 @@ async def throttled_async(order: str) -> bytes:
 
 assert_type(throttled("a"), bytes)
 throttled(1)  # type: ignore[arg-type]
-adaptive_throttle(window="soon")  # type: ignore[call-overload]
+adaptive_throttle(window="30s")
+adaptive_throttle(window=None)  # type: ignore[call-overload]
 adaptive_throttle(2.0)  # type: ignore[call-overload]
-AdaptiveThrottle(window="soon")  # type: ignore[arg-type]
+AdaptiveThrottle(window=None)  # type: ignore[arg-type]
 assert_type(Guard(adaptive_throttle=AdaptiveThrottle(min_requests=5)).call(throttled, "a"), bytes)
 Guard(adaptive_throttle=CircuitBreaker())  # type: ignore[arg-type]
 
