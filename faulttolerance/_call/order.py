@@ -95,15 +95,21 @@ class Row(NamedTuple):
 
 
 class GuardPolicies(TypedDict, total=False):
-    """The policies that a ``Guard`` takes, each under the name of its decorator."""
+    """What type checkers know of the policies that a ``Guard`` takes, those of ``ORDER`` by the names of decorators."""
 
-    retry: Retry | None
-    timeout: Timeout | None
-    circuit_breaker: CircuitBreaker | None
-    adaptive_throttle: AdaptiveThrottle | None
-    bulkhead: Bulkhead | None
-    rate_limit: RateLimit | None
     fallback: Fallback | None
+    retry: Retry | None
+    exponential_backoff: ExponentialBackoff | None
+    fibonacci_backoff: FibonacciBackoff | None
+    custom_backoff: CustomBackoff | None
+    retry_when: RetryWhen | None
+    before_retry: BeforeRetry | None
+    circuit_breaker: CircuitBreaker | None
+    circuit_breaker_name: CircuitBreakerName | None
+    adaptive_throttle: AdaptiveThrottle | None
+    rate_limit: RateLimit | None
+    timeout: Timeout | None
+    bulkhead: Bulkhead | None
 
 
 def is_detached(policies: Container[type[Policy]]) -> bool:

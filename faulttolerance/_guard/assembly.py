@@ -78,20 +78,18 @@ def _by_policies(
     policies, declared_by = effective.policies, effective.declared_by
     asynchronous, detached = declaration.is_asynchronous(policies), is_detached(policies)
 
-    def side_call(kind: type[Fallback | BeforeRetry]) -> Aside | None:
-        policy: Any = policies.get(kind)
-        if policy is None:
-            return None
+    def side_call(policy: Fallback | BeforeRetry) -> Aside:
         from . import callback
 
-        return callback.side_call(policy, declaration, asynchronous, declared_by.get(kind))
+        return callback.side_call(policy, declaration, asynchronous, declared_by.get(type(policy)), effective.name)
 
     call = guarded_call(
         function,
-        bound_policies(effective, draft, asynchronous=asynchronous, detached=detached),
-        fallback=side_call(Fallback),
-        before_retry=side_call(BeforeRetry),
+        effective,
+        draft,
+        side_call=side_call,
         asynchronous=asynchronous,
+        detached=detached,
         on_threads=detached and not declaration.is_coroutine and AsynchronousNonBlocking not in policies,
         awaits=_awaits(declaration) if asynchronous else None,
         declaration=declaration,
@@ -101,28 +99,40 @@ def _by_policies(
 
 def guarded_call(
     function: Callable[..., Any],
-    policies: BoundPolicies,
+    effective: EffectivePolicies,
+    draft: StateDraft,
     *,
-    fallback: Aside | None,
-    before_retry: Aside | None = None,
+    side_call: Callable[[Any], Aside],
     asynchronous: bool,
-    on_threads: bool = False,
-    awaits: bool | None = True,
-    declaration: Declaration | None = None,
+    detached: bool,
+    on_threads: bool,
+    awaits: bool | None,
+    declaration: Declaration | None,
+    advice: str = "",
 ) -> GuardedCall:
-    """Assemble what a call of *function* under *policies* goes through.
+    """Assemble what a call of *function* under its policies goes through, of a method or of a ``Guard``.
 
     Args:
         function: What is guarded.
-        policies: Its policies, bound.
-        fallback: What replaces a final failure.
-        before_retry: What is run before each retry.
+        effective: Its policies.
+        draft: What its state is to become.
+        side_call: Makes the call of what a policy runs beside the function.
         asynchronous: Whether calls return before they are over.
-        on_threads: Whether attempts that run detached do so on threads of the pool.
+        detached: Whether attempts run detached from the call.
+        on_threads: Whether those do so on threads of the pool.
         awaits: Whether what an attempt returns is awaited; ``None``: the object decides (rule R7).
         declaration: What names the tasks and coroutines of calls, if that is to be the function.
+        advice: What goes with the error where a synchronous call gives what is to be awaited; empty: it is no error.
     """
-    composed = partial(compose, policies=policies, fallback=fallback, before_retry=before_retry)
+    policies = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached)
+    policies.advice = advice
+    fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
+    composed = partial(
+        compose,
+        policies=policies,
+        fallback=side_call(fallback) if fallback is not None else None,
+        before_retry=side_call(before_retry) if before_retry is not None else None,
+    )
     if not asynchronous:
         return composed(function)
     if on_threads:

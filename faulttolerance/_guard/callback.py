@@ -19,16 +19,21 @@ from .invocation import context_of
 
 
 def side_call(
-    policy: Fallback | BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None = None
+    policy: Fallback | BeforeRetry,
+    declaration: Declaration,
+    asynchronous: bool,
+    owner: type | None = None,
+    name: str = "",
 ) -> Aside:
     """Make the call of the callback of *policy*, which *owner* declares; by default the class of the function.
 
+    What is logged names the guard *name*; by default the function.
     An error of a fallback comes out, and tells of the failure that it was called for as its context. One of what runs
     before a retry is logged, and changes nothing.
     """
     owner = owner or declaration.owner
     if isinstance(policy, BeforeRetry):
-        return _BeforeRetry(policy, declaration, asynchronous, owner)
+        return _BeforeRetry(policy, declaration, asynchronous, owner, name or declaration.where)
     if policy.value is not None:
         return _Handler(policy.value, declaration, asynchronous)
     return _Method(policy.fallback_method, declaration, asynchronous, owner)
@@ -162,10 +167,13 @@ class _Adapter:
 
 
 class _BeforeRetry(SideCall):
-    __slots__ = ("_declaration", "_lookup", "_value")
+    __slots__ = ("_declaration", "_lookup", "_name", "_value")
 
-    def __init__(self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
+    def __init__(
+        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, name: str
+    ) -> None:
         super().__init__(asynchronous)
+        self._name = name
         self._declaration = declaration
         self._value = policy.value
         self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
@@ -182,5 +190,5 @@ class _BeforeRetry(SideCall):
         if not isinstance(error, Exception):
             return False
         text = "%s: what @before_retry runs failed; the retry is made all the same"
-        log(WARNING, text, self._declaration.where, error=error)
+        log(WARNING, text, self._name, error=error)
         return True

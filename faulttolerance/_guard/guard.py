@@ -9,9 +9,9 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
-from .._call.order import ORDER, GuardPolicies
+from .._call.order import ORDER, GuardPolicies, is_detached
 from .._config import Declared
-from .._policy import Fallback, Policy
+from .._policy import Policy
 from .._runtime.frames import module_of
 from .._shown import shown
 from .._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
@@ -19,9 +19,9 @@ from .._signature.method import bound_when_called, unproxied
 from .._signature.naming import copy_names
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
-from .checking.definition import decorator_name, descriptor_faults, exclusive_faults
+from .checking.definition import companion_faults, decorator_name, descriptor_faults, exclusive_faults
 from .declaration import INSTANCE, binding_by_name
-from .guard_resolver import GuardResolver, call_detached, call_given, fallback_faults
+from .guard_resolver import GuardResolver, call_detached, call_given, misfits
 from .place import Place, place_of, user_frames
 from .registry import nothing_named
 
@@ -44,7 +44,7 @@ class _GuardSignature:
             raise AttributeError("__signature__")  # that of ``__call__``, or of another constructor
         from inspect import Parameter, Signature
 
-        hints = {name: f"{_PARAMETERS[name].__name__} | None" for name in GuardPolicies.__annotations__}
+        hints = {name: f"{kind.__name__} | None" for name, kind in _PARAMETERS.items()}
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in hints.items()
         ]
@@ -57,15 +57,15 @@ class Guard:
     Synchronous and asynchronous calls share the breaker, the permits and the rate window.
 
     Args:
-        **policies: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the name of its decorator; a
-            ``fallback`` with a handler, not with a method's name.
+        **policies: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the name of its decorator;
+            ``fallback`` and ``before_retry`` with a function, not with a method's name.
         name: What ``apply_guard``, ``circuit_breakers``, pickles and keys such as ``payments/Retry/maxRetries`` call
             it; held until ``close``. Without one, the module and line where it is made, and for all but the first of
             those that one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
 
     Raises:
-        FaultToleranceDefinitionException: If another guard has the name, the fallback names a method, or something else
-            is given than the policy that the parameter is called after.
+        FaultToleranceDefinitionException: If another guard has the name, a policy names a method, or stands without the
+            one that it belongs to, or something else is given than the policy that the parameter is called after.
 
     >>> from faulttolerance import Retry
     >>> guard = Guard(retry=Retry(max_retries=2, jitter=0))
@@ -79,12 +79,14 @@ class Guard:
         by_kind = _by_kind(policies)
         place = Place(name, name) if name else place_of(self)
         self.name = place.name
+        declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
+        where = f"Guard {self.name}"
         if faults := [
-            *exclusive_faults(by_kind, f"Guard {self.name}"),
-            *fallback_faults(by_kind.get(Fallback), self.name),
+            *exclusive_faults(by_kind, where),
+            *companion_faults(declared, where, None),
+            *misfits(by_kind.values(), self.name),
         ]:
             raise FaultToleranceDefinitionException(*faults)
-        declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
         self._resolver = GuardResolver(self, place, declared)
         self._home = _running_module()
         other = _named.setdefault(name, self) if name else self
@@ -162,12 +164,8 @@ class Guard:
         return f"Guard({', '.join([*arguments, f'name={self.name!r}'])})"
 
 
-_PARAMETERS = {
-    decorator_name(row.policy): row.policy
-    for row in ORDER
-    if decorator_name(row.policy) in GuardPolicies.__annotations__
-}
-"""The policies that a guard takes, by parameter, in the order in which they nest."""
+_PARAMETERS = {decorator_name(row.policy): row.policy for row in ORDER if not is_detached((row.policy,))}
+"""The policies that a guard takes, by parameter, in the order in which they nest: its callers say how it is called."""
 
 
 def _by_kind(policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:

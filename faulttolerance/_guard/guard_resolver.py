@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
+from .._call.state import alias_in
 from .._config import Declared, State as Configuration, settings
-from .._policy import CircuitBreaker, Fallback, Policy
+from .._policy import BeforeRetry, CircuitBreaker, Fallback, Policy
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.interrupting.roles import CALLER, register
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
-from .assembly import bound_policies, guarded_call
+from .assembly import guarded_call
 from .awaited import call_awaited
+from .checking.definition import callback_faults
 from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
 from .effective import EffectivePolicies
 from .place import Place
@@ -58,11 +60,14 @@ class GuardResolver(Resolver):
         return effective, faults or self._faults(effective)
 
     def _faults(self, effective: EffectivePolicies) -> list[Fault]:
-        fallback = effective.policies.get(Fallback)
-        faults = fallback_faults(fallback, self.name)
-        if not faults and call_given in self.paths:
-            faults = fallback_faults(fallback, self.name, call_given, asynchronous=False)
-        return [value.traced(fault) for value in effective.values if value.policy is fallback for fault in faults]
+        asynchronous = call_given not in self.paths
+        function = call_awaited if asynchronous else call_given
+        return [
+            value.traced(fault)
+            for value in effective.values
+            if value.enabled
+            for fault in misfits((value.policy,), self.name, function, asynchronous)
+        ]
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call paths of the kinds that were called, and what the state is to become."""
@@ -93,8 +98,9 @@ class GuardResolver(Resolver):
 
     def resolve_breaker(self, name: str | None = None) -> None:
         """Make the breaker known, if there is one; if a name is given, only if that is its name."""
-        has_breaker = any(isinstance(declared.policy, CircuitBreaker) for declared in self.declared)
-        if has_breaker and self.effective is None and name in (None, self.name):
+        policies = {type(entry.policy): entry.policy for entry in self.declared}
+        names = (None, self.name, alias_in(policies))
+        if CircuitBreaker in policies and self.effective is None and name in names:
             self._resolve(None, asynchronous=False)
 
     def path(self, caller: Callable[..., Any]) -> GuardedCall:
@@ -124,27 +130,26 @@ class GuardResolver(Resolver):
     def check(
         self, function: Callable[..., Any], asynchronous: bool, effective: EffectivePolicies | None = None
     ) -> None:
-        """Refuse *function*, which is to be guarded, where the fallback, by default as declared, does not fit it."""
-        declared = {type(entry.policy): entry.policy for entry in self.declared}
-        fallback = (declared if effective is None else effective.policies).get(Fallback)
-        if faults := fallback_faults(fallback, self.name, function, asynchronous):
+        """Refuse *function*, which is to be guarded, where what policies call, by default as declared, misfits it."""
+        declared = [entry.policy for entry in self.declared]
+        policies = declared if effective is None else effective.policies.values()
+        if faults := misfits(policies, self.name, function, asynchronous):
             raise FaultToleranceDefinitionException(*faults)
 
 
 def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
-    effective, is_caller, detached = draft.effective, function in _CALLERS, function is call_detached
-    policies = bound_policies(effective, draft.state, asynchronous=asynchronous, detached=detached)
-    if function is call_given:
-        policies.advice = "use call_async"
-    fallback = effective.policies.get(Fallback)
+    is_caller, detached = function in _CALLERS, function is call_detached
     return guarded_call(
         function,
-        policies,
-        fallback=_side_call(fallback, function, asynchronous) if isinstance(fallback, Fallback) else None,
+        draft.effective,
+        draft.state,
+        side_call=lambda policy: _side_call(policy, draft.effective.name, function, asynchronous),
         asynchronous=asynchronous,
+        detached=detached,
         on_threads=detached,
         awaits=None if detached else True,
         declaration=None if is_caller else _declaration(function),
+        advice="use call_async" if function is call_given else "",
     )
 
 
@@ -164,42 +169,41 @@ _CALLERS = (call_given, call_awaited, call_detached)
 """The functions guarded in place of those that a guard is given at each call; all but the first are asynchronous."""
 
 
-def fallback_faults(
-    policy: Policy | None, name: str, function: Callable[..., Any] = call_awaited, asynchronous: bool = True
+def misfits(
+    policies: Iterable[Policy], name: str, function: Callable[..., Any] = call_awaited, asynchronous: bool = True
 ) -> list[Fault]:
-    """Tell how the fallback of the guard *name* does not fit *function*, by default whatever the guard is given."""
-    if not isinstance(policy, Fallback):
-        return []
-    if policy.fallback_method:
-        return [
-            Fault(f"Guard {name} @Fallback(fallback_method)", f"is {policy.fallback_method!r}",
-                  policy.fallback_method, "a handler: a guard belongs to no class")
-        ]  # fmt: skip
-    from .checking.definition import callback_faults
-
-    declaration = _declaration(function)
+    """Tell how what *policies* of the guard *name* call misfits *function*, by default whatever the guard is given."""
     where = f"Guard {name}{'' if asynchronous else '.call'}"
-    if function not in _CALLERS:
-        where = f"{declaration.where} under Guard {name}"
-    return callback_faults(policy, declaration, where, asynchronous, final=True)
+    faults = []
+    for policy in policies:
+        if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
+            parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
+            place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
+            faults.append(Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class"))
+        else:
+            declaration = _declaration(function)
+            if function not in _CALLERS:
+                where = f"{declaration.where} under Guard {name}"
+            faults += callback_faults(policy, declaration, where, asynchronous, final=True)
+    return faults
 
 
 def _declaration(function: Callable[..., Any]) -> Declaration:
     return Declaration(function, {}, FUNCTION if function in _CALLERS else binding_by_name(function))
 
 
-def _side_call(policy: Fallback, function: Callable[..., Any], asynchronous: bool) -> Aside:
+def _side_call(policy: Fallback | BeforeRetry, name: str, function: Callable[..., Any], asynchronous: bool) -> Aside:
     from .callback import side_call
 
-    def fallback(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+    def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
         declaration = _declaration(called)
         # A static method has the name of a method, and no instance in front.
         if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):
             declaration.binding = FUNCTION
-        return side_call(policy, declaration, asynchronous)(args, kwargs, failure, attempts)
+        return side_call(policy, declaration, asynchronous, name=name)(args, kwargs, failure, attempts)
 
-    return fallback
+    return aside
 
 
 def _is_called_on(function: Any, name: str, first: object = None) -> bool:

@@ -14,7 +14,8 @@ PROMISED = {
         FallbackHandler ExecutionContext ChronoUnit FaultToleranceException TimeoutException
         CircuitBreakerOpenException BulkheadException FaultToleranceDefinitionException""",
     "policies as values": """
-        Guard Retry Timeout CircuitBreaker AdaptiveThrottle Bulkhead Fallback RateLimit RateLimitType""",
+        Guard Retry ExponentialBackoff FibonacciBackoff CustomBackoff RetryWhen BeforeRetry Timeout CircuitBreaker
+        CircuitBreakerName AdaptiveThrottle Bulkhead Fallback RateLimit RateLimitType""",
     "beyond the specification": """
         apply_guard rate_limit RateLimitException RefusedException adaptive_throttle ThrottleException
         asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry

@@ -1,0 +1,243 @@
+"""Guards take what methods have (rule G1), and refuse what would do nothing (rule G4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    BeforeRetry,
+    CircuitBreaker,
+    CircuitBreakerName,
+    CustomBackoff,
+    ExecutionContext,
+    ExponentialBackoff,
+    FaultToleranceDefinitionException,
+    FaultToleranceException,
+    FibonacciBackoff,
+    Guard,
+    Retry,
+    RetryWhen,
+    apply_guard,
+    circuit_breaker_name,
+    circuit_breakers,
+    configure,
+    exponential_backoff,
+    fallback,
+    retry,
+    validate,
+)
+from faulttolerance.testing import virtual_time
+
+ALONE: list[dict[str, Any]] = [
+    {"exponential_backoff": ExponentialBackoff()},
+    {"fibonacci_backoff": FibonacciBackoff()},
+    {"custom_backoff": CustomBackoff(lambda: lambda failure: 0)},
+    {"retry_when": RetryWhen(result=bool)},
+    {"before_retry": BeforeRetry(lambda context: None)},
+    {"circuit_breaker_name": CircuitBreakerName("payments")},
+]
+"""Policies that do nothing by themselves."""
+
+
+def failing() -> None:
+    raise ConnectionError("it failed")
+
+
+@pytest.mark.parametrize(
+    ("growth", "delays"),
+    [
+        ({"exponential_backoff": ExponentialBackoff(factor=3)}, [0.1, 0.3, 0.9]),
+        ({"fibonacci_backoff": FibonacciBackoff()}, [0.1, 0.2, 0.3]),
+        ({"custom_backoff": CustomBackoff(lambda: lambda failure: timedelta(seconds=2))}, [2, 2, 2]),
+    ],
+)
+def test_a_guard_grows_its_delays_as_a_method_does(growth: dict[str, Any], delays: list[float]) -> None:
+    """The back-off of the guard decides (rule G1)."""
+    guard = Guard(retry=Retry(max_retries=3, delay=100, jitter=0), **growth)
+
+    with virtual_time() as clock:
+        before = clock.monotonic()
+        with pytest.raises(ConnectionError):
+            guard.call(failing)
+        assert clock.monotonic() - before == pytest.approx(sum(delays))
+
+
+def test_a_guard_asks_its_predicates_and_says_which_result_was_refused() -> None:
+    """As `@retry_when` does (rule G1)."""
+    guard = Guard(retry=Retry(max_retries=2, delay=0, jitter=0), retry_when=RetryWhen(result=lambda answer: answer < 3))
+    answers = iter([1, 2, 3])
+
+    assert guard.call(lambda: next(answers)) == 3
+    with pytest.raises(FaultToleranceException) as refused:
+        guard.call(lambda: 2)
+    assert refused.value.result == 2
+
+
+def test_a_predicate_of_a_guard_that_is_awaited_serves_asynchronous_calls_only() -> None:
+    """`call` refuses it before the function runs, as a plain function does (rule G1)."""
+
+    async def is_poor(answer: int) -> bool:
+        await asyncio.sleep(0)
+        return answer < 3
+
+    guard = Guard(retry=Retry(max_retries=2, delay=0, jitter=0), retry_when=RetryWhen(result=is_poor))
+    answers = iter([1, 2, 3])
+
+    async def answer() -> int:
+        return next(answers)
+
+    assert asyncio.run(guard.call_async(answer)) == 3
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard .*\.call @RetryWhen\(result\) is .*is_poor"):
+        guard.call(lambda: pytest.fail("it ran"))
+
+
+def test_a_guard_runs_its_hook_before_each_retry_of_whatever_it_is_given() -> None:
+    """The hook is told of the function, and of what it was called with (rule G1)."""
+    seen: list[tuple[str, tuple[Any, ...], int]] = []
+
+    def note(context: ExecutionContext) -> None:
+        seen.append((context.method.__name__, context.args, context.attempt))
+
+    guard = Guard(retry=Retry(max_retries=2, delay=0, jitter=0), before_retry=BeforeRetry(note))
+
+    def charge(amount: int) -> None:
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        guard.call(charge, 7)
+    with pytest.raises(ConnectionError):
+        guard(charge)(8)
+
+    assert seen == [("charge", (7,), 2), ("charge", (7,), 3), ("charge", (8,), 2), ("charge", (8,), 3)]
+
+
+def test_a_guard_belongs_to_no_class_in_which_a_method_could_be_found() -> None:
+    """What would be looked up is refused when the guard is made (rule G1)."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"@BeforeRetry\(method_name\) is 'reconnect'"):
+        Guard(retry=Retry(), before_retry=BeforeRetry(method_name="reconnect"))
+
+
+def test_the_circuit_of_a_guard_may_have_a_further_name() -> None:
+    """Both names lead to one circuit, before and after the first call (rule G1)."""
+    guard = Guard(
+        circuit_breaker=CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0),
+        circuit_breaker_name=CircuitBreakerName("the gateway's"),
+        name="gateway",
+    )
+    assert circuit_breakers.state("the gateway's") == "closed"
+
+    with pytest.raises(ConnectionError):
+        guard.call(failing)
+
+    assert circuit_breakers.state("the gateway's") == circuit_breakers.state("gateway") == "open"
+    guard.close()
+
+
+@pytest.mark.parametrize("policies", ALONE, ids=lambda policies: next(iter(policies)))
+def test_a_guard_refuses_what_belongs_to_a_policy_that_it_does_not_have(policies: dict[str, Any]) -> None:
+    """It would do nothing, silently (rule G4)."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard .* stands without @(Retry|CircuitBreaker);"):
+        Guard(**policies)
+
+
+@pytest.mark.parametrize("decorate", [exponential_backoff, circuit_breaker_name("payments")])
+def test_a_function_refuses_what_belongs_to_a_policy_that_it_does_not_have(decorate: Callable[..., Any]) -> None:
+    """When it is first used, for decorators come in any order; `validate` tells before (rule G4)."""
+    function = decorate(failing)
+
+    with pytest.raises(FaultToleranceDefinitionException, match="stands without @"):
+        validate()
+    with pytest.raises(FaultToleranceDefinitionException, match="stands without @"):
+        function()
+
+
+def test_decorators_come_in_any_order() -> None:
+    """What is there in the end counts (rule G4)."""
+    calls: list[int] = []
+
+    @exponential_backoff
+    @retry(max_retries=1, delay=0, jitter=0)
+    def lower() -> None:
+        calls.append(1)
+        failing()
+
+    @retry(max_retries=1, delay=0, jitter=0)
+    @exponential_backoff
+    def upper() -> None:
+        calls.append(2)
+        failing()
+
+    for function in (lower, upper):
+        with pytest.raises(ConnectionError):
+            function()
+    assert calls == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("by", ["guard", "name"])
+def test_nothing_reaches_into_a_guard_from_above(by: str) -> None:
+    """The retry of a guard takes no back-off from a decorator above it (rule G4)."""
+    guard = Guard(retry=Retry(), name="payments")
+    decorate = guard if by == "guard" else apply_guard("payments")
+
+    with pytest.raises(FaultToleranceDefinitionException, match="stands above a Guard without @Retry"):
+        exponential_backoff(decorate(failing))
+    guard.close()
+
+
+def test_a_policy_above_a_guard_has_modifiers_of_its_own() -> None:
+    """A retry around the guard, with its back-off (rule G4)."""
+    guard = Guard(circuit_breaker=CircuitBreaker())
+    calls: list[int] = []
+
+    @exponential_backoff
+    @retry(max_retries=1, delay=0, jitter=0)
+    @guard
+    def charge() -> None:
+        calls.append(1)
+        failing()
+
+    with pytest.raises(ConnectionError):
+        charge()
+    assert calls == [1, 1]
+
+
+def test_what_belongs_to_a_policy_that_is_switched_off_rests_with_it() -> None:
+    """An operator who switches retries off breaks no declaration (rule G4)."""
+    guard = Guard(retry=Retry(max_retries=5), exponential_backoff=ExponentialBackoff(), name="payments")
+    calls: list[int] = []
+
+    @exponential_backoff
+    @retry(max_retries=5)
+    def charge() -> None:
+        calls.append(1)
+        failing()
+
+    configure(properties={"Retry/enabled": "false"})
+    for call in (charge, lambda: guard.call(charge)):
+        with pytest.raises(ConnectionError):
+            call()
+
+    assert calls == [1, 1]
+    assert validate() == []
+    guard.close()
+
+
+def test_the_fallback_of_a_guard_and_its_hook_are_called_alike() -> None:
+    """The same context, whether a decorator names them or a value (rule G1)."""
+    contexts: list[tuple[str, tuple[Any, ...]]] = []
+
+    def handler(context: ExecutionContext) -> str:
+        contexts.append((context.method.__name__, context.args))
+        return "instead"
+
+    @fallback(handler)
+    def decorated(amount: int) -> str:
+        raise ConnectionError
+
+    assert decorated(7) == "instead"
+    assert contexts == [("decorated", (7,))]
