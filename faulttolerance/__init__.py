@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._guard.execution_context import ExecutionContext
+from ._guard.invocation import ExecutionContext
 from ._policy import (
     AdaptiveThrottle,
     BeforeRetry,

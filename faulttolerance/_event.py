@@ -85,6 +85,12 @@ class Recovered(NamedTuple):
     attempts: int
 
 
+def error_type(failure: BaseException) -> str:
+    """Name the class of *failure* as log records and spans do: ``acme.errors.Busy``, and a built-in one alone."""
+    kind = type(failure)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | FallbackApplied | GaveUp | Recovered
 Sink: TypeAlias = Callable[[Event], object]
 

@@ -36,12 +36,6 @@ def told(error: BaseException) -> str:
     return brief(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
-def error_type(failure: BaseException) -> str:
-    """Name the class of *failure* as log records and spans do: ``acme.errors.Busy``, and a built-in one alone."""
-    kind = type(failure)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def ends_the_caller(error: BaseException) -> bool:
     """Whether *error* ends the caller, and not only the code that raised it: Ctrl-C, or a deadline of this library.
 

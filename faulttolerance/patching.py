@@ -24,8 +24,7 @@ except ImportError as error:
     ) from error
 
 from ._guard import attach, control
-from ._guard.class_level import declared_on
-from ._guard.declaration import declaration_of
+from ._guard.declaration import declaration_of, declared_on
 from ._guard.decorator import Decorator
 from ._guard.interceptor import Interceptor
 from ._guard.place import user_frames

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from types import CoroutineType as Coroutine  # as which pyright takes what an ``async def`` returns
 
     from ._event import Event
-    from ._guard.execution_context import ExecutionContext
+    from ._guard.invocation import ExecutionContext
 else:
     from collections.abc import Coroutine
 

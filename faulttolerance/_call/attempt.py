@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._metrics.counters import FOLD
-from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import Arguments, Aside, GuardedCall
 from .._runtime.clock import clock
-from .._runtime.environment import Environment
+from .._runtime.environment import AttemptRecord, Environment
 from .._runtime.event_loop import refuse_trio
 from .._runtime.interrupting.async_exception import Interrupted
 from .._runtime.interrupting.roles import ATTEMPT, TIMED_ATTEMPT, register
@@ -40,8 +39,7 @@ from .._runtime.task_deadline import NO_DEADLINE
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
 from .bound import BULK, NO_GATE, RATE, BoundPolicies
-from .record import CallRecord
-from .retrying import fail, follow, follow_async
+from .retrying import CallRecord, fail, follow, follow_async
 from .specialize import Flags, specializable, specialized
 
 __all__ = ["attempt", "compose", "flags_of"]

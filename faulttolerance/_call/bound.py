@@ -8,13 +8,11 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from .._event import Recovered, Rejected, TimedOut, sinks
-from .._metrics.catalogue import Series
+from .._metrics.catalogue import Series, advanced, call_series
 from .._metrics.counters import FOLD, Counters
-from .._metrics.series import advanced, call_series
-from .._runtime.attempt_record import AttemptRecord
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
-from .._runtime.environment import Attempt, Environment, StoppedIteration
+from .._runtime.environment import Attempt, AttemptRecord, Environment, StoppedIteration
 from .._runtime.task_deadline import NO_DEADLINE
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
@@ -23,7 +21,7 @@ from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Retry, Stop
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import RefusedException
-from .record import CallRecord
+from .retrying import CallRecord
 
 __all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies"]
 

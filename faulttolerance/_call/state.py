@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from operator import is_
 
-from .._metrics.catalogue import Series
-from .._metrics.counters import Counters
-from .._metrics.ledger import Ledger, ledger
-from .._metrics.series import Meter, schema_of
+from .._metrics.catalogue import Meter, Series, schema_of
+from .._metrics.counters import Counters, Ledger, ledger
 from .._policy import CircuitBreaker, CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from .._strategy import circuit_breaker

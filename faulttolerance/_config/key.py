@@ -1,16 +1,15 @@
-"""Keys: the spellings of a parameter in each kind of source. Nothing is read here."""
+"""What is declared, and its keys: the spellings of a parameter in each kind of source. Nothing is read here."""
 
-from __future__ import annotations
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from .._policy import Policy, parameters
 from .._record import Record
-from .declared import Declared
 
 ANNOTATIONS: Mapping[str, type[Policy]] = {
     policy.annotation: policy for policy in Policy.__subclasses__() if policy.is_configurable
@@ -75,6 +74,26 @@ class Key(Record):
         """``folded`` of every spelling."""
         names = self.names if self.has_class else (*self.names, PREFIX + self.name)
         return tuple(dict.fromkeys(map(folded, names)))
+
+
+class Declared(NamedTuple):
+    """One policy as it is declared for one guarded method.
+
+    Args:
+        policy: The declared value.
+        level: Where the annotation stands: on the method (or plain function) or on the class (or ``Guard``).
+        owner: The ``<class>`` of its keys: module, dot and ``__qualname__`` of the class that declares the annotation;
+            the module alone for a plain function; the name of a ``Guard``, empty if it has none.
+        method: The ``<method>``: the method's name; ``__qualname__`` of a plain function; empty for a ``Guard``.
+        enabled_owners: The ``<class>`` of its ``enabled`` keys, the nearest first: the concrete class, the class that
+            declares the method, the class that declares the annotation. Empty stands for *owner* alone.
+    """
+
+    policy: Policy
+    level: Literal["method", "class"]
+    owner: str
+    method: str
+    enabled_owners: tuple[str, ...] = ()
 
 
 def parameter_keys(declared: Declared, name: str) -> list[Key]:

@@ -15,8 +15,8 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSe
 from .._shown import ends_the_caller, shown, told
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .file_format import PARSERS
-from .inputs import File, Inputs
 from .key import CONFIG_VARIABLE
+from .snapshot import File, Inputs
 from .source import Entry, Source, entries_of, place, source_of
 
 _ENCODING = "utf-8-sig"

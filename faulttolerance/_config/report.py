@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from .._policy import parameters
 from .._shown import brief, escaped, shown
 from ..exceptions import Fault
-from .declared import Declared, Effective
 from .key import (
     ANNOTATIONS,
     ENABLED,
     PREFIX,
     SWITCHES,
+    Declared,
     Key,
     enabled_keys,
     folded,
@@ -23,6 +23,7 @@ from .key import (
     parameter_keys,
     switch_key,
 )
+from .resolution import Effective
 from .snapshot import Snapshot
 from .source import Entry, Source
 

@@ -1,19 +1,101 @@
-"""Which values hold for one declared policy, and where they came from."""
+"""Which values hold, and where they came from: the switches of the whole application, and one declared policy.
 
-from __future__ import annotations
+The switches are read without pydantic: a service mesh can switch everything off.
+"""
 
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+
+import os
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from .._policy import DEFAULT_PLACE, Fallback, check, parameters
+from .._policy import DEFAULT_PLACE, Fallback, Policy, check, parameters
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .declared import Declared, Effective
-from .global_switches import Switches
-from .key import ENABLED, enabled_keys, parameter_keys
+from .key import ENABLED, SWITCHES, TRACING_VARIABLE, Declared, enabled_keys, parameter_keys, switch_key
 from .snapshot import Snapshot
-from .source import Entry, flag, parsed
+from .source import Entry, flag, integer, parsed
+
+
+class Switches(NamedTuple):
+    """The specification's switches, which are set once, in the order of ``SWITCHES``."""
+
+    non_fallback_enabled: bool = True
+    metrics_enabled: bool = True
+    interceptor_priority: int = 4010
+
+
+def read_switches(snapshot: Snapshot) -> tuple[Switches, list[Fault]]:
+    """Read the global switches; those that are wrong, which the faults tell, have their defaults."""
+    values: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for name, field, default in zip(SWITCHES, Switches._fields, Switches(), strict=True):
+        if setting := snapshot.find([switch_key(name)]):
+            try:
+                values[field] = parsed(*setting, flag if isinstance(default, bool) else integer)
+            except FaultToleranceDefinitionException as error:
+                faults += error.faults
+    return Switches(**values), faults
+
+
+# The switch for span events, which is ours and not the specification's
+
+
+def is_tracing_enabled() -> bool:
+    """Whether the environment lets span events be; only ``false`` does not."""
+    return _tracing().strip().lower() != "false"
+
+
+def tracing_faults() -> list[Fault]:
+    """Tell what is wrong with the switch: who writes ``off`` does not mean what is not understood."""
+    if _tracing().strip().lower() in ("", "true", "false"):
+        return []
+    place = f"environment variable {TRACING_VARIABLE}"
+    return [Fault(TRACING_VARIABLE, f"is {shown(_tracing())}", _tracing(), "true or false", place)]
+
+
+def _tracing() -> str:
+    return os.environ.get(TRACING_VARIABLE, "")
+
 
 INSTALL = "pip install pydantic-settings"
+
+
+class Effective:
+    """A policy with the configured values in place of the declared ones.
+
+    Args:
+        policy: The declared object itself where nothing is configured.
+        enabled: Whether it takes part in calls at all.
+        configured: For each configured parameter (and ``enabled``) its key and its source, as in
+            ``Retry/maxRetries in environment variable FAULTTOLERANCE_RETRY_MAXRETRIES``.
+    """
+
+    __slots__ = ("configured", "enabled", "policy")
+
+    def __init__(
+        self, policy: Policy, enabled: bool = True, configured: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.policy = policy
+        self.enabled = enabled
+        self.configured = configured
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The origin of each parameter: ``default``, ``decorator``, or the words of *configured*."""
+        declared = {
+            name: "default"
+            if getattr(self.policy, name) == parameter.kind.normalised(parameter.default)
+            else "decorator"
+            for name, parameter in parameters(self.policy).items()
+        }
+        return {**declared, **self.configured}
+
+    def traced(self, fault: Fault) -> Fault:
+        """Add to *fault* where the value of its parameter was configured, if it was."""
+        name = fault.where.rpartition("(")[2].removesuffix(")")
+        return fault._replace(source=self.configured[name]) if name in self.configured else fault
 
 
 def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switches) -> tuple[Effective, list[Fault]]:

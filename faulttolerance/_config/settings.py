@@ -9,12 +9,9 @@ from typing import Any, NamedTuple
 from .._log import WARNING, log
 from .._swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .declared import Declared, Effective
-from .environment import environment, sets_values, variables
-from .global_switches import Switches, read_switches, tracing_faults
-from .inputs import Inputs, files_of_environment, inputs_of
-from .resolution import INSTALL, resolved
-from .snapshot import Snapshot
+from .key import Declared
+from .resolution import INSTALL, Effective, Switches, read_switches, resolved, tracing_faults
+from .snapshot import Inputs, Snapshot, environment, files_of_environment, inputs_of, sets_values, variables
 from .source import Source, entries_of, source_of
 
 

@@ -1,13 +1,115 @@
-"""All keys that were set anywhere, at one moment."""
+"""All keys that were set anywhere, at one moment: what ``configure`` was given, the environment, and the look-up.
 
-from __future__ import annotations
+The environment is read without pydantic-settings, which would have to be imported to find that there is nothing.
+"""
 
-from collections.abc import Iterable, Sequence
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from .._policy import parameters
-from .inputs import Inputs
-from .key import ANNOTATIONS, ENABLED, Key, folded
-from .source import Entry, Source
+from .._record import Record
+from .._shown import shown
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from .key import (
+    ANNOTATIONS,
+    CONFIG_VARIABLE,
+    ENABLED,
+    ORDINAL,
+    PREFIX,
+    TRACING_VARIABLE,
+    Key,
+    folded,
+    looks_like_a_switch,
+)
+from .source import Entry, Source, source_of
+
+
+class File(NamedTuple):
+    """A file: its name as it was given, for messages, and its path, whatever directory the process works in."""
+
+    name: str
+    path: str
+
+
+class Inputs(Record):
+    """All that a snapshot is built from, beside the environment."""
+
+    properties: Mapping[str, Any] = MappingProxyType({})
+    files: tuple[File, ...] = ()
+    sources: tuple[Any, ...] = ()
+
+
+def inputs_of(**values: Any) -> dict[str, Any]:
+    """Bring what is given of ``properties``, ``files`` and ``sources`` into the form of ``Inputs``, and read iterators.
+
+    Raises:
+        FaultToleranceDefinitionException: With everything that is not of the right kind.
+    """
+    inputs, faults = {}, list[Fault]()
+    for name, value in values.items():
+        if value is not None:
+            keep, allowed = _KINDS[name]
+            try:
+                inputs[name] = keep(value)
+            except (TypeError, ValueError):
+                faults.append(Fault(f"configure({name})", f"is {shown(value)}", value, allowed))
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+    return inputs
+
+
+def files_of_environment(places: dict[str, str]) -> list[File]:
+    """Name the files of the environment, in the *places* where they stood when they were first there."""
+    files = []
+    for name in filter(None, os.environ.get(CONFIG_VARIABLE, "").split(os.pathsep)):
+        path = _file(name).path
+        if os.path.exists(path):
+            places.setdefault(name, path)
+        files.append(File(name, places.get(name, path)))
+    return files
+
+
+def _file(file: str | os.PathLike[str] | File) -> File:
+    if isinstance(file, File):
+        return file
+    name = os.fspath(file)
+    if not isinstance(name, str):
+        raise TypeError
+    return File(name, os.path.abspath(os.path.expanduser(name)))
+
+
+def _files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[File, ...]:
+    return tuple(
+        map(_file, [files] if isinstance(files, (str, os.PathLike)) else files)
+    )  # a path is no list of letters
+
+
+def _mapping(properties: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(properties, Mapping):
+        raise TypeError
+    return dict(properties)
+
+
+def _callables(sources: Iterable[Any]) -> tuple[Any, ...]:
+    callables = tuple(sources)
+    if not all(map(callable, callables)):
+        raise TypeError
+    return callables
+
+
+_KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "properties": (_mapping, "a mapping of keys to values"),
+    "files": (_files, "a path, or several"),
+    "sources": (_callables, "a list of functions that return mappings"),
+}
+"""For each argument the function that normalises it, and the words for what is allowed."""
+
 
 _PARAMETERS = {
     folded(f"{annotation}/{name}"): (annotation, name)
@@ -68,3 +170,47 @@ class Snapshot:
 def parameters_named(folds: Iterable[str]) -> set[tuple[str, str]]:
     """Tell annotations and parameters from the ends of folded keys."""
     return {parameter for fold in folds for end, parameter in _PARAMETERS.items() if fold.endswith(end)}
+
+
+_ANNOTATION = "|".join([*ANNOTATIONS, *(name.upper() for name in ANNOTATIONS)])
+_OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
+_OTHER = re.compile(r"\W", re.ASCII)
+
+
+def environment() -> Source | None:
+    """Read the environment; ``None`` where nothing in it could be a key."""
+    entries = [Entry(name, value, f"environment variable {name}") for name, value in variables().items()]
+    return source_of("environment", 300, entries, is_environment=True, is_shared=True) if entries else None
+
+
+def variables() -> dict[str, str]:
+    """Give the variables that could be keys; an empty one counts as absent, as MicroProfile Config has it."""
+    # Another thread may delete a variable meanwhile: os.environ.items() would raise KeyError.
+    values = {name: os.environ.get(name) for name in list(os.environ) if _could_be_a_key(name)}
+    return {name: value for name, value in values.items() if value}
+
+
+def sets_values(names: Iterable[str]) -> bool:
+    """Whether one of the variables *names* most likely sets a parameter of something that is declared.
+
+    ``APP_RETRY_DELAY`` may well be somebody else's, unless there is a module ``app``.
+    """
+    modules = tuple(f"{_in_upper_case(name)}_" for name in list(sys.modules) if "." not in name)
+    likely = [
+        name for name in names if name.startswith(PREFIX) or "/" in name or _in_upper_case(name).startswith(modules)
+    ]
+    return any(parameter != ENABLED for _, parameter in parameters_named(map(folded, likely)))
+
+
+def _in_upper_case(name: str) -> str:
+    return _OTHER.sub("_", name).upper()
+
+
+def _could_be_a_key(name: str) -> bool:
+    if name in (CONFIG_VARIABLE, TRACING_VARIABLE):
+        return False
+    if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
+        return True
+    # An annotation, behind which only letters, digits and underscores follow. Written so that it takes linear time.
+    end = max((match.end() for match in _OWNED.finditer(name)), default=0)
+    return end > 0 and not _OTHER.search(name, end)

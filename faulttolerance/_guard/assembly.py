@@ -13,7 +13,7 @@ from .._call.bound import BoundPolicies
 from .._call.order import ORDER, Binding, is_detached
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
-from .._metrics.ledger import Ledger
+from .._metrics.counters import Ledger
 from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.interrupting.roles import CALLER, register

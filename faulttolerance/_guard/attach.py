@@ -13,10 +13,25 @@ from .._signature.method import as_method, takes_instance_first, unproxied
 from .._signature.naming import class_name, copy_names
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .checking import definition
-from .class_level import CLASS_LEVEL, ClassLevel, accessors, covering, declared_on, exempt, first_definition, is_exempt
-from .declaration import CLASS, FUNCTION, INSTANCE, Declaration, binding_by_name, declaration_of, unbound
-from .method_resolver import MethodResolver
+from .declaration import (
+    CLASS,
+    CLASS_LEVEL,
+    FUNCTION,
+    INSTANCE,
+    ClassLevel,
+    Declaration,
+    accessors,
+    binding_by_name,
+    covering,
+    declaration_of,
+    declared_on,
+    exempt,
+    first_definition,
+    is_exempt,
+    unbound,
+)
 from .place import user_frames
+from .resolver import MethodResolver
 
 _HOOK = "__faulttolerance_hook__"
 

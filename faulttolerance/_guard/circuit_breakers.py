@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from .._call.state import alias_in
 from .._event import StateChanged, sinks
 from .._log import ERROR, log
 from .._runtime.clock import clock
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import FaultToleranceDefinitionException
 from .registry import every_state, nothing_named, resolvers
 
 if TYPE_CHECKING:
     from .._call.state import State
     from .._strategy.circuit_breaker import CircuitBreaker
-    from .effective import EffectivePolicies
 
 Listener: TypeAlias = Callable[[str, str, str], object]
 
@@ -147,20 +145,3 @@ def _resolve_breakers(name: str | None = None) -> None:
 def forget_listeners() -> None:
     """Forget whom to tell."""
     _listeners.clear()
-
-
-def name_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
-    """Tell what is wrong with the names that ``@circuit_breaker_name`` gives breakers of several guards."""
-    wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
-    if not wanted:
-        return []
-    owners: dict[str, str] = {}
-    for state in every_state():
-        owners |= dict.fromkeys(state.breaker_names, state.name)
-    faults = []
-    for alias, name in wanted:
-        owner = owners.setdefault(alias, name)
-        if owner != name:
-            where, problem = f"{name} @CircuitBreakerName(value)", f"is {alias!r}, the name of the breaker of {owner}"
-            faults.append(Fault(where, problem, alias, "a name that no other breaker has"))
-    return faults

@@ -9,18 +9,18 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .._config import Declared, settings
-from .._config.inputs import inputs_of
 from .._config.report import Change, Unused, collisions, unused
+from .._config.snapshot import inputs_of
 from .._log import ERROR, INFO, log
 from .._metrics.catalogue import Series
-from .._metrics.ledger import ledger
+from .._metrics.counters import ledger
 from .._policy import Policy, parameters
 from .._shown import shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry, transaction
 from .circuit_breakers import forget_listeners
-from .class_level import exempt
+from .declaration import exempt
 from .effective import EffectivePolicies
 from .guard import strays
 from .process import Process

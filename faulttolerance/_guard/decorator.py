@@ -14,8 +14,7 @@ from .._signature.naming import class_name
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .attach import attach, can_be_guarded
 from .checking import definition
-from .class_level import declared_on
-from .declaration import FUNCTION, Declaration, declaration_of
+from .declaration import FUNCTION, Declaration, declaration_of, declared_on
 from .place import user_frames
 
 

@@ -13,8 +13,7 @@ from .._signature.method import as_method, bound_when_called
 from .._signature.naming import class_name, qualified_name_of
 from ..exceptions import Fault
 from .checking.definition import callback_faults, companion_faults
-from .class_level import accessors, covering, first_definition
-from .declaration import INSTANCE, Declaration, declaration_of, unbound
+from .declaration import INSTANCE, Declaration, accessors, covering, declaration_of, first_definition, unbound
 
 
 class EffectivePolicies(NamedTuple):

@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import ref
 
-from .._metrics.ledger import ledger
+from .._call.state import alias_in
+from .._metrics.counters import ledger
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
 from .._telemetry.connect import telemetry
+from ..exceptions import Fault
 
 if TYPE_CHECKING:
     from .._call.state import State
+    from .effective import EffectivePolicies
     from .guard_resolver import GuardResolver
-    from .method_resolver import MethodResolver
+    from .resolver import MethodResolver
 
     AnyResolver: TypeAlias = MethodResolver | GuardResolver
 
@@ -56,6 +59,23 @@ def follow_all() -> None:
     """Let every breaker, bulkhead and rate window take the values that are in force."""
     for state in every_state():
         state.follow()
+
+
+def name_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
+    """Tell what is wrong with the names that ``@circuit_breaker_name`` gives breakers of several guards."""
+    wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
+    if not wanted:
+        return []
+    owners: dict[str, str] = {}
+    for state in every_state():
+        owners |= dict.fromkeys(state.breaker_names, state.name)
+    faults = []
+    for alias, name in wanted:
+        owner = owners.setdefault(alias, name)
+        if owner != name:
+            where, problem = f"{name} @CircuitBreakerName(value)", f"is {alias!r}, the name of the breaker of {owner}"
+            faults.append(Fault(where, problem, alias, "a name that no other breaker has"))
+    return faults
 
 
 def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:

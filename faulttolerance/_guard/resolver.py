@@ -1,4 +1,4 @@
-"""What the resolvers of methods and of a ``Guard`` have in common: what is remembered, and how it is replaced."""
+"""The call paths of one guarded function, found once for each class; what is remembered, and how it is replaced."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from .._runtime.blocking import GuardedCall
 from .._swap import Swap
 from ..exceptions import FaultToleranceDefinitionException
 from . import registry
-from .circuit_breakers import name_clashes
 from .declaration import Declaration
 from .effective import EffectivePolicies
+from .registry import name_clashes
 
 if TYPE_CHECKING:
     from .registry import AnyResolver
+from collections.abc import Callable, Iterator, Mapping
+
+from .._call.state import alias_in
+from .._policy import CircuitBreaker
+from ..exceptions import Fault
+from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
+from .declaration import CLASS, FUNCTION, covering_at_home
+from .effective import effective_policies, is_first
 
 
 class Use(ref[type]):
@@ -125,3 +133,146 @@ class Draft:
                     return True
             finally:
                 self.state.state.follow()
+
+
+class MethodResolver(Resolver):
+    """Finds the call path of one guarded function for each class that calls it."""
+
+    __slots__ = ("call", "calls", "home")
+    declaration: Declaration
+
+    def __init__(self, declaration: Declaration) -> None:
+        self.home: type | None = _Nobody
+        """The class that defines the method, once it has a call path; ``None`` for a function."""
+        if declaration.binding == FUNCTION:
+            self.call: GuardedCall = _first_call(declaration)
+            """The call path of ``home``."""
+        self.calls: dict[int, GuardedCall] = {}
+        """Those of other concrete classes by their id; the entry goes when the class does."""
+        super().__init__(declaration)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Begin anew where a guard is pickled by value: what was found and counted here stays here."""
+        return MethodResolver, (self.declaration,)
+
+    @property
+    def guarded(self) -> Callable[..., Any]:
+        """The guard, which the application calls."""
+        return self.declaration.guard  # type: ignore[no-any-return]
+
+    # Calls that come for the first time
+
+    def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> GuardedCall:
+        """Find the call path for these arguments of a method, whose first one is its object or class."""
+        if not args:
+            return unguarded_call(self.declaration.template)  # reports that self is missing
+        return self.for_class(args[0] if self.declaration.binding == CLASS else type(args[0]))
+
+    def for_class(self, cls: type | None) -> GuardedCall:
+        """Find the call path for the concrete class *cls*."""
+        with registry.resolving:
+            while (call := self._path_of(cls)) is None:
+                basis = settings.basis
+                effective, faults = self.effective_policies(cls, basis)
+                if faults:
+                    raise FaultToleranceDefinitionException(*faults)
+                self.draft(cls, effective).put_in_force(basis)
+            return call
+
+    def anew(self, cls: type) -> GuardedCall:
+        """Find the call path for *cls* once more, where the one that there is does not hold any more."""
+        while True:
+            seen, stale = settings.version.current, self._path_of(cls)
+            swap = Swap()
+            self.drop(cls, swap)
+            if stale is None or settings.version.swap(seen, swap):
+                return self.for_class(cls)
+
+    # Configuration
+
+    def effective_policies(
+        self, cls: type | None, basis: Configuration | None = None
+    ) -> tuple[EffectivePolicies, list[Fault]]:
+        """Find what holds for *cls* under the configuration *basis*, and what is wrong with it."""
+        return effective_policies(self.declaration, cls, basis or settings.basis)
+
+    def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
+        """Assemble the call path of *effective*, and what the state for *cls* is to become."""
+        draft, declaration = Draft(self, cls, effective), self.declaration
+        if cls is not None and declaration.binding != FUNCTION and not is_first(declaration, cls):
+            draft.calls[cls] = unguarded_call_while_hidden(effective.function, declaration, cls)
+        else:
+            draft.calls[cls] = method_call(declaration, effective, draft.state)
+        return draft
+
+    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+        """Let calls for *cls* go as *draft* says, together with the other stores of *swap*."""
+        if cls is self.declaration.owner or self.declaration.binding == FUNCTION:
+            swap.attribute(self, "call", draft.calls[cls])
+            swap.attribute(self, "home", cls)
+        else:
+            swap.item(self.calls, id(cls), draft.calls[cls])
+
+    def drop(self, cls: type | None, swap: Swap) -> None:
+        """Let the next call for *cls* find out anew what holds; what is remembered stays."""
+        if cls is not self.home:
+            swap.removal(self.calls, id(cls))
+            return
+        swap.attribute(self, "home", _Nobody)
+        if self.declaration.binding == FUNCTION:
+            swap.attribute(self, "call", _first_call(self.declaration))
+
+    def resolved(self) -> list[type | None]:
+        """Give the classes for which there is a call path, ``None`` for that of a function."""
+        users = [(use(), use) for use in self.uses]
+        living = [None if user is NoneType else user for user, _ in users if user is not None]
+        return [user for user in living if self._path_of(user) is not None]
+
+    def resolve_breaker(self, name: str | None = None) -> None:
+        """Make the breaker of the declaring class known, if there is one and its method was not called yet.
+
+        If a name is given, only if that is one of its names.
+        """
+        declaration = self.declaration
+        owner = declaration.owner
+        if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
+            return  # put into a class late, it is known by the class that uses it
+        covered = {kind: policy for kind, (policy, _) in covering_at_home(declaration).items()}
+        policies = {**covered, **declaration.policies}
+        if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
+            self.for_class(owner)
+
+    def classes(self) -> Iterator[type | None]:
+        """Give the classes that have the method, each with policies and a state of its own."""
+        owner = self.declaration.owner
+        if owner is None and self.declaration.binding != FUNCTION:
+            yield from self.resolved() or [None]  # put into a class late, it is known by the classes that use it
+        else:
+            yield from dict.fromkeys([owner, *_subclasses(owner), *self.resolved()])
+
+    def _path_of(self, cls: type | None) -> GuardedCall | None:
+        return self.call if cls is self.home else self.calls.get(id(cls))
+
+
+class _Nobody:
+    """The home of guards that were never called."""
+
+
+def _first_call(declaration: Declaration) -> GuardedCall:
+    # The resolver keeps this function: a strong reference would be a cycle.
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        resolver = declaration.resolver
+        if resolver is None:
+            # Weak references are cleared before finalizers run: one of these calls a guard that goes with it.
+            return declaration.template(*args, **kwargs)
+        return resolver.for_class(resolver.declaration.owner)(args, kwargs)
+
+    return call
+
+
+def _subclasses(cls: Any) -> Iterator[type]:
+    """Give the living classes that inherit from *cls*: each has a state of its own."""
+    if cls is not None:
+        for subclass in type.__subclasses__(cls):
+            yield subclass
+            yield from _subclasses(subclass)

@@ -17,8 +17,9 @@ from .._config.report import Change, changes
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
-from .circuit_breakers import deliver_all, name_clashes
+from .circuit_breakers import deliver_all
 from .effective import EffectivePolicies
+from .registry import name_clashes
 
 if TYPE_CHECKING:
     from .registry import AnyResolver

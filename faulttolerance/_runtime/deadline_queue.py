@@ -13,10 +13,10 @@ from functools import partial
 from sys import modules
 from typing import Any
 
-from .._strategy import deadline as lateness
-from .attempt_record import AttemptRecord
+from .._strategy.verdict import deadline_outcome
 from .callback import to_its_end
 from .clock import clock
+from .environment import AttemptRecord
 from .event_loop import kept_on, refuse_trio
 from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, RUNS, TaskDeadline, current
@@ -148,7 +148,7 @@ def conclude_at(
 ) -> BaseException | None:
     """Return the same for one that *ended* under *deadline*, in its caller's task or in one of its own."""
     was_interrupted = deadline.state >= EXPIRED
-    outcome = lateness.conclude(
+    outcome = deadline_outcome(
         error,
         ended,
         deadline.when,

@@ -1,4 +1,4 @@
-"""Where the attempts of an asynchronous call run: as tasks of an event loop, or on threads of the pool."""
+"""One attempt, what it holds, and where those of asynchronous calls run: as tasks of a loop, or on threads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,48 @@ if TYPE_CHECKING:
     from typing import TypeVarTuple
 
     from .._strategy.bulkhead import Bulkhead
-    from .attempt_record import AttemptRecord
+    from .._strategy.gate import Era
+    from .interrupting.thread_deadlines import Entry, ThreadDeadlines
+    from .task_deadline import TaskDeadline
 
     Ts = TypeVarTuple("Ts")
+
+
+class AttemptRecord:
+    """One attempt: the identity under which permits and probe places are taken, and what is to be given back.
+
+    It is made before anything is taken, so that nothing is lost where an interruption lands between taking and noting.
+    """
+
+    # Attributes of the class, so that making one calls no Python: most stay as they are.
+    began = 0.0
+    """When the attempt asked to be let in."""
+    permit: object = None
+    """The key of its permit and of its probe place; ``None`` where it took neither."""
+    passed = 0
+    """How many of its gates let it in."""
+    refused_by = ""
+    """The policy that did not let it in."""
+    era: Era | None = None
+    """The state of the gate that let it in."""
+    verdict = ""
+    """The verdict of the gate."""
+    deadlines: ThreadDeadlines | None = None
+    """The thread whose chain of deadlines it stands in."""
+    entry: Entry = None
+    """Its entry in that chain."""
+    deadline: TaskDeadline | None = None
+    """The deadline of the task that runs it."""
+    queued = False
+    """Whether it stood in the bulkhead's queue."""
+    admitted = False
+    """Whether the bulkhead let it in."""
+    running_since = 0.0
+    """When it left that queue; 0.0 where it never stood in it."""
+    ended = 0.0
+    """When its body ended, if that was before the call heard of it; else 0.0."""
+    timed_out = False
+    """Whether its own deadline ended it."""
 
 
 class Attempt(NamedTuple):

@@ -16,7 +16,7 @@ from sys import modules
 from typing import TYPE_CHECKING
 
 from .._log import WARNING, log
-from .._strategy import deadline as lateness
+from .._strategy.verdict import deadline_outcome
 from .clock import clock, raise_if_expired
 from .inherited import pass_on
 from .interrupting.async_exception import Interrupted, withdraw
@@ -28,7 +28,7 @@ from .native import allows_watching
 from .task_deadline import current
 
 if TYPE_CHECKING:
-    from .attempt_record import AttemptRecord
+    from .environment import AttemptRecord
 
 NOT_WANTED = "interrupt=False"
 
@@ -86,7 +86,7 @@ def conclude_at(
     message: Callable[[], str],
 ) -> BaseException | None:
     """Say the same of one that *ended* under *entry*, in its caller's thread or in one of the pool."""
-    outcome = lateness.conclude(
+    outcome = deadline_outcome(
         error,
         ended,
         entry[0],

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .attempt_record import AttemptRecord
 from .body import Body
-from .environment import Attempt, Environment
+from .environment import Attempt, AttemptRecord, Environment
 from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread

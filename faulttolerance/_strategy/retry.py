@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from .back_off import BackOff, CustomBackOff, Delays, Mistakes, unheard, varied
-from .exception_set import Classes, matches
+from .verdict import Classes, matches
 
 __all__ = ["UNASKED", "Answer", "Retry", "Stop", "unheard"]
 

@@ -1,13 +1,47 @@
-"""The meaning of a settled attempt for the circuit breaker, or for the gate in its place."""
+"""What the end of an attempt means: to exception sets, to the breaker or the gate in its place, to a deadline."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from .exception_set import Classes, contains
+from ..exceptions import TimeoutException
 
-__all__ = ["FAILURE", "NEUTRAL", "SUCCESS", "Verdict", "verdict_on"]
+__all__ = ["FAILURE", "NEUTRAL", "SUCCESS", "Classes", "Verdict", "contains", "matches", "never_match", "verdict_on"]
+
+Classes = tuple[type[BaseException], ...]
+
+_control_flow: Classes = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+def never_match(*classes: type[BaseException]) -> None:
+    """Declare control flow: no set contains an error of these classes, not even one that names them.
+
+    For whoever defines or first imports such a class; the three built-in ones need no declaration.
+    """
+    global _control_flow
+    _control_flow = tuple(dict.fromkeys(_control_flow + classes))
+
+
+def contains(classes: Classes, error: BaseException) -> bool:
+    """Whether *error* is an instance of one of *classes*.
+
+    An error that is no ``Exception`` is contained only where its own class is named, or a base of it that is no
+    ``Exception`` either; ``BaseException`` names everything and therefore nothing.
+    """
+    if isinstance(error, Exception):
+        return isinstance(error, classes)
+    if isinstance(error, _control_flow):
+        return False
+    return any(one is not BaseException and isinstance(error, one) for one in classes)
+
+
+def matches(error: BaseException, include: Classes, exclude: Classes = ()) -> bool:
+    """Whether *include* contains *error* and *exclude* does not."""
+    if isinstance(error, Exception):
+        return isinstance(error, include) and not isinstance(error, exclude)
+    return contains(include, error) and not contains(exclude, error)
 
 
 class Verdict(Enum):
@@ -35,3 +69,41 @@ def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes) -> Verd
     if contains(fail_on, error):
         return FAILURE
     return SUCCESS if isinstance(error, Exception) else NEUTRAL
+
+
+def deadline_outcome(
+    error: BaseException | None,
+    ended: float,
+    due: float,
+    message: Callable[[], str],
+    why: Callable[[], str],
+    *,
+    is_own: bool = False,
+    was_interrupted: bool = False,
+) -> BaseException | None:
+    """Decide the outcome of an attempt with a deadline: *error*, nothing, or a ``TimeoutException`` with a note.
+
+    Control flow passes as it is, however late (rule R0), but for the interruption by this very deadline.
+
+    Args:
+        error: What the body raised; ``None``: it returned.
+        ended: When the body ended.
+        due: When the deadline passed, or will.
+        message: Gives what a ``TimeoutException`` is to say.
+        why: Gives why nothing interrupted a body that ended late, or an empty text.
+        is_own: Whether *error* is the interruption by this deadline, whatever the clock says.
+        was_interrupted: Whether this deadline interrupted the body, which may have gone on.
+    """
+    if not is_own:
+        is_control_flow = error is not None and not isinstance(error, Exception)
+        if is_control_flow or (ended < due and not was_interrupted):
+            return error
+    late = TimeoutException(message())
+    late.__cause__ = error
+    reason = ""
+    if was_interrupted and not is_own:
+        reason = "; it was interrupted and went on"
+    elif not is_own and (obstacle := why()):
+        reason = f"; it was not interrupted: {obstacle}"
+    late.add_note(f"it ended {max(0.0, ended - due):.3f} s after its deadline{reason}")
+    return late

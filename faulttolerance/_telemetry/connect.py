@@ -8,10 +8,10 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-from .._config.global_switches import is_tracing_enabled
+from .._config.resolution import is_tracing_enabled
 from .._event import Sink, sinks
 from .._log import ERROR, log as write
-from .._metrics.ledger import ledger
+from .._metrics.counters import ledger
 from .._runtime.fork import at_fork
 from .log import log
 from .trace import trace

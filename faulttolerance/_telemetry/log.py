@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
+from .._event import (
+    Event,
+    FallbackApplied,
+    GaveUp,
+    Recovered,
+    Rejected,
+    RetryScheduled,
+    StateChanged,
+    TimedOut,
+    error_type,
+)
 from .._log import DEBUG, INFO, WARNING, log as write, logger
-from .._shown import error_type
 
 
 def log(event: Event) -> None:

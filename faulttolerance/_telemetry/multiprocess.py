@@ -13,7 +13,7 @@ from prometheus_client import values
 
 from .._log import ERROR, log
 from .._metrics.catalogue import METRICS
-from .._metrics.ledger import Reading, ledger
+from .._metrics.counters import Reading, ledger
 from .prometheus import LIMITS, exposed_name
 
 _BY_NAME = {metric.name: metric for metric in METRICS}

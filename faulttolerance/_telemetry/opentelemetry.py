@@ -14,8 +14,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observa
 
 from .._log import WARNING, log
 from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
-from .._metrics.counters import NO_DURATIONS, Durations
-from .._metrics.ledger import Reading, ledger
+from .._metrics.counters import NO_DURATIONS, Durations, Reading, ledger
 from .otel_batch import add_again
 
 

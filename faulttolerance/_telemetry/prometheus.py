@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
 from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
-from .._metrics.ledger import Reading, ledger
+from .._metrics.counters import Reading, ledger
 
 LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
 """What stands in the label ``le``."""

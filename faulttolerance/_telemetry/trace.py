@@ -7,8 +7,17 @@ from functools import partial
 from sys import modules
 from typing import Any
 
-from .._event import Event, FallbackApplied, GaveUp, Recovered, Rejected, RetryScheduled, StateChanged, TimedOut
-from .._shown import error_type
+from .._event import (
+    Event,
+    FallbackApplied,
+    GaveUp,
+    Recovered,
+    Rejected,
+    RetryScheduled,
+    StateChanged,
+    TimedOut,
+    error_type,
+)
 
 
 def trace(event: Event) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from faulttolerance._config import Declared
 from faulttolerance._config.formatting import formatted
-from faulttolerance._config.global_switches import Switches
 from faulttolerance._config.key import ANNOTATIONS, ENABLED, SWITCHES, Key, parameter_keys, switch_key
+from faulttolerance._config.resolution import Switches
 from faulttolerance._policy import Policy, parameters
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"

@@ -18,7 +18,7 @@ from faulttolerance import (
     guards,
     retry,
 )
-from faulttolerance._metrics.ledger import ledger
+from faulttolerance._metrics.counters import ledger
 from kit.interpreter import drops_classes
 
 

@@ -27,7 +27,7 @@ from faulttolerance import (
     timeout,
     unguarded,
 )
-from faulttolerance._metrics.ledger import ledger
+from faulttolerance._metrics.counters import ledger
 from kit import Invoke, Service, stacked
 from kit.definition import refused
 from kit.interpreter import drops_classes

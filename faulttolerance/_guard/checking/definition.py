@@ -12,8 +12,7 @@ from ..._policy import BeforeRetry, CustomBackoff, Fallback, Policy, RetryWhen
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
-from ..class_level import covering_at_home, declared_on
-from ..declaration import Declaration, declaration_of
+from ..declaration import Declaration, covering_at_home, declaration_of, declared_on
 
 _COMPANIONS: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies}
 """The policies that do nothing by themselves, and those that they belong to."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
-from ..._strategy.exception_set import never_match
+from ..._strategy.verdict import never_match
 from ..native import native
 from ..one_step import once, uncollected_once
 from .pending_interrupt import PendingInterrupt

@@ -11,7 +11,7 @@ from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Retry, Ti
 from faulttolerance._call.order import MEMORIES, ORDER, RANK, GuardPolicies, Strategies
 from faulttolerance._call.state import State, StateDraft
 from faulttolerance._guard.checking.definition import decorator_name
-from faulttolerance._metrics.ledger import Ledger
+from faulttolerance._metrics.counters import Ledger
 from faulttolerance._policy import Fallback, Policy
 
 GUARD_PARAMETERS = [name for name in inspect.signature(Guard).parameters if name != "name"]

@@ -16,7 +16,7 @@ from faulttolerance import FaultToleranceDefinitionException
 from faulttolerance._guard.callback import side_call
 from faulttolerance._guard.checking.definition import callback_faults
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
-from faulttolerance._guard.execution_context import ExecutionContext
+from faulttolerance._guard.invocation import ExecutionContext
 from faulttolerance._policy import BeforeRetry, Fallback
 from kit.interpreter import drops_classes
 

@@ -23,7 +23,7 @@ from faulttolerance import (
     explain,
     guards,
 )
-from faulttolerance._metrics.ledger import ledger
+from faulttolerance._metrics.counters import ledger
 
 BREAKER = CircuitBreaker(request_volume_threshold=1)
 

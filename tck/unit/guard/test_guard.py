@@ -35,7 +35,7 @@ from faulttolerance import (
     retry,
     sleep,
 )
-from faulttolerance._metrics.ledger import ledger
+from faulttolerance._metrics.counters import ledger
 from faulttolerance.testing import virtual_time
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from faulttolerance._metrics.counters import FOLD, Counters, Durations
-from faulttolerance._metrics.ledger import Ledger, Reading
-from faulttolerance._metrics.series import Schema, advanced, call_series, schema_of
+from faulttolerance._metrics.catalogue import Schema, advanced, call_series, schema_of
+from faulttolerance._metrics.counters import FOLD, Counters, Durations, Ledger, Reading
 from faulttolerance._policy import Bulkhead, Timeout
 from faulttolerance._swap import Swap
 

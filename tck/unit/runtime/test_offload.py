@@ -18,9 +18,8 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._runtime.attempt_record import AttemptRecord
 from faulttolerance._runtime.clock import clock
-from faulttolerance._runtime.environment import Attempt
+from faulttolerance._runtime.environment import Attempt, AttemptRecord
 from faulttolerance._runtime.future import Future, completed_future
 from faulttolerance._runtime.interrupting.async_exception import Interrupted
 from faulttolerance._runtime.interruption import remaining, sleep
@@ -1058,7 +1057,7 @@ def test_a_hung_call_does_not_hold_the_interpreter() -> None:
 import asyncio, threading
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.attempt_record import AttemptRecord
+from faulttolerance._runtime.environment import AttemptRecord
 
 environment = ThreadEnvironment()
 begun = threading.Semaphore(0)
@@ -1097,7 +1096,7 @@ def test_a_forked_child_does_not_wait_for_calls_of_its_parent() -> None:
 import os, threading, warnings
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.attempt_record import AttemptRecord
+from faulttolerance._runtime.environment import AttemptRecord
 
 warnings.simplefilter("ignore")
 environment = ThreadEnvironment()
@@ -1153,7 +1152,7 @@ import os, time
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
 from faulttolerance._runtime.pool import pool
-from faulttolerance._runtime.attempt_record import AttemptRecord
+from faulttolerance._runtime.environment import AttemptRecord
 
 environment = ThreadEnvironment()
 
@@ -1192,7 +1191,7 @@ def test_a_call_at_exit_ends_one_way_or_the_other() -> None:
 import atexit
 from faulttolerance._runtime.environment import Attempt
 from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.attempt_record import AttemptRecord
+from faulttolerance._runtime.environment import AttemptRecord
 
 environment = ThreadEnvironment()
 

@@ -30,8 +30,7 @@ from faulttolerance import (
     retry,
     timeout,
 )
-from faulttolerance._metrics.counters import FOLD
-from faulttolerance._metrics.ledger import ledger
+from faulttolerance._metrics.counters import FOLD, ledger
 from faulttolerance.testing import reset
 from kit.meter import OpenTelemetryMeter, PrometheusMeter
 from kit.program import output_of

@@ -14,7 +14,7 @@ import pytest
 from faulttolerance import FaultToleranceDefinitionException, fallback as guard_by_fallback
 from faulttolerance._guard.checking.definition import callback_faults
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
-from faulttolerance._guard.execution_context import ExecutionContext
+from faulttolerance._guard.invocation import ExecutionContext
 from faulttolerance._policy import Fallback
 from faulttolerance.typing import FallbackHandler
 

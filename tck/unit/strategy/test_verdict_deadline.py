@@ -9,7 +9,7 @@ import pytest
 
 from faulttolerance import Future, TimeoutException, asynchronous, completed_future, retry, timeout
 from faulttolerance._runtime.clock import clock
-from faulttolerance._strategy.deadline import conclude
+from faulttolerance._strategy.verdict import deadline_outcome
 
 
 class Halt(BaseException):
@@ -18,7 +18,7 @@ class Halt(BaseException):
 
 def concluded(error: BaseException | None, ended: float, **facts: bool) -> BaseException | None:
     """What an attempt comes to whose deadline is at 10.0."""
-    return conclude(error, ended, 10.0, lambda: "too late", lambda: "it slept", **facts)
+    return deadline_outcome(error, ended, 10.0, lambda: "too late", lambda: "it slept", **facts)
 
 
 @pytest.mark.parametrize("error", [None, ValueError(), Halt()])

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from faulttolerance._metrics.catalogue import METRICS, TABLE, Metric, PolicyMetrics
-from faulttolerance._metrics.series import Meter, advanced, call_series, schema_of
+from faulttolerance._metrics.catalogue import (
+    METRICS,
+    TABLE,
+    Meter,
+    Metric,
+    PolicyMetrics,
+    advanced,
+    call_series,
+    schema_of,
+)
 from faulttolerance._policy import Asynchronous, Bulkhead, CircuitBreaker, Fallback, Retry, Timeout
 from faulttolerance._strategy import bulkhead, circuit_breaker
 

@@ -6,9 +6,17 @@ import asyncio
 
 import pytest
 
-from faulttolerance._strategy import exception_set
-from faulttolerance._strategy.exception_set import contains, matches, never_match
-from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict, verdict_on
+from faulttolerance._strategy import verdict
+from faulttolerance._strategy.verdict import (
+    FAILURE,
+    NEUTRAL,
+    SUCCESS,
+    Verdict,
+    contains,
+    matches,
+    never_match,
+    verdict_on,
+)
 
 
 class Halt(BaseException):
@@ -54,7 +62,7 @@ def test_an_error_that_is_an_exception_too_is_an_ordinary_one() -> None:
 
 def test_a_class_declared_as_control_flow_is_never_contained(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library's own interruption and asyncio's cancellation are declared where they are first known."""
-    monkeypatch.setattr(exception_set, "_control_flow", exception_set._control_flow)
+    monkeypatch.setattr(verdict, "_control_flow", verdict._control_flow)
 
     never_match(Halt)
 
