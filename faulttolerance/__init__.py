@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._guard.invocation import ExecutionContext
 from ._policy import (
     AdaptiveThrottle,
     BeforeRetry,
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from ._guard.explanation import explain
     from ._guard.guard import Guard, apply_guard
     from ._guard.interceptor import around_invoke
+    from ._guard.invocation import ExecutionContext
     from ._runtime.future import Future, completed_future
     from ._runtime.interrupting.async_exception import Interrupted
     from ._runtime.interruption import remaining, sleep
@@ -138,6 +138,7 @@ _LATER = {
     "._guard.explanation": ("explain",),
     "._guard.guard": ("Guard", "apply_guard"),
     "._guard.interceptor": ("around_invoke",),
+    "._guard.invocation": ("ExecutionContext",),
     "._guard.circuit_breakers": ("circuit_breakers",),
     "._runtime.future": ("Future", "completed_future"),
     "._runtime.interrupting.async_exception": ("Interrupted",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._event import FallbackApplied, GaveUp, RetryScheduled, sinks
@@ -11,17 +11,14 @@ from .._runtime.blocking import Arguments, Aside, pause
 from .._runtime.clock import clock
 from .._runtime.environment import StoppedIteration
 from .._runtime.interruption import remaining
-from .._strategy.retry import Retry, Stop
+from .._strategy.back_off import Delays
+from .._strategy.retry import UNASKED, Answer, Retry, Stop
 from .._strategy.verdict import matches
-from ..exceptions import FaultToleranceException
+from ..exceptions import FaultToleranceException, RefusedException
 
 if TYPE_CHECKING:
     from .bound import BoundPolicies
-from collections.abc import Sequence
 
-from .._strategy.back_off import Delays
-from .._strategy.retry import UNASKED, Answer
-from ..exceptions import RefusedException
 
 _LONGEST_LIST = 8
 """So many changes of what an attempt failed with are told; of a call that is retried for ever, the latest."""

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
-from .._call.state import State, StateDraft
+from .._call.state import State, StateDraft, alias_in
 from .._config import State as Configuration, settings
+from .._policy import CircuitBreaker
 from .._runtime.blocking import GuardedCall
 from .._swap import Swap
-from ..exceptions import FaultToleranceDefinitionException
+from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
-from .declaration import Declaration
-from .effective import EffectivePolicies
+from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
+from .declaration import CLASS, FUNCTION, Declaration, covering_at_home
+from .effective import EffectivePolicies, effective_policies, is_first
 from .registry import name_clashes
 
 if TYPE_CHECKING:
     from .registry import AnyResolver
-from collections.abc import Callable, Iterator, Mapping
-
-from .._call.state import alias_in
-from .._policy import CircuitBreaker
-from ..exceptions import Fault
-from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
-from .declaration import CLASS, FUNCTION, covering_at_home
-from .effective import effective_policies, is_first
 
 
 class Use(ref[type]):

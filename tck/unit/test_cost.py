@@ -14,8 +14,15 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"  # 3.13t is another one
 
 
-MOST_FILES = {"def, healthy": 2, "async def, healthy": 3}
-"""The files that a call passes which goes well: the shell of the method, the attempt, the deadline of a coroutine."""
+MOST_FILES = {
+    "def, first call": 41,
+    "def, healthy": 2,
+    "def, failing, with fallback": 17,
+    "async def, first call": 42,
+    "async def, healthy": 3,
+    "async def, failing, with fallback": 20,
+}
+"""The files that a call passes: of a healthy one the shell of the method, the attempt, the deadline of a coroutine."""
 
 
 def count(what: str = "instructions", *options: str) -> dict[str, Any]:
@@ -60,8 +67,8 @@ def test_counting_twice_gives_the_same_figures() -> None:
     assert count() == count()
 
 
-def test_a_healthy_call_passes_no_more_files_than_it_has_to() -> None:
-    """Each further one is a step for whoever reads a traceback, and a call that every call pays for."""
-    files = {kind: list(passed) for kind, passed in count("passing", "--json").items() if kind in MOST_FILES}
+def test_no_call_passes_more_files_than_it_has_to() -> None:
+    """Each further one is a step for whoever reads a traceback, and of a healthy call a price that every call pays."""
+    files = {kind: list(passed) for kind, passed in count("passing", "--json").items()}
 
-    assert {kind: len(names) for kind, names in files.items()} == MOST_FILES, files
+    assert {kind: names for kind, names in files.items() if len(names) > MOST_FILES[kind]} == {}
