@@ -15,20 +15,19 @@ class _SignatureOf:
     def __get__(self, record: object, kind: type[Record]) -> Signature:
         from inspect import Parameter, Signature
 
-        sort = Parameter.POSITIONAL_OR_KEYWORD if kind.__match_args__ else Parameter.KEYWORD_ONLY
-        return Signature(
-            [
-                Parameter(name, sort, default=kind._defaults.get(name, Parameter.empty), annotation=hint)
-                for name, hint in kind._fields.items()
-            ]
-        )
+        def parameter(name: str, hint: Any) -> Parameter:
+            sort = Parameter.POSITIONAL_OR_KEYWORD if name in kind.__match_args__ else Parameter.KEYWORD_ONLY
+            return Parameter(name, sort, default=kind._defaults.get(name, Parameter.empty), annotation=hint)
+
+        return Signature([parameter(name, hint) for name, hint in kind._fields.items()])
 
 
 @dataclass_transform(frozen_default=True)
 class Record:
     """To those who use it, and to type checkers, a frozen dataclass; the module ``dataclasses`` does not know it.
 
-    The annotations of a subclass are its fields, and the values beside them their defaults. What a record does is
+    The annotations of a subclass are its fields, and the values beside them their defaults; those behind
+    ``_: KW_ONLY`` go by keyword only. What a record does is
     written here once. ``dataclasses`` would generate it for every kind anew, whenever the package is imported, and that
     took as long as all the rest.
     """
@@ -40,8 +39,11 @@ class Record:
 
     def __init_subclass__(cls, *, kw_only: bool = False) -> None:
         cls._fields = {name: hint for name, hint in cls.__annotations__.items() if "ClassVar" not in str(hint)}
+        names = [*cls._fields]
+        by_position = 0 if kw_only else names.index("_") if "_" in names else len(names)
+        cls._fields.pop("_", None)
         cls._defaults = {name: vars(cls)[name] for name in cls._fields if name in vars(cls)}
-        cls.__match_args__ = () if kw_only else tuple(cls._fields)  # type: ignore[misc]
+        cls.__match_args__ = tuple(names[:by_position])  # type: ignore[misc]
 
     def __init__(self, *args: Any, **named: Any) -> None:
         for name, value in self._kept(self._bound(args, named)).items():

@@ -145,10 +145,20 @@ def _declaring(kind: Any, takes_target: bool) -> Any:
 
     def documented(name: Callable[[], None]) -> Any:
         update_wrapper(decorator, name)
+        decorator.__doc__ = _with_arguments(name.__doc__, kind.__doc__)
         decorator.__wrapped__ = kind  # type: ignore[attr-defined]  # whose signature is made when somebody asks for it
         return decorator
 
     return documented
+
+
+def _with_arguments(documentation: str | None, of_policy: str | None) -> str | None:
+    """Put what a policy says of its arguments into the *documentation* of its decorator."""
+    _, title, arguments = (of_policy or "").partition("    Args:\n")
+    if not documentation or not title:
+        return documentation
+    text, raises, errors = documentation.partition("    Raises:\n")
+    return f"{text.rstrip()}\n\n{title}{arguments.rstrip()}\n" + (f"\n{raises}{errors}" if raises else "    ")
 
 
 def _is_target(kind: Any, first: Any) -> bool:

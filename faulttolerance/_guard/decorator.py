@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import Any
 
-from .._policy import Policy, check, parameters, shared
+from .._policy import Policy, check, parameters, shared, typed_call
 from .._signature.kind import is_generator_function
 from .._signature.method import unproxied
 from .._signature.naming import class_name
@@ -37,6 +37,9 @@ class Decorator:
         if faults:
             raise FaultToleranceDefinitionException(*faults)
         return attach(target, {self._kind: shared(self._kind(**self._values))}, (), f"@{self._kind.annotation}")
+
+    def __repr__(self) -> str:
+        return typed_call(definition.decorator_name(self._kind), self._kind, self._values)
 
     def __set_name__(self, owner: type, name: str) -> None:
         raise FaultToleranceDefinitionException(self._misplaced(f"became the attribute {class_name(owner)}.{name}"))

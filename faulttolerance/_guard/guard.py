@@ -158,6 +158,10 @@ class Guard:
             " top level of a module: then it is pickled by that, like a function"
         )
 
+    def __dir__(self) -> list[str]:
+        """Complete to what is public."""
+        return [name for name in super().__dir__() if not name.startswith("_") or name.endswith("__")]
+
     def __repr__(self) -> str:
         policies = [declared.policy for declared in self._resolver.declared]
         arguments = [f"{decorator_name(type(policy))}={policy!r}" for policy in policies]

@@ -13,6 +13,7 @@ from .parameter import (
     check as check,
     parameters as parameters,
     shared as shared,
+    typed_call as typed_call,
 )
 from .rate_limit import RateLimit as RateLimit, RateLimitType as RateLimitType
 from .retry import (

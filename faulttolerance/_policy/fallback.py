@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from .._shown import shown
 from ..typing import ExceptionSet, FallbackHandler
 from .kind import exceptions, function, text
 from .parameter import Contradiction, Policy, parameter
+
+if TYPE_CHECKING:
+    from dataclasses import KW_ONLY
 
 
 @final
@@ -26,6 +29,7 @@ class Fallback(Policy):
     value: type[FallbackHandler[Any]] | Callable[[Any], Any] | None = parameter(
         function("a FallbackHandler class or a callable that takes an ExecutionContext"), None
     )
+    _: KW_ONLY
     fallback_method: str = parameter(text("the name of a method", lambda name: not name or name.isidentifier()), "")
     apply_on: ExceptionSet = parameter(exceptions(), Exception)
     skip_on: ExceptionSet = parameter(exceptions(), ())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from .._record import Record
+from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .kind import Kind
+from .unit import spelled
 
 
 class MISSING:
@@ -89,6 +92,9 @@ class Policy(Record):
         default = cls._defaults.get(name, MISSING)
         return type(value) is type(default) and bool(value == default)
 
+    def __repr__(self) -> str:
+        return typed_call(self.annotation, type(self), {name: getattr(self, name) for name in self._parameters})
+
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
         """Find faults across parameters that are each fine."""
@@ -98,6 +104,28 @@ class Policy(Record):
 def parameters(policy: Policy | type[Policy]) -> Mapping[str, Parameter]:
     """Give the parameters of *policy* by name, in the order in which they are declared."""
     return policy._parameters
+
+
+def typed_call(name: str, kind: type[Policy], values: Mapping[str, Any]) -> str:
+    """Write the call of *name* that says *values*, of which some may be wrong, without what is so by default."""
+    arguments = []
+    for one in kind._parameters.values():
+        value = one.kind.normalised(values[one.name]) if one.kind.accepts(values[one.name]) else values[one.name]
+        if not kind._is_default(one.name, value):
+            arguments.append(f"{one.name}={_typed(value)}")
+    return f"{name}({', '.join(arguments)})"
+
+
+def _typed(value: Any) -> str:
+    """Write *value* as it would be typed, with the names that an application has for it."""
+    if isinstance(value, timedelta):
+        return repr(spelled(value)) if value >= timedelta() else repr(value)
+    if isinstance(value, tuple):
+        return _typed(value[0]) if len(value) == 1 else f"({', '.join(map(_typed, value))})"
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
+        return shown(value)
+    return name if module.partition(".")[0] in ("builtins", "faulttolerance") else f"{module}.{name}"
 
 
 _alike: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from ..typing import Duration
 from .kind import choice, duration, integer, unit
 from .parameter import Contradiction, Policy, parameter
 from .unit import ChronoUnit, seconds
+
+if TYPE_CHECKING:
+    from dataclasses import KW_ONLY
 
 
 class RateLimitType(Enum):
@@ -21,6 +24,9 @@ class RateLimitType(Enum):
     """In no period as long as the window are more calls let through than the limit."""
     SMOOTH = "smooth"
     """Permits come back evenly; a burst up to the limit is let through after a quiet window."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 @final
@@ -39,6 +45,7 @@ class RateLimit(Policy):
     value: int = parameter(integer(1), 100)
     window: Duration = parameter(duration("> 0"), 1)
     window_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
+    _: KW_ONLY
     min_spacing: Duration = parameter(duration(), 0)
     min_spacing_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
     type: RateLimitType | Literal["fixed", "rolling", "smooth"] = parameter(choice(RateLimitType), RateLimitType.FIXED)

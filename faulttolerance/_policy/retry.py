@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 from ..typing import Duration, ExceptionSet
 from .kind import duration, exceptions, function, integer, text, unit
 from .parameter import Contradiction, Policy, parameter
 from .unit import ChronoUnit, seconds
+
+if TYPE_CHECKING:
+    from dataclasses import KW_ONLY
 
 T = TypeVar("T")
 Predicate: TypeAlias = Callable[[T], bool | Awaitable[bool]]
@@ -132,6 +135,7 @@ class BeforeRetry(Policy):
     """
 
     value: Callable[[Any], Any] | None = parameter(function("a callable or None"), None)
+    _: KW_ONLY
     method_name: str = parameter(text("a method's name", lambda name: True), "")
 
     @classmethod

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from ..typing import Duration
 from .kind import duration, flag, unit
 from .parameter import Policy, parameter
 from .unit import ChronoUnit
+
+if TYPE_CHECKING:
+    from dataclasses import KW_ONLY
 
 
 @final
@@ -23,4 +26,5 @@ class Timeout(Policy):
 
     value: Duration = parameter(duration(note=" (0: no limit)"), 1000)
     unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    _: KW_ONLY
     interrupt: bool = parameter(flag(), True)

@@ -24,6 +24,9 @@ class ChronoUnit(Enum):
     HALF_DAYS = 43_200.0
     DAYS = 86_400.0
 
+    def __repr__(self) -> str:
+        return str(self)
+
 
 SUFFIXES: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 """What text may end with, in microseconds, the longest first."""

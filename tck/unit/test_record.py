@@ -23,7 +23,7 @@ def test_what_a_record_shows_makes_it_again() -> None:
     """Its text is the expression for it."""
     policy = Bulkhead(5)
 
-    assert repr(policy) == "Bulkhead(value=5, waiting_task_queue=10)"
+    assert repr(policy) == "Bulkhead(value=5)"
     assert eval(repr(policy)) == policy
 
 
