@@ -13,8 +13,13 @@ import faulttolerance as ft
 from faulttolerance._call.order import GuardPolicies
 from faulttolerance._policy import Policy, parameters
 
-DECORATORS = {policy: ft_name for ft_name in ft.__all__ for policy in [getattr(getattr(ft, ft_name), "__wrapped__", None)]
-              if isinstance(policy, type) and issubclass(policy, Policy)}  # fmt: skip
+_PUBLIC = {name: getattr(ft, name) for name in ft.__all__}
+DECORATORS = {
+    policy: name
+    for name, one in _PUBLIC.items()
+    for policy in Policy.__subclasses__()
+    if policy is getattr(one, "__wrapped__", None)
+}
 """The decorator of each policy."""
 
 
@@ -38,7 +43,11 @@ def test_help_shows_every_parameter_with_default_and_meaning(policy: type[Policy
 POLICIES = [
     ft.Retry(),
     ft.Retry(
-        max_retries=2, delay="2s", jitter=timedelta(microseconds=5), retry_on=[OSError, KeyError], abort_on=ft.TimeoutException
+        max_retries=2,
+        delay="2s",
+        jitter=timedelta(microseconds=5),
+        retry_on=[OSError, KeyError],
+        abort_on=ft.TimeoutException,
     ),
     ft.Retry(retry_on=(), delay_unit=ft.ChronoUnit.SECONDS),
     ft.Timeout("500ms"),
@@ -51,7 +60,7 @@ POLICIES = [
     ft.Fallback(fallback_method="instead"),
     ft.BeforeRetry(method_name="reconnect"),
     ft.RetryWhen(result=bool),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
@@ -114,7 +123,7 @@ def test_policies_for_everything_that_a_guard_takes_are_exported() -> None:
         (lambda: ft.Timeout(1, ft.ChronoUnit.SECONDS, False), "Timeout: too many positional"),  # type: ignore[misc]
         (lambda: ft.rate_limit(1, 1, ft.ChronoUnit.SECONDS, 5), "RateLimit: too many positional"),  # type: ignore[call-overload]
         (lambda: ft.before_retry(None, "reconnect"), "BeforeRetry: too many positional"),  # type: ignore[call-arg]
-        (lambda: ft.retry(3), "Retry: too many positional"),  # type: ignore[call-overload]
+        (lambda: ft.Retry(3), "Retry: too many positional"),  # type: ignore[misc]
     ],
 )  # fmt: skip
 def test_by_position_goes_what_the_specification_names_first(call: Any, refused: str) -> None:

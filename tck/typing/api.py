@@ -122,6 +122,11 @@ timeout(timedelta(seconds=2))
 timeout([500])  # type: ignore[call-overload]
 retry(delay="2s", max_duration="PT1M", jitter=0)
 Timeout("500ms")
+timeout(1, ft.ChronoUnit.SECONDS, interrupt=False)
+timeout(1, ft.ChronoUnit.SECONDS, False)  # type: ignore[call-overload]
+Timeout(1, ft.ChronoUnit.SECONDS, False)  # type: ignore[misc]
+rate_limit(1, 1, ft.ChronoUnit.SECONDS, min_spacing=5)
+rate_limit(1, 1, ft.ChronoUnit.SECONDS, 5)  # type: ignore[call-overload]
 rate_limit(5, type="rolling")
 rate_limit(5, type=ft.RateLimitType.ROLLING)
 RateLimit(5, type="smooth")
