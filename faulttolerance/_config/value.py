@@ -82,6 +82,14 @@ def _exceptions(value: Any) -> Any:
     return value
 
 
+def _key(value: Any) -> Any:
+    """Take a name with a dot for that of a callable, and others for names of parameters."""
+    if not isinstance(value, str) or "." in value or ":" in value:
+        return _callable(value)
+    names = tuple(name.strip() for name in value.split(",")) if value.strip() else ()
+    return names[0] if len(names) == 1 else names or None
+
+
 def _callable(value: Any) -> Any:
     if isinstance(value, str):
         return _named(value.strip()) if value.strip() else None
@@ -96,6 +104,7 @@ _TYPES: Mapping[str, Any] = {
     "duration": Any,
     "exceptions": Annotated[Any, BeforeValidator(_exceptions)],
     "callable": Annotated[Any, BeforeValidator(_callable)],
+    "key": Annotated[Any, BeforeValidator(_key)],
 }
 """The types of values for pydantic, by the names of their kinds; that of a ``member`` depends on its enumeration."""
 

@@ -18,7 +18,7 @@ class Kind(Record):
 
     Args:
         name: What a text in the configuration is taken for: ``integer``, ``number``, ``duration``, ``flag``,
-            ``exceptions``, ``text``, ``callable`` or ``member``.
+            ``exceptions``, ``text``, ``callable``, ``key`` or ``member``.
         allowed: What is accepted, in words.
         accepts: The check.
         normalised: The form in which a value that was accepted is kept.
@@ -151,6 +151,26 @@ def function(allowed: str, *, is_optional: bool = True) -> Kind:
         allowed,
         lambda value: callable(value) or (value is None and is_optional),
         configurable=f"the qualified name of {allowed}",
+    )
+
+
+def key(*, is_optional: bool = True) -> Kind:
+    """Accept what tells calls apart: a callable, names of parameters, or ``None`` where it *is_optional*."""
+
+    def accepts(value: object) -> bool:
+        if value is None:
+            return is_optional
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, (list, tuple)):
+            return callable(value)
+        return bool(names) and all(isinstance(name, str) and name.isidentifier() for name in names)
+
+    return Kind(
+        "key",
+        f"a callable, the name of a parameter or several names{' or None' if is_optional else ''}",
+        accepts,
+        lambda value: tuple(value) if isinstance(value, list) else value,
+        "names of parameters, separated by commas, or the qualified name of a callable",
     )
 
 

@@ -1,0 +1,194 @@
+"""What tells calls of one function apart: the key that coalescing, partitions and remembered results go by.
+
+The function that gives the key is compiled, once per guarded function, with the parameters of that function: so the
+interpreter itself binds the arguments and fills in defaults, and does so faster than anything else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterator
+from difflib import get_close_matches
+from inspect import Parameter, Signature
+from typing import Any, Self, TypeAlias
+from weakref import ref
+
+from .._shown import shown
+from .annotation import signature_of
+from .kind import is_coroutine_function
+
+Key: TypeAlias = Callable[..., Hashable] | str | tuple[str, ...] | None
+"""A callable with the parameters of the guarded function, the names of some of these, or ``None``: the target and all
+arguments. Of a method, the callable may leave the instance or the class out."""
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Target(ref[Any]):
+    """Stands for an object that it does not keep, and equals only what stands for the same one."""
+
+    __slots__ = ("_ident",)
+    _ident: int
+
+    def __new__(cls, target: object) -> Self:
+        self = super().__new__(cls, target)
+        self._ident = id(target)
+        return self
+
+    def __hash__(self) -> int:
+        return hash(self._ident)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Target) and (target := self()) is not None and target is other()
+
+
+def key_function(
+    key: Key, function: Callable[..., Any], *, takes_itself: bool, identity: Callable[[Any], Hashable] = id
+) -> Callable[..., Hashable]:
+    """Make the function that gives the key of a call of *function*, called with the arguments of that call.
+
+    Args:
+        key: What makes the key; ``mismatches`` has found nothing wrong with it.
+        function: The guarded function.
+        takes_itself: Whether its first argument is its instance or class, which takes part by its *identity*.
+        identity: Gives what stands for the instance or class: ``id`` serves as long as the call lasts, ``Target`` also
+            where the key outlives it.
+    """
+    signature = signature_of(function)
+    if signature is None:
+        return key if callable(key) else _without_signature(takes_itself, identity)
+    parameters = list(signature.parameters.values())
+    longest = max((len(parameter.name) for parameter in parameters), default=0)
+    call, identify, freeze = ("_" * (longest + more) for more in (1, 2, 3))  # like no parameter
+    parts = {parameter.name: _part(parameter, freeze) for parameter in parameters}
+    if takes_itself and parameters:
+        first = parameters[0]
+        is_variadic = first.kind is Parameter.VAR_POSITIONAL
+        name = first.name
+        parts[name] = f"({identify}({name}[0]), *{name}[1:])" if is_variadic else f"{identify}({name})"
+    if callable(key):
+        leaves_out_first = takes_itself and not _takes_itself(key, signature)
+        body = f"{call}({', '.join(_passed(parameters, leaves_out_first=leaves_out_first))})"
+    elif isinstance(key, str):
+        body = parts[key]
+    else:
+        body = f"({''.join(f'{parts[name]}, ' for name in (parts if key is None else key))})"
+    names = {call: key, identify: identity, freeze: frozenset}
+    made: Any = eval(f"lambda {_declared(parameters)}: {body}", names)  # of names of parameters, and nothing else
+    made.__defaults__ = tuple(p.default for p in parameters if p.kind in _POSITIONAL and p.default is not p.empty)
+    made.__kwdefaults__ = {
+        p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY and p.default is not p.empty
+    }
+    # Where arguments are wrong, it is this function that says so first.
+    made.__name__ = getattr(function, "__name__", made.__name__)
+    made.__qualname__ = getattr(function, "__qualname__", made.__qualname__)
+    return made  # type: ignore[no-any-return]
+
+
+def mismatches(key: Key, function: Callable[..., Any], *, takes_itself: bool) -> Iterator[tuple[str, str]]:
+    """Tell how *key* does not fit *function*: what is wrong, and what is allowed."""
+    signature = signature_of(function)
+    if callable(key):
+        if is_coroutine_function(key):
+            name = getattr(key, "__qualname__", key)
+            yield f"is {name}, a coroutine function, which nothing awaits", "a function that answers at once"
+        elif signature is not None and not any(
+            _accepts(key, signature, leaves_out_first=leaves_out_first)
+            for leaves_out_first in ((False, True) if takes_itself else (False,))
+        ):
+            name, own = getattr(key, "__qualname__", None) or shown(key), signature_of(key)
+            yield (
+                f"is {name}, whose parameters are {own}",
+                f"a callable with the parameters of the function: {signature}",
+            )
+    elif key is not None:
+        known = list(signature.parameters) if signature is not None else []
+        for name in (key,) if isinstance(key, str) else key:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                allowed = f"names of its parameters: {', '.join(known) or 'it has none that are known'}"
+                yield f"names {name!r}, which is no parameter of the function{hint}", allowed
+
+
+def unhashable(name: str, key: object) -> TypeError | None:
+    """Give the error for a *key* of a call of the guarded function *name* that has no hash; ``None`` where it has."""
+    try:
+        hash(key)
+    except TypeError as error:
+        return TypeError(
+            f"{name}: the key {shown(key)} of this call has no hash; say by key= what tells calls apart: {error}"
+        )
+    return None
+
+
+def _without_signature(takes_itself: bool, identity: Callable[[Any], Hashable]) -> Callable[..., Hashable]:
+    def key(*args: Any, **kwargs: Any) -> Hashable:
+        own = (identity(args[0]), *args[1:]) if takes_itself and args else args
+        return own, frozenset(kwargs.items())
+
+    return key
+
+
+def _part(parameter: Parameter, freeze: str) -> str:
+    name = parameter.name
+    return f"{freeze}({name}.items())" if parameter.kind is Parameter.VAR_KEYWORD else name
+
+
+def _declared(parameters: list[Parameter]) -> str:
+    """Write *parameters* down as a ``lambda`` has them; their defaults are put in their places afterwards."""
+    bare = [
+        parameter.replace(
+            annotation=Parameter.empty, default=parameter.default if parameter.default is Parameter.empty else None
+        )
+        for parameter in parameters
+    ]
+    return str(Signature(bare))[1:-1]
+
+
+def _passed(parameters: list[Parameter], *, leaves_out_first: bool) -> Iterator[str]:
+    """Write down how the arguments are passed on, by position where that can be."""
+    for at, parameter in enumerate(parameters):
+        name = parameter.name
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            yield f"*{name}[1:]" if leaves_out_first and at == 0 else f"*{name}"
+        elif leaves_out_first and at == 0:
+            pass
+        elif parameter.kind is Parameter.VAR_KEYWORD:
+            yield f"**{name}"
+        else:
+            yield f"{name}={name}" if parameter.kind is Parameter.KEYWORD_ONLY else name
+
+
+def _takes_itself(key: Callable[..., Any], signature: Signature) -> bool:
+    """Tell whether *key* takes the instance or class: where it could do either, the name of its parameter decides."""
+    if not _accepts(key, signature, leaves_out_first=True):
+        return True
+    own, others = signature_of(key), signature.parameters
+    first = next(iter(own.parameters.values()), None) if own is not None else None
+    is_named_so = first is not None and (first.kind is Parameter.VAR_POSITIONAL or first.name == next(iter(others), ""))
+    return is_named_so and _accepts(key, signature, leaves_out_first=False)
+
+
+def _accepts(key: Callable[..., Any], signature: Signature, *, leaves_out_first: bool) -> bool:
+    """Tell whether *key* takes what is passed on, as far as its signature is known."""
+    own = signature_of(key)
+    if own is None:
+        return not leaves_out_first
+    parameters = list(signature.parameters.values())
+    if leaves_out_first and parameters and parameters[0].kind in _POSITIONAL:
+        del parameters[0]
+    args = [None for parameter in parameters if parameter.kind in _POSITIONAL]
+    kwargs = {parameter.name: None for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY}
+    try:
+        own.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    takes: dict[Any, bool] = {parameter.kind: True for parameter in own.parameters.values()}
+    return all(
+        takes.get(parameter.kind, False)
+        for parameter in parameters
+        if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    ) or bool(inspect.isbuiltin(key))
