@@ -56,6 +56,7 @@ class BoundPolicies:
         "conclude",
         "consults",
         "counters",
+        "counts_calls",
         "deliver",
         "detached",
         "environment",
@@ -94,6 +95,7 @@ class BoundPolicies:
         asynchronous: bool = False,
         detached: bool = False,
         counters: Counters | None = None,
+        counts_calls: bool = True,
     ) -> None:
         self.name = name
         self.fallback_on = fallback_on
@@ -116,6 +118,8 @@ class BoundPolicies:
         self.detached = detached
         """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
         self.counters = counters
+        self.counts_calls = counts_calls
+        """Whether no further policies stand around these, which count the calls then."""
         self.fallback: Aside | None = None
         """Gives the result that replaces a final failure."""
         self.before_retry: Aside | None = None
@@ -214,7 +218,7 @@ class BoundPolicies:
             if batch is None:
                 series = (
                     *advanced(((self._gate_name, "refused"),)),
-                    *call_series(returned=False, fallback="notDefined"),
+                    *call_series(returned=False, fallback="notDefined" if self.counts_calls else None),
                 )
                 batch = self._refusals = self.counters.batch(series)
             batch.append(None)
@@ -307,7 +311,9 @@ class BoundPolicies:
             attempts, stop, applied = call.attempts, call.stop, call.replaced is not None
             call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
         if self.counters is not None:
-            fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
+            fallback = None
+            if self.counts_calls:
+                fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
             if self.retry is None:
                 self.counters.add(call_series(returned, fallback))
             else:

@@ -11,8 +11,9 @@ The adaptive throttle takes the place of the circuit breaker.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
+from .._metrics.counters import Counters
 from .._policy import (
     AdaptiveThrottle,
     Asynchronous,
@@ -33,7 +34,9 @@ from .._policy import (
     Timeout,
     seconds,
 )
+from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
+from .._runtime.environment import Environment
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, rate_limit, retry
 from .mistakes import Mistakes
 
@@ -68,6 +71,17 @@ class Binding(NamedTuple):
     """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
     deliver: Callable[[circuit_breaker.CircuitBreaker], None]
     """Tells listeners and sinks of the transitions of a circuit breaker."""
+    template: Callable[..., Any] | None = None
+    """The function whose parameters a call has; ``None`` where each call is given one."""
+    takes_itself: bool = False
+    """Whether the first argument of a call is its instance or class."""
+    counters_of: Callable[[type[Policy]], Counters | None] = lambda kind: None
+    """Gives what counts a policy by its facts alone, as a layer outside all others; ``None``: nothing is counted."""
+
+
+Layer: TypeAlias = Callable[[GuardedCall, Environment | None], GuardedCall]
+"""Makes what stands around a call of what the arguments are given to: for an asynchronous call, which waits in the
+environment, a coroutine function around one; else, without an environment, a function around one."""
 
 
 class Memory(NamedTuple):
@@ -79,19 +93,30 @@ class Memory(NamedTuple):
     """Gives the strategy the values of the policy."""
 
 
+def _nothing(policy: Policy, binding: Binding) -> Mapping[str, Any]:
+    return {}
+
+
 class Row(NamedTuple):
     """One policy at its place in the order."""
 
     policy: type[Policy]
-    bind: Callable[[Any, Binding], Mapping[str, Any]] = lambda policy, binding: {}
+    bind: Callable[[Any, Binding], Mapping[str, Any]] = _nothing
     """Gives what ``BoundPolicies`` holds of the policy, by parameter."""
     memory: Memory | None = None
     modifies: type[Policy] | None = None
     """The policy without which this one does nothing."""
     excludes: type[Policy] | None = None
     """The policy beside which this one may not stand."""
+    layer: Callable[[Any, Binding], Layer | None] | None = None
+    """Gives what stands around all policies below, inside what this one binds; ``None``: nothing does."""
     back_off: Callable[[Any, float, str, back_off.Mistakes], back_off.BackOff | back_off.CustomBackOff] | None = None
     """Gives the growth of the delays of ``Retry``; a function has one at most."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether ``BoundPolicies`` holds anything of the policy."""
+        return self.bind is not _nothing
 
 
 class GuardPolicies(TypedDict, total=False):

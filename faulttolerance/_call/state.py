@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import is_
 
 from .._metrics.catalogue import Meter, Series, schema_of
@@ -100,9 +101,11 @@ class StateDraft:
                 made[place] = memory.make(state.name, policies[kind], self.strategies)
                 self.strategies = Strategies(made)
 
-    def counters_for(self, name: str, queue: bool) -> Counters | None:
-        """Give what counts as *name*; ``None`` where nothing of the policies is counted."""
-        schema = schema_of(self._policies, queue=queue)
+    def counters_for(
+        self, name: str, queue: bool, kinds: Iterable[type[Policy]], *, counts_calls: bool = True
+    ) -> Counters | None:
+        """Give what counts the policies of *kinds* as *name*; ``None`` where nothing of them is counted."""
+        schema = schema_of(kinds, queue=queue, counts_calls=counts_calls)
         if schema is None:
             return None
         counters = next((known for known in self._counters if known.account.schema is schema), None)

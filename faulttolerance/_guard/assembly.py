@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -10,16 +10,17 @@ from weakref import ref
 
 from .._call.attempt import attempt, compose, flags_of
 from .._call.bound import BoundPolicies
-from .._call.order import ORDER, Binding, is_detached
+from .._call.order import ORDER, Binding, Layer, Row, is_detached
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
-from .._metrics.counters import Ledger
-from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback
+from .._metrics.counters import Counters, Ledger
+from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy
 from .._runtime.blocking import Aside, GuardedCall
+from .._runtime.environment import Environment
 from .._runtime.interrupting.roles import CALLER, register
 from .awaited import call_awaited, is_coroutine_code, refusing
 from .circuit_breakers import deliver_transitions
-from .declaration import CLASS, Declaration, unbound
+from .declaration import CLASS, FUNCTION, Declaration, unbound
 from .effective import EffectivePolicies, is_first
 from .invocation import around
 
@@ -124,51 +125,121 @@ def guarded_call(
         declaration: What names the tasks and coroutines of calls, if that is to be the function.
         advice: What goes with the error where a synchronous call gives what is to be awaited; empty: it is no error.
     """
-    policies = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached)
-    policies.advice = advice
+    steps = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached, declaration=declaration)
+    innermost = steps[0]
+    assert isinstance(innermost, BoundPolicies)
+    innermost.advice = advice
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
     composed = partial(
-        compose,
-        policies=policies,
-        fallback=side_call(fallback) if fallback is not None else None,
-        before_retry=side_call(before_retry) if before_retry is not None else None,
+        _composed,
+        steps,
+        side_call(fallback) if fallback is not None else None,
+        side_call(before_retry) if before_retry is not None else None,
     )
     if not asynchronous:
-        return composed(function)
+        return composed(function, None, awaits)
     if on_threads:
         from .._runtime import offload
 
-        driver = composed(function, environment=offload.ThreadEnvironment(), awaits=awaits)
+        driver = composed(function, offload.ThreadEnvironment(), awaits)
         return partial(offload.start, _named(driver, declaration))
     from .._runtime.tasks import TaskEnvironment
 
-    is_certain = policies.detached or function is call_awaited or is_coroutine_code(function)
+    is_certain = innermost.detached or function is call_awaited or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)
-    driver = composed(target, environment=TaskEnvironment(), awaits=awaits)
-    driver = _named(driver if is_certain else refusing(policies.name, driver), declaration)
-    if not policies.detached:
+    driver = composed(target, TaskEnvironment(), awaits)
+    driver = _named(driver if is_certain else refusing(innermost.name, driver), declaration)
+    if not innermost.detached:
         return driver  # type: ignore[no-any-return]
     from .._runtime.async_call import AsyncCall
 
     return lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))
 
 
+def _composed(
+    steps: Iterable[BoundPolicies | Layer],
+    fallback: Aside | None,
+    before_retry: Aside | None,
+    function: Callable[..., Any],
+    environment: Environment | None,
+    awaits: bool | None,
+) -> GuardedCall:
+    """Put *steps* around *function*, the innermost first."""
+    call: GuardedCall | None = None
+    for step in steps:
+        if isinstance(step, BoundPolicies):
+            call = compose(
+                function if call is None else _spreading(call),
+                step,
+                fallback=fallback if step.fallback_on is not None else None,
+                before_retry=before_retry if step.retry is not None else None,
+                environment=environment,
+                awaits=awaits if call is None else environment is not None,
+            )
+        else:
+            assert call is not None
+            call = step(call, environment)
+    assert call is not None
+    return call
+
+
+def _spreading(call: GuardedCall) -> Callable[..., Any]:
+    return lambda *args, **kwargs: call(args, kwargs)
+
+
 def bound_policies(
-    effective: EffectivePolicies, draft: StateDraft, *, asynchronous: bool, detached: bool
-) -> BoundPolicies:
-    """Bind the policies of one guarded function to what its state is to become."""
-    policies = effective.policies
-    binding = Binding(effective.name, policies, draft.strategies, asynchronous, detached, deliver_transitions)
-    values: dict[str, Any] = {}
-    for row in ORDER:
+    effective: EffectivePolicies,
+    draft: StateDraft,
+    *,
+    asynchronous: bool,
+    detached: bool,
+    declaration: Declaration | None = None,
+) -> list[BoundPolicies | Layer]:
+    """Bind the policies of one guarded function to what its state is to become, and give what ``guarded_call`` takes.
+
+    What stands between two layers is one step; nearly every function has no layer, and one step. The outermost one
+    counts the calls, and the innermost one runs attempts apart.
+    """
+    policies, name = effective.policies, effective.line or effective.name
+
+    def counters_of(*kinds: type[Policy], counts_calls: bool = False) -> Counters | None:
+        if not effective.switches.metrics_enabled:
+            return None
+        return draft.counters_for(name, asynchronous, kinds, counts_calls=counts_calls)
+
+    template = declaration.template if declaration is not None else None
+    takes_itself = declaration is not None and declaration.binding != FUNCTION
+    binding = Binding(
+        effective.name, policies, draft.strategies, asynchronous, detached, deliver_transitions,
+        template, takes_itself, counters_of,
+    )  # fmt: skip
+    parts: list[tuple[Layer | None, list[Row]]] = [(None, [])]
+    for row in reversed(ORDER):
         if row.policy in policies:
-            values |= row.bind(policies[row.policy], binding)
-    is_counted = effective.switches.metrics_enabled
-    counters = draft.counters_for(effective.line or effective.name, asynchronous) if is_counted else None
-    bound = BoundPolicies(effective.name, **values, asynchronous=asynchronous, detached=detached, counters=counters)
+            layer = row.layer(policies[row.policy], binding) if row.layer is not None else None
+            if layer is not None:
+                parts.append((layer, []))
+            parts[-1][1].append(row)
     # Where `@asynchronous` was switched off, what comes later is meant to.
-    bound.watches_results = not is_detached({type(declared.policy) for declared in effective.declared})
-    return bound
+    is_meant = is_detached({type(declared.policy) for declared in effective.declared})
+    steps: list[BoundPolicies | Layer] = []
+    for at, (layer, rows) in enumerate(parts):
+        if layer is not None:
+            steps.append(layer)
+        if at and not any(row.is_bound for row in rows):
+            continue
+        counts_calls = not any(row.is_bound for _, outside in parts[at + 1 :] for row in outside)
+        values: dict[str, Any] = {}
+        for row in reversed(rows):
+            values |= row.bind(policies[row.policy], binding)
+        kinds = [row.policy for row in rows]
+        bound = BoundPolicies(
+            effective.name, **values, asynchronous=asynchronous, detached=detached and not at,
+            counters=counters_of(*kinds, counts_calls=counts_calls), counts_calls=counts_calls,
+        )  # fmt: skip
+        bound.watches_results = not (at or is_meant)
+        steps.append(bound)
+    return steps
 
 
 def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
@@ -177,8 +248,9 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     detached = is_detached(policies)
     # The state of a call that nobody makes: what it would count is nobody's business.
     draft = StateDraft(State(effective.name), policies, Ledger())
-    bound = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached)
-    is_followed = Fallback in policies or bound.retry is not None
+    bound, *_ = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached)
+    assert isinstance(bound, BoundPolicies)
+    is_followed = bound.fallback_on is not None or bound.retry is not None
     return source_of(attempt, flags_of(bound, is_followed=is_followed))
 
 

@@ -222,34 +222,40 @@ def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
 
 
 @cache
-def call_series(returned: bool, fallback: str, retried: bool | None = None, result: str = "") -> tuple[Series, ...]:
+def call_series(
+    returned: bool, fallback: str | None, retried: bool | None = None, result: str = ""
+) -> tuple[Series, ...]:
     """Give the series that a call advances once, when it is over.
 
     Args:
         returned: Whether it did not raise.
-        fallback: ``applied``, ``notApplied`` or ``notDefined``.
+        fallback: ``applied``, ``notApplied`` or ``notDefined``; ``None`` where the call itself is counted elsewhere.
         retried: Whether there was a second attempt; ``None`` without a retry.
         result: Why the retry logic made no further attempt.
     """
-    invocation = INVOCATIONS.series(("valueReturned" if returned else "exceptionThrown", fallback))
+    calls: tuple[Series, ...] = ()
+    if fallback is not None:
+        calls = (INVOCATIONS.series(("valueReturned" if returned else "exceptionThrown", fallback)),)
     if retried is None:
-        return (invocation,)
-    return (invocation, _SERIES["Retry", f"{'true' if retried else 'false'} {result}"])
+        return calls
+    return (*calls, _SERIES["Retry", f"{'true' if retried else 'false'} {result}"])
 
 
-def schema_of(policies: Iterable[type[Policy]], *, queue: bool) -> Schema | None:
+def schema_of(policies: Iterable[type[Policy]], *, queue: bool, counts_calls: bool = True) -> Schema | None:
     """Give the schema of a method with *policies*, the same object each time; ``None`` if nothing of it is counted.
 
-    *queue* tells whether its calls may wait.
+    *queue* tells whether its calls may wait, *counts_calls* whether the calls are counted beside what the policies do.
     """
     counted = frozenset(_METRICS.keys() & policies)
-    return _schema(counted, queue) if counted else None
+    return _schema(counted, queue, counts_calls) if counted else None
 
 
 @cache
-def _schema(policies: frozenset[type[Policy]], queue: bool) -> Schema:
+def _schema(policies: frozenset[type[Policy]], queue: bool, counts_calls: bool) -> Schema:
     rows = [row for row in TABLE if row.policy in policies]
-    choices = ("applied", "notApplied") if Fallback in policies else ("notDefined",)
+    choices: tuple[str | None, ...] = ("applied", "notApplied") if Fallback in policies else ("notDefined",)
+    if not counts_calls:
+        choices = (None,)
     calls = [series for returned in (True, False) for choice in choices for series in call_series(returned, choice)]
     facts = [(row.policy.annotation, fact) for row in rows for metric in row.metrics for fact in metric.facts]
     at_once = tuple((row.policy.annotation, row.at_once) for row in rows)
