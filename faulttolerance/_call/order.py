@@ -156,7 +156,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
         "retry": retry.Retry(
             policy.max_retries,
             seconds(policy.max_duration, policy.duration_unit),
-            growth[0] if growth else back_off.fixed(delay),
+            _JITTERED[policy.jitter_kind](growth[0] if growth else back_off.fixed(delay)),
             seconds(policy.jitter, policy.jitter_delay_unit),
             policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
             policy.abort_on,  # type: ignore[arg-type]
@@ -165,6 +165,15 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
             tell,
         )
     }
+
+
+_JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {
+    "added": lambda growth: growth,
+    "full": lambda growth: back_off.Full(growth) if growth.has_jitter else growth,
+    "decorrelated": lambda growth: (
+        back_off.Decorrelated(growth.delay(1), growth.maximum) if growth.has_jitter else growth
+    ),
+}
 
 
 def _breaker_values(policy: CircuitBreaker) -> tuple[float, int, float, int]:
@@ -230,7 +239,8 @@ _BULKHEAD = Memory(_bulkhead_of, lambda permits, policy: permits.resize(policy.v
 
 
 def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:
-    return back_off.exponential(delay, policy.factor, seconds(policy.max_delay, policy.max_delay_unit))
+    maximum = seconds(policy.max_delay, policy.max_delay_unit)
+    return back_off.exponential(delay, policy.factor, maximum, seconds(policy.min_delay, ChronoUnit.MILLIS))
 
 
 def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.BackOff:

@@ -203,7 +203,7 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
     if call.delays is None:
         call.delays = retry.begin()
     decide = retry.after_refusal if failure is call.refusal else retry.after_failure
-    chance = clock.random() if retry.jitter else 0.0
+    chance = clock.random() if retry.is_random else 0.0
     decision = decide(failure, call.attempts, elapsed, remaining(), chance, call.delays, call.answer)
     name = policies.name
     if not isinstance(decision, Stop):

@@ -102,6 +102,7 @@ _TYPES: Mapping[str, Any] = {
     "flag": Annotated[bool, BeforeValidator(flag)],
     "text": Annotated[str, BeforeValidator(_stripped)],
     "duration": Any,
+    "word": Annotated[str, BeforeValidator(_stripped)],
     "exceptions": Annotated[Any, BeforeValidator(_exceptions)],
     "callable": Annotated[Any, BeforeValidator(_callable)],
     "key": Annotated[Any, BeforeValidator(_key)],

@@ -18,7 +18,7 @@ class Kind(Record):
 
     Args:
         name: What a text in the configuration is taken for: ``integer``, ``number``, ``duration``, ``flag``,
-            ``exceptions``, ``text``, ``callable``, ``key`` or ``member``.
+            ``exceptions``, ``text``, ``word``, ``callable``, ``key`` or ``member``.
         allowed: What is accepted, in words.
         accepts: The check.
         normalised: The form in which a value that was accepted is kept.
@@ -119,6 +119,17 @@ def exceptions() -> Kind:
         accepts,
         normalised,
         "qualified names of exception classes, separated by commas",
+    )
+
+
+def word(*words: str) -> Kind:
+    """Accept one of *words*, in letters of any case."""
+    return Kind(
+        "word",
+        f"one of {', '.join(map(repr, words))}",
+        lambda value: isinstance(value, str) and value.lower() in words,
+        str.lower,
+        f"one of {', '.join(words)}",
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, final
 
 from ..typing import Duration, ExceptionSet
-from .kind import duration, exceptions, function, integer, text, unit
+from .kind import duration, exceptions, function, integer, number, text, unit, word
 from .parameter import Contradiction, Policy, parameter
 from .unit import ChronoUnit, seconds
 
@@ -31,6 +31,10 @@ class Retry(Policy, kw_only=True):
         duration_unit: What *max_duration* counts.
         jitter: Each delay is drawn from ``delay - jitter`` to ``delay + jitter``, at least 0; in *jitter_delay_unit*.
         jitter_delay_unit: What *jitter* counts.
+        jitter_kind: How chance varies the delay that the back-off gives. ``"added"``: as *jitter* says; the two others,
+            as AWS names them, leave *jitter* alone. ``"full"``: drawn from 0 (``min_delay`` of the back-off) to that
+            delay. ``"decorrelated"``: drawn from the first delay to three times the last one, instead of the growth of
+            the back-off, whose ``max_delay`` holds.
         retry_on: Failures to retry.
         abort_on: Failures never to retry, also where *retry_on* names them.
     """
@@ -42,6 +46,7 @@ class Retry(Policy, kw_only=True):
     duration_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
     jitter: Duration = parameter(duration(), 200)
     jitter_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    jitter_kind: Literal["added", "full", "decorrelated"] = parameter(word("added", "full", "decorrelated"), "added")
     retry_on: ExceptionSet = parameter(exceptions(), Exception)
     abort_on: ExceptionSet = parameter(exceptions(), ())
 
@@ -66,13 +71,24 @@ class ExponentialBackoff(Policy, kw_only=True):
 
     Args:
         factor: At least 1; 2 doubles the delay each time.
+        min_delay: No delay is shorter, jitter included; in milliseconds. Where ``delay`` is 0, growth begins with it.
         max_delay: No delay is longer, jitter included; in *max_delay_unit*; 0 for no limit.
         max_delay_unit: What *max_delay* counts.
     """
 
-    factor: int = parameter(integer(1), 2)
+    factor: float = parameter(number(1), 2.0)
+    min_delay: Duration = parameter(duration(), 0)
     max_delay: Duration = parameter(duration(), 60_000)
     max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
+        """Refuse a ``min_delay`` above ``max_delay``."""
+        shortest = seconds(values["min_delay"], ChronoUnit.MILLIS)
+        longest = seconds(values["max_delay"], values["max_delay_unit"])
+        if longest and shortest > longest:
+            others = ("max_delay", "max_delay_unit")
+            yield "min_delay", f"is {shortest:g} s while max_delay is {longest:g} s", "at most max_delay", others
 
 
 @final

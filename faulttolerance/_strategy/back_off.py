@@ -6,20 +6,25 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
 __all__ = [
     "LONGEST",
+    "AnyBackOff",
     "BackOff",
     "CustomBackOff",
+    "Decorrelated",
     "Delays",
+    "Full",
     "Mistakes",
+    "decorrelated",
     "exponential",
     "fibonacci",
     "fixed",
+    "full",
     "unheard",
     "varied",
 ]
@@ -30,8 +35,18 @@ LONGEST: Final = 1e9
 _STEEPEST: Final = 1e300
 """By a larger factor no delay grows any faster: its second step is the longest."""
 
-Delays = Callable[[int, BaseException | None], float]
-"""The delays of one guarded call: number of attempts made, and the last failure -> seconds; negative: stop."""
+_FASTER: Final = 3.0
+"""A decorrelated delay is at most this many times as long as the one before (AWS)."""
+
+_MIDDLE: Final = 0.5
+
+
+class Delays(Protocol):
+    """The delays of one guarded call."""
+
+    def __call__(self, attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
+        """The seconds to wait after so many attempts and the last failure; negative: stop. *random* is from [0, 1)."""
+        ...
 
 
 Mistakes = Callable[[str, Exception], None]
@@ -48,24 +63,120 @@ class BackOff:
     Args:
         steps: The delay after the first attempt, the second, and so on; the last one is for all later ones.
         maximum: No delay is longer, jitter included.
+        minimum: No delay is shorter, jitter included.
     """
 
-    __slots__ = ("maximum", "steps")
+    __slots__ = ("maximum", "minimum", "steps")
 
     has_jitter: Final = True
+    is_random: Final = False
 
-    def __init__(self, steps: tuple[float, ...], maximum: float = math.inf) -> None:
+    def __init__(self, steps: tuple[float, ...], maximum: float = math.inf, minimum: float = 0.0) -> None:
         self.steps = steps
         self.maximum = maximum
+        self.minimum = minimum
 
     def begin(self) -> Delays:
         """The delays of one guarded call."""
         return self.delay
 
-    def delay(self, attempt: int, failure: BaseException | None = None) -> float:
+    def delay(self, attempt: int, failure: BaseException | None = None, random: float = _MIDDLE, /) -> float:
         """The delay after the attempt number *attempt*, counted from 1."""
         steps = self.steps
         return steps[attempt - 1] if attempt <= len(steps) else steps[-1]
+
+
+class Exponential(BackOff):
+    """Delays each *factor* times as long as the one before.
+
+    No table: with a factor close to 1 it would have millions of steps.
+
+    Args:
+        first: The delay after the first attempt, before it is cut to *minimum* and *maximum*.
+        factor: At least 1.
+        maximum: No delay is longer, jitter included.
+        minimum: No delay is shorter, jitter included.
+    """
+
+    __slots__ = ("_factor",)
+
+    def __init__(self, first: float, factor: float, maximum: float = math.inf, minimum: float = 0.0) -> None:
+        super().__init__((first,), maximum, minimum)
+        self._factor = float(min(factor, _STEEPEST))  # a whole number may be larger than any float
+
+    def delay(self, attempt: int, failure: BaseException | None = None, random: float = _MIDDLE, /) -> float:
+        """The delay after the attempt number *attempt*, counted from 1."""
+        (first,) = self.steps
+        try:
+            grown = first and first * self._factor ** (attempt - 1)
+        except OverflowError:
+            grown = LONGEST
+        return max(self.minimum, min(grown, self.maximum, LONGEST))
+
+
+class Full:
+    """Delays drawn from all that is up to another back-off's ("full jitter" of AWS).
+
+    Args:
+        upper: The back-off whose delays are the longest.
+    """
+
+    __slots__ = ("upper",)
+
+    has_jitter: Final = False
+    is_random: Final = True
+
+    def __init__(self, upper: BackOff) -> None:
+        self.upper = upper
+
+    @property
+    def maximum(self) -> float:
+        """No delay is longer."""
+        return self.upper.maximum
+
+    @property
+    def minimum(self) -> float:
+        """No delay is shorter."""
+        return self.upper.minimum
+
+    def begin(self) -> Delays:
+        """The delays of one guarded call."""
+        upper = self.upper
+        return lambda attempt, failure, random=_MIDDLE: full(upper.delay(attempt), random, upper.minimum)
+
+
+class Decorrelated:
+    """Delays drawn from what is between the first delay and three times the one before ("decorrelated" of AWS).
+
+    Args:
+        first: The shortest delay.
+        maximum: No delay is longer.
+    """
+
+    __slots__ = ("first", "maximum")
+
+    has_jitter: Final = False
+    is_random: Final = True
+
+    def __init__(self, first: float, maximum: float = math.inf) -> None:
+        self.first = min(first, maximum)
+        self.maximum = maximum
+
+    @property
+    def minimum(self) -> float:
+        """No delay is shorter."""
+        return self.first
+
+    def begin(self) -> Delays:
+        """The delays of one guarded call."""
+        last = self.first
+
+        def delay(attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
+            nonlocal last
+            last = decorrelated(last, self.first, random, min(self.maximum, LONGEST))
+            return last
+
+        return delay
 
 
 class CustomBackOff:
@@ -81,7 +192,9 @@ class CustomBackOff:
     __slots__ = ("_default", "_name", "_tell", "factory")
 
     has_jitter: Final = False
+    is_random: Final = False
     maximum: Final = math.inf
+    minimum: Final = 0.0
 
     def __init__(
         self,
@@ -101,8 +214,8 @@ class CustomBackOff:
             decide = self.factory()
         except Exception as mistake:  # noqa: BLE001  # the application's, and never in place of the call's own failure
             self._tell(_FAILED, mistake)
-            return lambda _, failure: self._default
-        return lambda _, failure: self._delay(decide, failure)
+            return lambda attempt, failure, random=_MIDDLE: self._default
+        return lambda attempt, failure, random=_MIDDLE: self._delay(decide, failure)
 
     def _delay(self, decide: Callable[[BaseException | None], object], failure: BaseException | None) -> float:
         try:
@@ -126,6 +239,8 @@ class CustomBackOff:
         raise FaultToleranceDefinitionException(fault)
 
 
+AnyBackOff: TypeAlias = BackOff | Full | Decorrelated | CustomBackOff
+
 _FAILED = "the function of @custom_backoff, instead of which the delay of @retry counts"
 
 
@@ -135,10 +250,12 @@ def fixed(delay: float) -> BackOff:
     return BackOff((delay,))
 
 
-def exponential(delay: float, factor: float, maximum: float = 0.0) -> BackOff:
-    """Wait *delay*, then *factor* times as long each time, at most *maximum* (0: no limit)."""
-    factor = min(factor, _STEEPEST)  # a whole number may be larger than any float
-    return _growing(delay, maximum, lambda _, last: last * factor)
+def exponential(delay: float, factor: float, maximum: float = 0.0, minimum: float = 0.0) -> BackOff:
+    """Wait *delay*, then *factor* times as long each time, at least *minimum* and at most *maximum* (0: no limit).
+
+    A *delay* of 0 would never grow: where there is a *minimum*, that is the first one then.
+    """
+    return Exponential(delay or minimum, factor, maximum or math.inf, minimum)
 
 
 def fibonacci(delay: float, maximum: float = 0.0) -> BackOff:
@@ -146,17 +263,33 @@ def fibonacci(delay: float, maximum: float = 0.0) -> BackOff:
     return _growing(delay, maximum, lambda last_but_one, last: last_but_one + last)
 
 
-def varied(delay: float, jitter: float, random: float, maximum: float = math.inf) -> float:
-    """A delay from ``delay - jitter`` to ``delay + jitter``, never below 0, never above *maximum*.
+def varied(delay: float, jitter: float, random: float, maximum: float = math.inf, minimum: float = 0.0) -> float:
+    """A delay from ``delay - jitter`` to ``delay + jitter``, never below *minimum*, never above *maximum*.
 
-    *random* is from [0, 1). Where *maximum* cuts the range off, what is left of it is used evenly: callers that have
-    reached the maximum would all wait for the same time otherwise.
+    *random* is from [0, 1). Where one of the two cuts the range off, what is left of it is used evenly: callers that
+    have reached it would all wait for the same time otherwise. Below a *minimum* of 0, delays are 0 (specification).
     """
     if not jitter:
         return min(delay, maximum)
     low = delay - jitter
+    if minimum:
+        low = max(low, minimum)
     high = min(delay + jitter, maximum)
     return max(0.0, min(low + (high - low) * random, high))
+
+
+def full(delay: float, random: float, minimum: float = 0.0) -> float:
+    """A delay from *minimum* to *delay*; *random* is from [0, 1)."""
+    return minimum + max(0.0, delay - minimum) * random
+
+
+def decorrelated(last: float, first: float, random: float, maximum: float = math.inf) -> float:
+    """A delay from *first* to three times the *last* one, never above *maximum*; *random* is from [0, 1).
+
+    Where *maximum* cuts the range off, what is left of it is used evenly, as by ``varied``.
+    """
+    high = min(last * _FASTER, maximum)
+    return min(first + max(0.0, high - first) * random, maximum)
 
 
 def _growing(delay: float, maximum: float, following: Callable[[float, float], float]) -> BackOff:

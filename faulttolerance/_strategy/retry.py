@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from .back_off import BackOff, CustomBackOff, Delays, Mistakes, unheard, varied
+from .back_off import AnyBackOff, Delays, Mistakes, unheard, varied
 from .verdict import Classes, matches
 
 __all__ = ["UNASKED", "Answer", "Retry", "Stop", "unheard"]
@@ -49,7 +49,7 @@ class Retry:
         max_retries: Attempts after the first; -1 for no limit.
         max_duration: No retry is begun this long after the call began, or later; 0 for no limit.
         back_off: The delays.
-        jitter: Each delay is varied by at most this much.
+        jitter: Each delay of a back-off that draws none itself is varied by at most this much.
         retry_on: Failures to retry.
         abort_on: Failures never to retry.
         exception_predicate: Replaces *retry_on* and *abort_on* for every ``Exception``; control flow is never retried.
@@ -61,6 +61,7 @@ class Retry:
         "abort_on",
         "back_off",
         "exception_predicate",
+        "is_random",
         "jitter",
         "max_duration",
         "max_retries",
@@ -73,7 +74,7 @@ class Retry:
         self,
         max_retries: int,
         max_duration: float,
-        back_off: BackOff | CustomBackOff,
+        back_off: AnyBackOff,
         jitter: float,
         retry_on: Classes,
         abort_on: Classes,
@@ -85,6 +86,8 @@ class Retry:
         self.max_duration = max_duration or _FOR_EVER
         self.back_off = back_off
         self.jitter = jitter if back_off.has_jitter else 0.0
+        self.is_random = self.jitter > 0 or back_off.is_random
+        """Whether a decision needs a random number."""
         self.retry_on = retry_on
         self.abort_on = abort_on
         self.exception_predicate = exception_predicate
@@ -148,11 +151,12 @@ class Retry:
             return Stop.MAX_RETRIES_REACHED
         if elapsed >= self.max_duration:
             return Stop.MAX_DURATION_REACHED
-        delay = (delays or self.back_off.begin())(attempt, error)
+        back_off = self.back_off
+        delay = (delays or back_off.begin())(attempt, error, random)
         if not 0 <= delay < _FOR_EVER:
             return Stop.NOT_RETRYABLE
         if self.jitter:
-            delay = varied(delay, self.jitter, random, self.back_off.maximum)
+            delay = varied(delay, self.jitter, random, back_off.maximum, back_off.minimum)
         if elapsed + delay >= self.max_duration:
             return Stop.MAX_DURATION_REACHED
         if remaining is not None and delay >= remaining:

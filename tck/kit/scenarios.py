@@ -443,6 +443,20 @@ row(
     "ConnectionError",
 )
 row(
+    "full jitter",
+    {"retry": again(delay=100, jitter_kind="full"), "exponential_backoff": {"factor": 1.5, "min_delay": 50}},
+    fails(),
+    3,
+    "ConnectionError",
+)
+row(
+    "decorrelated jitter",
+    {"retry": again(delay=100, jitter_kind="decorrelated")},
+    fails(),
+    3,
+    "ConnectionError",
+)
+row(
     "held back beyond the deadline",
     {"retry": again(), "timeout": DEADLINE},
     holds_back,

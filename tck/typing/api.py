@@ -104,7 +104,7 @@ assert_type(all_bare("a"), bytes)
 )  # fmt: skip
 @bulkhead(5, waiting_task_queue=3)
 @rate_limit(100, window=1, window_unit=ChronoUnit.SECONDS)
-@exponential_backoff(factor=2, max_delay=1000)
+@exponential_backoff(factor=1.5, min_delay=timedelta(milliseconds=10), max_delay=1000)
 @retry_when(exception=lambda error: isinstance(error, OSError), result=lambda result: result is None)
 @before_retry(lambda context: print(context.attempt))
 @circuit_breaker_name("orders")

@@ -7,7 +7,18 @@ import math
 import pytest
 from hypothesis import example, given, strategies as st
 
-from faulttolerance._strategy.back_off import LONGEST, CustomBackOff, exponential, fibonacci, fixed, varied
+from faulttolerance._strategy.back_off import (
+    LONGEST,
+    CustomBackOff,
+    Decorrelated,
+    Full,
+    decorrelated,
+    exponential,
+    fibonacci,
+    fixed,
+    full,
+    varied,
+)
 
 durations = st.floats(0, 1e6)
 chances = st.floats(0, 1, exclude_max=True)
@@ -32,6 +43,68 @@ def test_a_fibonacci_delay_grows_by_1_2_3_5_8() -> None:
     delay = fibonacci(1.0, maximum=10.0).begin()
 
     assert [delay(attempt, None) for attempt in range(1, 8)] == [1, 2, 3, 5, 8, 10, 10]
+
+
+def test_an_exponential_delay_with_a_fraction_as_its_factor() -> None:
+    """Rule T5: half as long again each time."""
+    delay = exponential(0.1, 1.5, maximum=0.4).begin()
+
+    assert [delay(attempt, None) for attempt in range(1, 6)] == pytest.approx([0.1, 0.15, 0.225, 0.3375, 0.4])
+
+
+@given(st.floats(1e-6, 10), st.floats(1, 4), st.floats(0, 50), st.floats(0, 100), st.integers(1, 200))
+def test_an_exponential_delay_is_that_of_the_naive_formula(
+    delay: float, factor: float, minimum: float, maximum: float, attempt: int
+) -> None:
+    """Rule T5: multiplied once per attempt, then brought between its limits."""
+    maximum = max(minimum, maximum)
+    grown = delay
+    for _ in range(attempt - 1):
+        grown *= factor
+    expected = max(minimum, min(grown, maximum or LONGEST, LONGEST))
+
+    assert exponential(delay, factor, maximum, minimum).delay(attempt) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_factor_close_to_1_costs_no_more_than_any_other() -> None:
+    """Rule T5: no table of a million steps is made of it."""
+    back_off = exponential(1e-3, 1 + 1e-9, 60.0)
+
+    assert back_off.delay(1) == 1e-3
+    assert 1e-3 < back_off.delay(10**6) < 1.1e-3
+    assert exponential(1e-3, 3, 60.0).delay(10**9) == 60
+
+
+@given(durations, chances, durations)
+def test_full_jitter_is_drawn_from_the_least_delay_to_the_delay(delay: float, chance: float, minimum: float) -> None:
+    """Rule T5: evenly, and not below the least one."""
+    assert full(delay, 0.0, minimum) == minimum
+    assert minimum <= full(delay, chance, minimum) <= max(delay, minimum)
+    assert Full(fixed(delay)).begin()(1, None, chance) == delay * chance
+
+
+@given(st.floats(1e-3, 10), st.floats(1e-3, 100), st.lists(chances, max_size=50))
+def test_decorrelated_delays_are_those_of_the_naive_formula(first: float, maximum: float, draws: list[float]) -> None:
+    """Rule T5: each from the first delay to three times the last one, within the maximum."""
+    delay = Decorrelated(first, maximum).begin()
+    first = last = min(first, maximum)
+    for attempt, chance in enumerate(draws, 1):
+        upper = min(3 * last, maximum)
+        last = first + (upper - first) * chance
+
+        drawn = delay(attempt, None, chance)
+
+        assert drawn == pytest.approx(last)
+        assert drawn <= maximum
+
+
+def test_a_decorrelated_delay_neither_overflows_nor_is_negative() -> None:
+    """Rule T5: without a maximum it stays finite for ever; 0 stays 0 (B14)."""
+    delay, nothing = Decorrelated(1.0).begin(), Decorrelated(0.0).begin()
+
+    assert max(delay(attempt, None, 0.999) for attempt in range(1, 2000)) <= LONGEST
+    assert nothing(7, None, 0.5) == 0
+    assert decorrelated(1e300, 1.0, 0.5, LONGEST) <= LONGEST
 
 
 @given(durations, st.integers(1, 10), durations, st.integers(1, 10**6))
@@ -90,6 +163,15 @@ def test_jitter_does_not_vanish_at_the_maximum() -> None:
     assert len(delays) == 10
     assert min(delays) == 59
     assert max(delays) < 60
+
+
+def test_jitter_does_not_vanish_at_the_minimum() -> None:
+    """Rule T5: as at the maximum, what is left of the range is used evenly."""
+    delays = {varied(1.0, 5.0, chance / 10, maximum=2.0, minimum=0.9) for chance in range(10)}
+
+    assert len(delays) == 10
+    assert min(delays) == 0.9
+    assert max(delays) < 2
 
 
 def test_no_jitter_is_no_error() -> None:
