@@ -1,4 +1,4 @@
-"""Rule T5: how delays grow, and how chance varies them."""
+"""How delays grow, and how chance varies them (rule T5)."""
 
 from __future__ import annotations
 
