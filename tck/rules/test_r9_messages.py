@@ -38,7 +38,7 @@ from kit.definition import refused
 
 RANGES: list[tuple[Callable[..., Any], str, str, list[Any], list[Any]]] = [
     (retry, "Retry", "max_retries", [-2, 1.5, "3"], [-1, 0, 7]),
-    (retry, "Retry", "delay", [-1, "1"], [0, 5]),
+    (retry, "Retry", "delay", [-1, "1 sec"], [0, 5]),
     (retry, "Retry", "jitter", [-1], [0, 5]),
     (retry, "Retry", "max_duration", [-1], [0, 5]),
     (timeout, "Timeout", "value", [-1, None], [0, 5]),

@@ -124,7 +124,7 @@ retry(delay="2s", max_duration="PT1M", jitter=0)
 Timeout("500ms")
 timeout(1, ft.ChronoUnit.SECONDS, interrupt=False)
 timeout(1, ft.ChronoUnit.SECONDS, False)  # type: ignore[call-overload]
-Timeout(1, ft.ChronoUnit.SECONDS, False)  # type: ignore[misc]
+Timeout(1, ft.ChronoUnit.SECONDS, False)  # type: ignore[call-arg]
 rate_limit(1, 1, ft.ChronoUnit.SECONDS, min_spacing=5)
 rate_limit(1, 1, ft.ChronoUnit.SECONDS, 5)  # type: ignore[call-overload]
 rate_limit(5, type="rolling")

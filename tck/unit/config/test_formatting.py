@@ -29,7 +29,7 @@ policies = st.one_of(
         delay_unit=st.sampled_from(ChronoUnit),
         retry_on=exceptions,
     ),
-    st.builds(Timeout, durations, st.sampled_from(ChronoUnit), st.booleans()),
+    st.builds(Timeout, durations, st.sampled_from(ChronoUnit), interrupt=st.booleans()),
     st.builds(RateLimit, st.integers(1, 9), st.timedeltas(timedelta(seconds=1)), type=st.sampled_from(RateLimitType)),
 )
 
