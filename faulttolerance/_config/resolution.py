@@ -7,6 +7,7 @@ The switches are read without pydantic: a service mesh can switch everything off
 
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -39,20 +40,38 @@ def read_switches(snapshot: Snapshot) -> tuple[Switches, list[Fault]]:
     return Switches(**values), faults
 
 
-# The switch for span events, which is ours and not the specification's
+# The switch for tracing, which is ours and not the specification's
 
 
-def is_tracing_enabled() -> bool:
-    """Whether the environment lets span events be; only ``false`` does not."""
-    return _tracing().strip().lower() != "false"
+EVENTS, SPANS, OFF = "events", "spans", "off"
+_TRACING = {"": EVENTS, "true": EVENTS, "false": OFF, EVENTS: EVENTS, SPANS: SPANS, OFF: OFF}
+
+
+def tracing_mode() -> str:
+    """Return what the environment says of tracing; ``EVENTS`` where it says nothing, or what is not understood."""
+    return _TRACING.get(_tracing().strip().lower(), EVENTS)
 
 
 def tracing_faults() -> list[Fault]:
-    """Tell what is wrong with the switch: who writes ``off`` does not mean what is not understood."""
-    if _tracing().strip().lower() in ("", "true", "false"):
-        return []
+    """Tell what is wrong with the switch."""
     place = f"environment variable {TRACING_VARIABLE}"
-    return [Fault(TRACING_VARIABLE, f"is {shown(_tracing())}", _tracing(), "true or false", place)]
+    if _tracing().strip().lower() not in _TRACING:
+        return [Fault(TRACING_VARIABLE, f"is {shown(_tracing())}", _tracing(), "events, spans or off", place)]
+    if tracing_mode() == SPANS and not can_make_spans():
+        return [Fault(TRACING_VARIABLE, f"is {SPANS!r}", _tracing(), SPANS_NEED, place)]
+    return []
+
+
+SPANS_NEED = 'what opentelemetry-api makes: pip install "faulttolerance[opentelemetry]"'
+
+
+def can_make_spans() -> bool:
+    """Tell whether the package that makes spans is installed."""
+    try:
+        import_module("opentelemetry.trace")
+    except ImportError:
+        return False
+    return True
 
 
 def _tracing() -> str:

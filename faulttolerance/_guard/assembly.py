@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -18,6 +18,7 @@ from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.environment import Environment
 from .._runtime.interrupting.roles import CALLER, register
+from .._telemetry.connect import telemetry
 from .awaited import call_awaited, is_coroutine_code, refusing
 from .circuit_breakers import deliver_transitions
 from .declaration import CLASS, FUNCTION, Declaration, unbound
@@ -157,7 +158,7 @@ def guarded_call(
 
 
 def _composed(
-    steps: Iterable[BoundPolicies | Layer],
+    steps: Sequence[BoundPolicies | Layer],
     fallback: Aside | None,
     before_retry: Aside | None,
     function: Callable[..., Any],
@@ -166,6 +167,8 @@ def _composed(
 ) -> GuardedCall:
     """Put *steps* around *function*, the innermost first."""
     call: GuardedCall | None = None
+    if makes_spans := telemetry.makes_spans:
+        function = _with_spans(function, steps[0])
     for step in steps:
         if isinstance(step, BoundPolicies):
             call = compose(
@@ -176,11 +179,30 @@ def _composed(
                 environment=environment,
                 awaits=awaits if call is None else environment is not None,
             )
+            if makes_spans and step.retry is not None:
+                _number_attempts(step)
         else:
             assert call is not None
             call = step(call, environment)
     assert call is not None
     return call
+
+
+def _with_spans(function: Callable[..., Any], policies: BoundPolicies | Layer) -> Callable[..., Any]:
+    from .._call.spans import Spans
+
+    assert isinstance(policies, BoundPolicies)
+    spans = Spans(policies.name)
+    is_awaited = policies.asynchronous and (not policies.detached or is_coroutine_code(function))
+    return spans.around_awaited(function) if is_awaited else spans.around(function)
+
+
+def _number_attempts(policies: BoundPolicies) -> None:
+    """Let the span of each attempt but the first be told its number."""
+    from .._call.spans import ATTEMPT
+
+    first = policies.attempt
+    policies.attempt = lambda: lambda args, kwargs, record: first()(args, {**kwargs, ATTEMPT: record.attempts}, record)
 
 
 def _spreading(call: GuardedCall) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .._config import Declared, settings
 from .._config.report import Change, Unused, collisions, unused
@@ -97,7 +97,7 @@ def configure(
     interrupt_signal: int | None = None,
     prometheus_registry: ChosenRegistry = "unchanged",
     meter_provider: ChosenProvider = "unchanged",
-    tracing: bool | None = None,
+    tracing: Literal["events", "spans", "off"] | bool | None = None,
 ) -> list[Change]:
     """Set what holds for the whole process; what is not given stays as it is.
 
@@ -117,8 +117,9 @@ def configure(
             beginning, for the global one if the application imports ``prometheus_client``; ``None`` for nowhere.
         meter_provider: Where OpenTelemetry's are shown: a ``MeterProvider``; ``"auto"``, as in the beginning, for the
             global one, whenever the application sets it; ``None`` for nowhere.
-        tracing: Whether retries, time-outs and the like become events of the current span; they do in the beginning,
-            unless the environment variable ``FAULTTOLERANCE_TRACING`` is ``false``.
+        tracing: What OpenTelemetry hears (rule O1): ``"events"``, as in the beginning, for retries, time-outs and the
+            like on the current span; ``"spans"`` for a child span for each attempt besides; ``"off"`` for nothing. The
+            environment variable ``FAULTTOLERANCE_TRACING`` says the same. ``True`` is the first, ``False`` the last.
 
     Returns:
         What changed, value by value, for the guards that were in use.
@@ -140,7 +141,10 @@ def configure(
     except FaultToleranceDefinitionException as error:
         raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
     changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults, put=process.put)
+    made_spans = telemetry.makes_spans
     process.follow()
+    if telemetry.makes_spans != made_spans:
+        transaction.replan()  # a span is made around the body, where it is asked for
     return changes
 
 

@@ -5,6 +5,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
 from .._shown import shown
 from .._swap import Swap
 from .._telemetry.connect import telemetry
@@ -23,11 +24,14 @@ class Process(NamedTuple):
 
     def faults(self) -> list[Fault]:
         """Tell everything that is wrong; after that, no step fails."""
-        return [
+        faults = [
             Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
             for name, (accepts, allowed) in _ALLOWED.items()
             if (value := getattr(self, name)) is not None and not accepts(value)
         ]
+        if _tracing_mode(self.tracing) == SPANS and not can_make_spans():
+            faults.append(Fault("configure(tracing)", f"is {SPANS!r}", self.tracing, SPANS_NEED))
+        return faults
 
     def put(self, swap: Swap) -> None:
         """Let it hold, together with the other stores of *swap*."""
@@ -50,13 +54,20 @@ class Process(NamedTuple):
             from .._runtime.pool import pool
 
             pool.follow_limit()
-        telemetry.choose(self.prometheus_registry, self.meter_provider, self.tracing)
+        telemetry.choose(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))
 
 
 def _is_signal(chosen: Any) -> bool:
     from .._runtime.interrupting.main_thread import can_interrupt
 
     return can_interrupt(chosen)
+
+
+def _tracing_mode(chosen: Any) -> str | None:
+    """Give the word for what is chosen; ``None`` where it is none."""
+    if type(chosen) is bool:
+        return EVENTS if chosen else OFF
+    return chosen if isinstance(chosen, str) and chosen in (EVENTS, SPANS, OFF) else None
 
 
 def _is_exporter(method: str) -> Callable[[Any], bool]:
@@ -77,7 +88,7 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_threads": (lambda value: type(value) is int and value >= 1, "an integer >= 1"),
     "uninterruptible_modules": (lambda value: _names(value) is not None, "names of modules, as in ['acme.pool']"),
     "interrupt_signal": (_is_signal, "one of signal.valid_signals() that can be caught"),
-    "tracing": (lambda value: type(value) is bool, "True, False or None"),
+    "tracing": (lambda value: _tracing_mode(value) is not None, "'events', 'spans', 'off' or None"),
     "prometheus_registry": (_is_exporter("register"), "a CollectorRegistry, 'auto' or None"),
     "meter_provider": (_is_exporter("get_meter"), "a MeterProvider, 'auto' or None"),
 }

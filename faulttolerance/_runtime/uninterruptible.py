@@ -77,6 +77,18 @@ class uninterruptible:  # noqa: N801
         return next((block for block in reversed(self._blocks) if block.deadlines is here), self._blocks[-1])
 
 
+class undisturbed(uninterruptible):  # noqa: N801
+    """The same for code of this library, at whose end nothing interrupts either: what is due comes later."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error if error is not None else _NOTHING_YET, trace)
+
+
+_NOTHING_YET = BaseException()
+
+
 class _Block:
     """One entry into an ``uninterruptible`` block, and what it holds back."""
 

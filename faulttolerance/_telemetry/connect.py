@@ -8,7 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-from .._config.resolution import is_tracing_enabled
+from .._config.resolution import OFF, SPANS, tracing_mode
 from .._event import Sink, sinks
 from .._log import ERROR, log as write
 from .._metrics.counters import ledger
@@ -45,7 +45,7 @@ class Telemetry:
         self._is_due = True
         self._registry: Any = "auto"
         self._provider: Any = "auto"
-        self._tracing: bool | None = None
+        self._tracing: str | None = None
         self._watch: ImportWatch | None = None
         self._collector: tuple[CollectorRegistry, Collector] | None = None
         self._multiprocess: MultiprocessExporter | None = None
@@ -64,7 +64,7 @@ class Telemetry:
             self._is_due = False
             self._connect()
 
-    def choose(self, registry: Any, provider: Any, tracing: bool | None) -> None:
+    def choose(self, registry: Any, provider: Any, tracing: str | None) -> None:
         """Take what ``configure`` was given and has checked."""
         if tracing is not None:
             self._tracing = tracing
@@ -100,8 +100,16 @@ class Telemetry:
 
     def default_sinks(self) -> tuple[Sink, ...]:
         """Give the log, and the trace unless tracing was switched off."""
-        is_tracing = is_tracing_enabled() if self._tracing is None else self._tracing
-        return (log, trace) if is_tracing else (log,)
+        return (log,) if self._tracing_mode == OFF else (log, trace)
+
+    @property
+    def makes_spans(self) -> bool:
+        """Whether each attempt is to be a span."""
+        return self._tracing_mode == SPANS
+
+    @property
+    def _tracing_mode(self) -> str:
+        return tracing_mode() if self._tracing is None else self._tracing
 
     def _begin_anew(self) -> None:
         for exporter in (*self._exporters.values(), self._through_proxy, self._multiprocess):
