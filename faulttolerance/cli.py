@@ -87,6 +87,8 @@ def check(
 @app.command()
 def explain(
     target: Annotated[str, typer.Argument(help="As in acme.billing:Client.charge.", metavar="MODULE:NAME")],
+    show_all: Annotated[bool, typer.Option("--all", help="Show what is as by default, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Show the policies of a function, or of a class's methods, in order, each value and where it came from."""
     module, colon, path = target.partition(":")
@@ -98,10 +100,10 @@ def explain(
         parent: Any = importlib.import_module(module)
         for step in outer:
             parent = _member(parent, step, target)
-        explained = _explained(parent, name, _member(parent, name, target))
+        explained = _explained(parent, name, _member(parent, name, target), show_all)
     if not explained:
         raise typer.BadParameter(f"{target!r} is not guarded")
-    typer.echo("\n".join(explained))
+    typer.echo(json.dumps([one.as_dict() for one in explained], indent=2) if as_json else "\n".join(explained))
 
 
 @app.command(name="list")
@@ -114,7 +116,7 @@ def list_(
     with _apart():
         _import(modules, recursive)
         guards = sorted(control.guards(), key=lambda guard: guard.name)
-        listed = [_as_json(guard) for guard in guards]
+        listed = [explanation.dict_of(guard._effective) for guard in guards]
     if as_json:
         typer.echo(json.dumps(listed, indent=2))
     else:
@@ -207,11 +209,12 @@ def _member(parent: Any, name: str, target: str) -> Any:
         raise typer.BadParameter(f"{target!r}: there is no {name}{hint}") from None
 
 
-def _explained(parent: Any, name: str, target: Any) -> list[str]:
+def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[explanation.Explanation]:
     if isinstance(target, type):
-        return [line for member in dir(target) for line in _explained(target, member, None)]
+        return [one for member in dir(target) for one in _explained(target, member, None, show_all)]
     try:
-        return [explanation.explain(parent, name) if isinstance(parent, type) else explanation.explain(target)]
+        of = (parent, name) if isinstance(parent, type) else (target,)
+        return [explanation.explain(*of, all=show_all)]
     except (AttributeError, ValueError):
         return []
 
@@ -227,29 +230,6 @@ def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
     else:
         for name, parameter in parameters(policy).items():
             yield f"{annotation}/{parameter.key}", formatted(getattr(policy, name)) or "none", sources[name]
-
-
-def _as_json(guard: control.GuardedMethod) -> dict[str, Any]:
-    return {
-        "name": guard.name,
-        "policies": [
-            {
-                "annotation": effective.policy.annotation,
-                "enabled": effective.enabled,
-                "parameters": {
-                    parameter.key: {"value": _plain(getattr(effective.policy, name)), "source": effective.sources[name]}
-                    for name, parameter in parameters(effective.policy).items()
-                },
-            }
-            for _, effective in _resolved(guard)
-        ],
-    }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [formatted(member) for member in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else formatted(value)
 
 
 def _template(lines: Iterable[_Line], how: Format) -> Iterator[str]:

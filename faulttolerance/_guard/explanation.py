@@ -3,28 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from .._call.order import is_detached
-from .._policy import parameters
+from .._config import Declared, Effective, parameter_keys
+from .._policy import Parameter, parameters
 from .._signature.kind import is_coroutine_function
 from .._signature.naming import class_name
 from .assembly import code_of
 from .declaration import FUNCTION, Declaration, declaration_of, unbound
+from .effective import EffectivePolicies
 from .guard import Guard, finder_of
 
 if TYPE_CHECKING:
     from .registry import AnyResolver
 
 
-def explain(target: Any, name: str = "", *, source: bool = False) -> str:
+class Explanation(str):
+    """What ``explain`` says: a text, which consoles show as it is, and the same for programs by ``as_dict``."""
+
+    __slots__ = ("_guards",)
+
+    _guards: tuple[dict[str, Any], ...]
+
+    def __new__(cls, text: str, guards: tuple[dict[str, Any], ...] = ()) -> Self:
+        explanation = super().__new__(cls, text)
+        explanation._guards = guards
+        return explanation
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return str(self), self._guards
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the same as values that JSON takes, whether the text shows them or not.
+
+        ``{"name": ..., "policies": [{"annotation": "Retry", "enabled": True, "declared_on": ..., "parameters":
+        {"maxRetries": {"value": 2, "source": "decorator", "default": 3, "variable": ...}, ...}}, ...], "wrong": []}``,
+        in the order in which policies nest; ``"inside"`` has the next guard in the same form, where several stand above
+        one another.
+        """
+        from copy import deepcopy
+
+        told: dict[str, Any] = {}
+        for guard in reversed(self._guards):
+            told = deepcopy(guard) | ({"inside": told} if told else {})
+        return told
+
+
+def explain(target: Any, name: str = "", *, all: bool = False, source: bool = False) -> Explanation:  # noqa: A002
     """Say which policies hold for a guarded function, each value and where it came from.
+
+    What is not as by default comes first, with the environment variable that would change it.
 
     Args:
         target: A guarded function, a bound method (then of its object's class), a class together with *name*, or a
             ``Guard``. Where several guards stand above one another, each is told of, the outermost first.
         name: The method's name where *target* is a class.
+        all: Whether to show also the values that are as by default.
         source: Whether to add the code that a call runs through, cut down to these policies.
 
     Raises:
@@ -32,23 +70,24 @@ def explain(target: Any, name: str = "", *, source: bool = False) -> str:
     """
     cls: type | None = None
     if isinstance(target, Guard):
-        return _explained(target._resolver, None, False, source)
-    if isinstance(target, type):
-        if not name:
-            raise ValueError(
-                f"{class_name(target)} is a class: name the method, as in explain({target.__name__}, 'call')"
-            )
-        cls, target = target, getattr(target, name)
-    elif getattr(target, "__self__", None) is not None:
-        owner = target.__self__
-        cls = owner if isinstance(owner, type) else type(owner)
-    parts = list(_layers(target, cls, source))
+        parts = [_Part(target._resolver, None, False)]
+    else:
+        if isinstance(target, type):
+            if not name:
+                raise ValueError(
+                    f"{class_name(target)} is a class: name the method, as in explain({target.__name__}, 'call')"
+                )
+            cls, target = target, getattr(target, name)
+        elif getattr(target, "__self__", None) is not None:
+            owner = target.__self__
+            cls = owner if isinstance(owner, type) else type(owner)
+        parts = list(_layers(target, cls))
     if not parts:
         raise ValueError(f"{target!r} is not guarded")
-    return "\n".join(parts)
+    return Explanation("\n".join(part.text(all, source) for part in parts), tuple(part.as_dict() for part in parts))
 
 
-def _layers(function: Any, cls: type | None, source: bool) -> Iterator[str]:
+def _layers(function: Any, cls: type | None) -> Iterator[_Part]:
     """Explain each guard of *function*: decorators of policies are one, each ``Guard`` is another."""
     while True:
         function = unbound(function)
@@ -57,41 +96,85 @@ def _layers(function: Any, cls: type | None, source: bool) -> Iterator[str]:
             try:
                 resolver = find()
             except KeyError as error:
-                yield f"{where}\n  wrong: {error.args[0]}"
+                yield _Part(None, None, False, where, [error.args[0]])
             else:
-                asynchronous = is_coroutine_function(function)
-                yield f"{where}, by the guard {_explained(resolver, None, asynchronous, source)}"
+                yield _Part(resolver, None, is_coroutine_function(function), where)
             function = function.__wrapped__
         elif (declaration := declaration_of(function)) is not None:
             of_class = declaration.owner if declaration.binding == FUNCTION else cls or declaration.owner
-            yield _explained(declaration.resolver, of_class, declaration.is_coroutine, source)
+            yield _Part(declaration.resolver, of_class, declaration.is_coroutine)
             function = declaration.template
         else:
             return
 
 
-def _explained(resolver: AnyResolver, cls: type | None, asynchronous: bool, source: bool) -> str:
-    effective, faults = resolver.effective_policies(cls)
-    lines = [effective.name]
-    if not effective.declared:
-        lines.append("  runs plainly: no policy holds for it")
-    for value, declared in zip(effective.values, effective.declared, strict=True):
-        place = "the method" if declared.level == "method" else declared.owner or "the guard"
-        state = "" if value.enabled else f", switched off by {value.sources.get('enabled', 'configuration')}"
-        lines.append(f"  {value.policy.annotation} (declared on {place}{state})")
-        for name, parameter in parameters(value.policy).items():
-            lines.append(f"    {parameter.key} = {_shown(getattr(value.policy, name))}  [{value.sources[name]}]")
-    lines += [f"  wrong: {fault}" for fault in faults]
-    if source and effective.policies:
-        lines.append(code_of(effective, asynchronous or is_detached(effective.policies)))
-    return "\n".join(lines)
+class _Part:
+    """One of the guards that stand above one another."""
+
+    def __init__(
+        self,
+        resolver: AnyResolver | None,
+        cls: type | None,
+        asynchronous: bool,
+        where: str = "",
+        wrong: list[str] = [],  # noqa: B006  # read only
+    ) -> None:
+        effective, faults = resolver.effective_policies(cls) if resolver else (EffectivePolicies(where, _nothing), [])
+        self._effective = effective
+        self._asynchronous = asynchronous
+        self._where = where
+        self._wrong = [*wrong, *map(str, faults)]
+
+    def text(self, all: bool, source: bool) -> str:  # noqa: A002
+        effective = self._effective
+        by_guard = self._where and self._where != effective.name
+        lines = [f"{self._where}, by the guard {effective.name}" if by_guard else effective.name]
+        if not effective.declared and not self._wrong:
+            lines.append("  runs plainly: no policy holds for it")
+        for value, declared in zip(effective.values, effective.declared, strict=True):
+            state = "" if value.enabled else f", switched off by {value.sources.get('enabled', 'configuration')}"
+            lines.append(f"  {value.policy.annotation} (declared on {_place(declared)}{state})")
+            lines += _lines_of(value, declared, all)
+        lines += [f"  wrong: {problem}" for problem in self._wrong]
+        if source and effective.policies:
+            lines.append(code_of(effective, self._asynchronous or is_detached(effective.policies)))
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        told = dict_of(self._effective) | {"wrong": self._wrong}
+        return {"name": self._where, "guard": self._effective.name, **told} if self._where else told
+
+
+def _nothing() -> None: ...
+
+
+def _place(declared: Declared) -> str:
+    return "the method" if declared.level == "method" else declared.owner or "the guard"
+
+
+def _lines_of(value: Effective, declared: Declared, all: bool) -> Iterator[str]:  # noqa: A002
+    """Show the values that are not as by default, then, if *all* are asked for, the others."""
+    sources = value.sources
+    named = parameters(value.policy)
+    by_default = [one for name, one in named.items() if sources[name] == "default"]
+    for one in [*(one for one in named.values() if one not in by_default), *(by_default if all else ())]:
+        yield f"    {one.key} = {_shown(one.told(value.policy))}  [{sources[one.name]}]"
+        if variable := _variable(one, value, declared):
+            yield f"      variable {variable}"
+    if by_default and not all:
+        yield f"    [{len(by_default)} as by default]"
+
+
+def _variable(parameter: Parameter, value: Effective, declared: Declared) -> str:
+    """Name the environment variable that reaches least else; none where a stronger source sets the same key."""
+    keys = parameter_keys(declared, parameter.name)
+    configured = value.configured.get(parameter.name, "")
+    if not keys or (configured.startswith(f"{keys[0].name} in ") and "environment variable" not in configured):
+        return ""
+    return keys[0].variable if not configured.endswith(f" {keys[0].variable}") else ""
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, timedelta):
-        from .._config.formatting import formatted
-
-        return formatted(value)
     if isinstance(value, tuple):
         return ", ".join(map(_shown, value)) or "none"
     if isinstance(value, type):
@@ -99,3 +182,35 @@ def _shown(value: Any) -> str:
     if callable(value):
         return getattr(value, "__qualname__", repr(value))
     return str(getattr(value, "name", value))
+
+
+def dict_of(effective: EffectivePolicies) -> dict[str, Any]:
+    """Give what holds for one guard as values that JSON takes."""
+    return {
+        "name": effective.name,
+        "policies": [
+            {
+                "annotation": value.policy.annotation,
+                "enabled": value.enabled,
+                "declared_on": _place(declared),
+                "parameters": {
+                    one.key: {
+                        "value": _plain(getattr(value.policy, name)),
+                        "source": value.sources[name],
+                        "default": _plain(one.kind.normalised(one.default)) if one.has_default else None,
+                        "variable": _variable(one, value, declared),
+                    }
+                    for name, one in parameters(value.policy).items()
+                },
+            }
+            for value, declared in zip(effective.values, effective.declared, strict=True)
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    from .._config.formatting import formatted
+
+    if isinstance(value, (tuple, list)):
+        return [formatted(member) for member in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else formatted(value)

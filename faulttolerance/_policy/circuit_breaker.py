@@ -26,7 +26,7 @@ class CircuitBreaker(Policy, kw_only=True):
 
     fail_on: ExceptionSet = parameter(exceptions(), Exception)
     skip_on: ExceptionSet = parameter(exceptions(), ())
-    delay: Duration = parameter(duration(), 5000)
+    delay: Duration = parameter(duration(unit="delay_unit"), 5000)
     delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
     request_volume_threshold: int = parameter(integer(1), 20)
     failure_ratio: float = parameter(number(0.0, 1.0), 0.5)

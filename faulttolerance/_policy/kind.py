@@ -25,6 +25,7 @@ class Kind(Record):
         configurable: What is accepted in the configuration, in words; *allowed* where it is empty.
         members: What a ``member`` is one of.
         reason: Why a value is not accepted, where more can be said than *allowed* does.
+        unit: The parameter that says what a number counts which is a duration; milliseconds where it is empty.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Kind(Record):
     configurable: str = ""
     members: type[Enum] | None = None
     reason: Callable[[object], str] = lambda value: ""
+    unit: str = ""
 
     def problem(self, value: object) -> str:
         """Say in a message that *value* is not accepted."""
@@ -55,10 +57,11 @@ def number(minimum: float, maximum: float = math.inf) -> Kind:
     return Kind("number", allowed, lambda value: _is_finite(value) and minimum <= value <= maximum)
 
 
-def duration(limits: str = ">= 0", note: str = "") -> Kind:
+def duration(limits: str = ">= 0", note: str = "", unit: str = "") -> Kind:
     """Accept a finite number >= 0 that counts some unit, a ``timedelta``, or text (rule M1).
 
-    *limits* and *note* say in words what is accepted.
+    *limits* and *note* say in words what is accepted; *unit* is the parameter that says what a number counts, which are
+    milliseconds where there is none.
     """
 
     def accepts(value: object) -> bool:
@@ -87,6 +90,7 @@ def duration(limits: str = ">= 0", note: str = "") -> Kind:
         read,
         f"a duration {limits}{note}, as in 1500, 1500ms, 1.5s or PT1.5S",
         reason=reason,
+        unit=unit,
     )
 
 

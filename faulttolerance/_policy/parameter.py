@@ -11,7 +11,7 @@ from .._record import Record
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .kind import Kind
-from .unit import spelled
+from .unit import ChronoUnit, spelled
 
 
 class MISSING:
@@ -43,6 +43,18 @@ class Parameter:
         head, *rest = self.name.split("_")
         return head + "".join(word.title() for word in rest)
 
+    def told(self, policy: Policy) -> Any:
+        """Give the value in *policy*, a duration as text with the unit that it counts."""
+        value = getattr(policy, self.name)
+        if self.kind.name != "duration":
+            return value
+        return spelled(value, getattr(policy, self.kind.unit) if self.kind.unit else ChronoUnit.MILLIS)
+
+    @property
+    def has_default(self) -> bool:
+        """Whether it may be left out."""
+        return self.default is not MISSING
+
     @property
     def configurable(self) -> str:
         """The words for what the configuration may say."""
@@ -73,10 +85,10 @@ class Policy(Record):
         cls.is_configurable = is_configurable
         cls._parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
         for name, parameter in cls._parameters.items():
-            if parameter.default is MISSING:
-                delattr(cls, name)
-            else:
+            if parameter.has_default:
                 setattr(cls, name, parameter.kind.normalised(parameter.default))
+            else:
+                delattr(cls, name)
         super().__init_subclass__(kw_only=kw_only)
 
     @classmethod

@@ -43,10 +43,10 @@ class RateLimit(Policy):
     """
 
     value: int = parameter(integer(1), 100)
-    window: Duration = parameter(duration("> 0"), 1)
+    window: Duration = parameter(duration("> 0", unit="window_unit"), 1)
     window_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
     _: KW_ONLY
-    min_spacing: Duration = parameter(duration(), 0)
+    min_spacing: Duration = parameter(duration(unit="min_spacing_unit"), 0)
     min_spacing_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
     type: RateLimitType | Literal["fixed", "rolling", "smooth"] = parameter(choice(RateLimitType), RateLimitType.FIXED)
 

@@ -40,11 +40,11 @@ class Retry(Policy, kw_only=True):
     """
 
     max_retries: int = parameter(integer(-1, "-1 (no limit) or an integer >= 0"), 3)
-    delay: Duration = parameter(duration(), 0)
+    delay: Duration = parameter(duration(unit="delay_unit"), 0)
     delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
-    max_duration: Duration = parameter(duration(), 180_000)
+    max_duration: Duration = parameter(duration(unit="duration_unit"), 180_000)
     duration_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
-    jitter: Duration = parameter(duration(), 200)
+    jitter: Duration = parameter(duration(unit="jitter_delay_unit"), 200)
     jitter_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
     jitter_kind: Literal["added", "full", "decorrelated"] = parameter(word("added", "full", "decorrelated"), "added")
     retry_on: ExceptionSet = parameter(exceptions(), Exception)
@@ -78,7 +78,7 @@ class ExponentialBackoff(Policy, kw_only=True):
 
     factor: float = parameter(number(1), 2.0)
     min_delay: Duration = parameter(duration(), 0)
-    max_delay: Duration = parameter(duration(), 60_000)
+    max_delay: Duration = parameter(duration(unit="max_delay_unit"), 60_000)
     max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
 
     @classmethod
@@ -100,7 +100,7 @@ class FibonacciBackoff(Policy, kw_only=True):
         max_delay_unit: What *max_delay* counts.
     """
 
-    max_delay: Duration = parameter(duration(), 60_000)
+    max_delay: Duration = parameter(duration(unit="max_delay_unit"), 60_000)
     max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
 
 

@@ -24,7 +24,7 @@ class Timeout(Policy):
             ends late.
     """
 
-    value: Duration = parameter(duration(note=" (0: no limit)"), 1000)
+    value: Duration = parameter(duration(note=" (0: no limit)", unit="unit"), 1000)
     unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
     _: KW_ONLY
     interrupt: bool = parameter(flag(), True)

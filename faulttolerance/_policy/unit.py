@@ -86,9 +86,18 @@ def _counted(number: str, length: int) -> int:
     return (int(whole + fraction) * length + scale // 2) // scale
 
 
-def spelled(span: timedelta) -> str:
-    """Write *span* as text that ``duration_of`` reads: in the largest unit that needs no fraction."""
-    microseconds = span // timedelta(microseconds=1)
+def spelled(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.MILLIS) -> str:
+    """Write *duration*, of which a number counts *unit*, in the largest unit that needs no fraction.
+
+    It is text that ``duration_of`` reads, but for what is no whole number of microseconds: that keeps its unit.
+    """
+    if isinstance(duration, timedelta):
+        microseconds = duration // timedelta(microseconds=1)
+    else:
+        exactly = duration * unit.value * 1e6
+        microseconds = round(exactly)
+        if abs(microseconds - exactly) > 1e-9 * exactly:
+            return f"{duration:g} {unit.name.lower()}"
     if not microseconds:
         return "0s"
     suffix, length = next((suffix, length) for suffix, length in SUFFIXES.items() if not microseconds % length)

@@ -497,7 +497,9 @@ around_invoke(3000)  # type: ignore[call-overload]
 with uninterruptible():
     left = remaining()
 assert_type(left, float | None)
-assert_type(ft.explain(bare), str)
+explained = ft.explain(bare, all=True, source=False)
+assert_type(explained.as_dict(), dict[str, Any])
+assert_type(explained.splitlines(), list[str])
 state: str = ft.circuit_breakers.state("orders")
 names: Iterable[str] = ft.circuit_breakers.names()
 for one in ft.guards():

@@ -346,9 +346,14 @@ def test_list_writes_json(run: Run) -> None:
 
     policies = {one["annotation"]: one for one in listed["shop.billing.Client.charge"]["policies"]}
     assert policies["Retry"]["enabled"] is True
-    assert policies["Retry"]["parameters"]["maxRetries"] == {"value": 4, "source": "decorator"}
-    assert policies["Retry"]["parameters"]["retryOn"] == {"value": ["OSError"], "source": "decorator"}
-    assert policies["Timeout"]["parameters"]["interrupt"] == {"value": True, "source": "default"}
+    assert policies["Retry"]["parameters"]["maxRetries"] == {
+        "value": 4,
+        "source": "decorator",
+        "default": 3,
+        "variable": "SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIES",
+    }
+    assert policies["Retry"]["parameters"]["retryOn"]["value"] == ["OSError"]
+    assert policies["Timeout"]["parameters"]["interrupt"]["source"] == "default"
 
 
 def test_what_modules_print_is_kept_out_of_the_output(tmp_path: Path) -> None:

@@ -422,7 +422,7 @@ def test_explain_and_guards_show_value_and_source(monkeypatch: pytest.MonkeyPatc
     shown = explain(Client.charge)
     listed = next(one for one in guards() if one.name == f"{HERE}.{Client.__qualname__}.charge").values
 
-    assert f"jitter = 7  [{key} in configure(properties=...)]" in shown
+    assert f"jitter = 7ms  [{key} in configure(properties=...)]" in shown
     assert "delay = 20ms  [" in shown
     assert "Retry/delay in environment variable FAULTTOLERANCE_RETRY_DELAY" in shown
     assert listed["Retry/maxRetries"] == (2, "decorator")

@@ -1,0 +1,172 @@
+"""What `explain` shows (rule M3)."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import faulttolerance as ft
+from faulttolerance._policy import ChronoUnit, Policy, parameters
+from faulttolerance.testing import configured
+
+
+class Client:
+    @ft.retry(max_retries=2, delay="1.5s", retry_on=ConnectionError)
+    @ft.timeout(2, ft.ChronoUnit.SECONDS)
+    def charge(self) -> None: ...
+
+
+OWN = f"{__name__}.Client/charge"
+VARIABLE = OWN.replace(".", "_").replace("/", "_").upper()
+
+
+def test_what_differs_from_the_default_is_shown_with_source_and_variable() -> None:
+    """Rule M3: and nothing else."""
+    assert repr(ft.explain(Client.charge)) == str(ft.explain(Client.charge)) == (
+        f"{__name__}.Client.charge\n"
+        "  Retry (declared on the method)\n"
+        "    maxRetries = 2  [decorator]\n"
+        f"      variable {VARIABLE}_RETRY_MAXRETRIES\n"
+        "    delay = 1500ms  [decorator]\n"
+        f"      variable {VARIABLE}_RETRY_DELAY\n"
+        "    retryOn = ConnectionError  [decorator]\n"
+        f"      variable {VARIABLE}_RETRY_RETRYON\n"
+        f"    [{len(parameters(ft.Retry)) - 3} as by default]\n"
+        "  Timeout (declared on the method)\n"
+        "    value = 2s  [decorator]\n"
+        f"      variable {VARIABLE}_TIMEOUT_VALUE\n"
+        "    unit = SECONDS  [decorator]\n"
+        f"      variable {VARIABLE}_TIMEOUT_UNIT\n"
+        f"    [{len(parameters(ft.Timeout)) - 2} as by default]"
+    )  # fmt: skip
+
+
+def test_all_shows_the_rest_behind_what_differs() -> None:
+    """Rule M3: the defaults, with their units."""
+    lines = ft.explain(Client.charge, all=True).splitlines()
+    values = [line for line in lines if line.startswith("    ") and " = " in line]
+
+    assert "    maxDuration = 3m  [default]" in values
+    assert "    jitter = 200ms  [default]" in values
+    assert len(values) == len(parameters(ft.Retry)) + len(parameters(ft.Timeout))
+    in_retry = [line.endswith("[default]") for line in values[: len(parameters(ft.Retry))]]
+    assert in_retry == sorted(in_retry)
+
+
+@pytest.mark.parametrize("which", ["maxRetries", "delay", "retryOn"])
+def test_the_variable_that_is_named_changes_the_value(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule M3: also where a key that reaches more says otherwise, in a stronger source."""
+    text = {"maxRetries": "7", "delay": "7s", "retryOn": "OSError"}
+    with configured({"Retry/maxRetries": "5", "Retry/delay": "5s", "Retry/retryOn": "KeyError"}):
+        told = ft.explain(Client.charge).as_dict()["policies"][0]["parameters"][which]
+        monkeypatch.setenv(told["variable"], text[which])
+        ft.reload()
+
+        shown = ft.explain(Client.charge)
+
+    assert f"    {which} = {text[which]}  [" in shown
+    assert f"variable {told['variable']}]" in shown.replace("environment ", "")
+    assert f"      variable {told['variable']}" not in shown
+
+
+def test_no_variable_is_named_where_it_would_change_nothing() -> None:
+    """Rule M3: the same key is set by a stronger source, which is named."""
+    with configured({f"{OWN}/Retry/delay": "7s"}):
+        shown = ft.explain(Client.charge)
+
+    assert f"delay = 7s  [{OWN}/Retry/delay in configure(properties=...)]" in shown
+    assert f"{VARIABLE}_RETRY_DELAY" not in shown
+
+
+def test_the_variables_of_a_guard_without_a_name_are_those_for_all() -> None:
+    """Rule M3: there is no other."""
+    assert "variable FAULTTOLERANCE_RETRY_MAXRETRIES" in ft.explain(ft.Guard(retry=ft.Retry(max_retries=1)))
+
+
+def test_what_no_key_reaches_has_no_variable() -> None:
+    """Rule M3: the name of a circuit."""
+
+    @ft.circuit_breaker
+    @ft.circuit_breaker_name("m3 orders")
+    def order() -> None: ...
+
+    assert "value = m3 orders  [decorator]" in ft.explain(order)
+    assert " variable " not in ft.explain(order)
+
+
+def durations() -> Iterator[tuple[type[Policy], str]]:
+    for policy in Policy.__subclasses__():
+        for one in parameters(policy).values():
+            if one.kind.name == "duration":
+                yield policy, one.name
+
+
+@pytest.mark.parametrize(("policy", "name"), list(durations()))
+def test_durations_are_shown_with_their_units(policy: type[Policy], name: str) -> None:
+    """Rule M3: whatever a number counts."""
+    one = parameters(policy)[name]
+    unit = {one.kind.unit: ChronoUnit.MINUTES} if one.kind.unit else {}
+    further = {"max_duration": 0} if policy is ft.Retry and name != "max_duration" else {}
+    made = policy(**{name: 6_000, **unit, **further})
+
+    assert one.told(made) == ("100h" if unit else "6s")
+    assert one.told(policy(**{name: timedelta(seconds=3), **unit, **further})) == "3s"
+
+
+def test_every_unit_is_that_of_a_duration() -> None:
+    """Rule M3: a parameter that says what another counts is known to it."""
+    for policy in Policy.__subclasses__():
+        named = parameters(policy)
+        units = {name for name, one in named.items() if one.kind.members is ChronoUnit}
+        assert {one.kind.unit for one in named.values() if one.kind.unit} == units
+
+
+def test_what_is_no_whole_number_of_microseconds_keeps_its_unit() -> None:
+    """Rule M3."""
+    assert "value = 0.5 nanos" in ft.explain(ft.Guard(timeout=ft.Timeout(0.5, ft.ChronoUnit.NANOS)))
+    assert "value = 3.5us" not in ft.explain(ft.Guard(timeout=ft.Timeout(3.5, ft.ChronoUnit.MICROS)))
+
+
+def test_as_dict_is_for_json_and_has_everything() -> None:
+    """Rule M3: also what the text leaves out."""
+    told: Any = json.loads(json.dumps(ft.explain(Client.charge).as_dict()))
+
+    assert (told["name"], told["wrong"]) == (f"{__name__}.Client.charge", [])
+    assert [policy["annotation"] for policy in told["policies"]] == ["Retry", "Timeout"]
+    assert told["policies"][0]["parameters"]["maxRetries"] == {
+        "value": 2,
+        "source": "decorator",
+        "default": 3,
+        "variable": f"{VARIABLE}_RETRY_MAXRETRIES",
+    }
+    assert told["policies"][0]["parameters"]["abortOn"]["value"] == []
+
+
+def test_as_dict_goes_from_guard_to_guard() -> None:
+    """Rule M3: the outermost first."""
+    inner = ft.Guard(timeout=ft.Timeout("1s"), name="m3 inner")
+
+    @ft.bulkhead(3)
+    @inner
+    def function() -> None: ...
+
+    told = ft.explain(function).as_dict()
+    inner.close()
+
+    assert told["policies"][0]["annotation"] == "Bulkhead"
+    assert told["inside"]["guard"] == "m3 inner"
+    assert told["inside"]["policies"][0]["annotation"] == "Timeout"
+
+
+def test_an_explanation_can_be_copied_and_pickled() -> None:
+    """Rule M3: it is a value."""
+    explanation = ft.explain(Client.charge)
+
+    for again in (copy.deepcopy(explanation), pickle.loads(pickle.dumps(explanation))):
+        assert (again, again.as_dict()) == (explanation, explanation.as_dict())
