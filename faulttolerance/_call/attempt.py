@@ -82,6 +82,7 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
     waits = bulkhead or policies.retry is not None
+    slow = policies.slow > 0
     return {
         "ASYNC": asynchronous,
         "DETACHED": detached,
@@ -90,10 +91,10 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         "DEADLINE": deadline,
         "LATE_ONLY": deadline and not policies.interrupt,
         "BULKHEAD": bulkhead,
-        "CLOCKED": detached or deadline or waits or policies.rate_limit is not None,
+        "CLOCKED": detached or deadline or waits or slow or policies.rate_limit is not None,
         # A deadline looks for its loop itself.
         "LOOP": asynchronous and not detached and not deadline and waits,
-        "JUDGED": policies.retry is not None and policies.retry.result_predicate is not None,
+        "JUDGED": slow or (policies.retry is not None and policies.retry.result_predicate is not None),
         "FOLLOWED": detached or is_followed,
         "COUNTED": policies.counters is not None,
     }

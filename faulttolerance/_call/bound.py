@@ -71,6 +71,7 @@ class BoundPolicies:
         "retry",
         "seconds",
         "skip_on",
+        "slow",
         "usual",
         "watches_results",
     )
@@ -87,6 +88,7 @@ class BoundPolicies:
         deliver: Callable[[Gate], None] = _deliver_to_nobody,
         fail_on: Exceptions = (Exception,),
         skip_on: Exceptions = (),
+        slow: float = 0.0,
         rate_limit: RateLimit | None = None,
         seconds: float = 0.0,
         interrupt: bool = True,
@@ -107,6 +109,8 @@ class BoundPolicies:
         """Tells listeners and sinks of the transitions of *gate*."""
         self.fail_on = fail_on
         self.skip_on = skip_on
+        self.slow = slow
+        """After how many seconds a success is a failure to *gate*; 0 where it never is."""
         self.rate_limit = rate_limit
         self.seconds = seconds
         self.interrupt = interrupt
@@ -185,16 +189,23 @@ class BoundPolicies:
         era = record.era
         assert era is not None
         if era is not NOT_ADMITTED:
+            kind, now = type(failure).__name__, clock.monotonic()
             if failure is None:
                 verdict = SUCCESS
             elif record.refused_by and not gate.judges_refusals:
                 verdict = NEUTRAL
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on)
+            if (
+                self.slow
+                and verdict is SUCCESS
+                and not record.refused_by
+                and (record.ended or now) >= record.began + self.slow
+            ):
+                verdict, kind = FAILURE, "slow call"
             record.verdict = verdict.value
-            if verdict is not NEUTRAL or not era.is_closed:
-                kind = type(failure).__name__ if verdict is FAILURE else ""
-                gate.settle(era, record.permit, verdict, clock.monotonic(), kind)
+            if not (era.is_clean if verdict is SUCCESS else verdict is NEUTRAL and era.is_closed):
+                gate.settle(era, record.permit, verdict, now, kind if verdict is FAILURE else "")
         elif not isinstance(failure, RefusedException):
             gate.settle(gate.state, record.permit, NEUTRAL, clock.monotonic())
         if gate.transitions:

@@ -176,14 +176,25 @@ _JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {
 }
 
 
-def _breaker_values(policy: CircuitBreaker) -> tuple[float, int, float, int]:
-    delay = seconds(policy.delay, policy.delay_unit)
-    return delay, policy.request_volume_threshold, policy.failure_ratio, policy.success_threshold
+def _chance() -> float:
+    return clock.random()
+
+
+def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
+    return {
+        "delay": seconds(policy.delay, policy.delay_unit),
+        "request_volume_threshold": policy.request_volume_threshold,
+        "failure_ratio": policy.failure_ratio,
+        "success_threshold": policy.success_threshold,
+        "window": seconds(policy.window, ChronoUnit.MILLIS),
+        "max_delay": seconds(policy.max_delay, ChronoUnit.MILLIS),
+        "now": clock.monotonic(),
+    }
 
 
 _BREAKER = Memory(
-    lambda name, policy, _: circuit_breaker.CircuitBreaker(name, *_breaker_values(policy), now=clock.monotonic()),
-    lambda breaker, policy: breaker.reconfigure(*_breaker_values(policy), clock.monotonic()),
+    lambda name, policy, _: circuit_breaker.CircuitBreaker(name, **_breaker_values(policy), chance=_chance),
+    lambda breaker, policy: breaker.reconfigure(**_breaker_values(policy)),
 )
 
 
@@ -194,6 +205,7 @@ def _gate(policy: CircuitBreaker | AdaptiveThrottle, binding: Binding) -> Mappin
         "deliver": binding.deliver,
         "fail_on": policy.fail_on,
         "skip_on": policy.skip_on,
+        "slow": seconds(policy.slow, ChronoUnit.MILLIS) if isinstance(policy, CircuitBreaker) else 0.0,
     }
 
 
@@ -202,7 +214,7 @@ def _throttle_values(policy: AdaptiveThrottle) -> tuple[float, float, int]:
 
 
 _THROTTLE = Memory(
-    lambda name, policy, _: adaptive_throttle.AdaptiveThrottle(name, *_throttle_values(policy), lambda: clock.random()),
+    lambda name, policy, _: adaptive_throttle.AdaptiveThrottle(name, *_throttle_values(policy), _chance),
     lambda throttle, policy: throttle.reconfigure(*_throttle_values(policy), clock.monotonic()),
 )
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from .._event import StateChanged, sinks
 from .._log import ERROR, log
 from .._runtime.clock import clock
+from .._strategy.circuit_breaker import CircuitBreaker
 from ..exceptions import FaultToleranceDefinitionException
 from .registry import every_state, nothing_named, resolvers
 
 if TYPE_CHECKING:
     from .._call.state import State
-    from .._strategy.circuit_breaker import CircuitBreaker
+    from .._strategy.circuit_state import CircuitSnapshot
 
 Listener: TypeAlias = Callable[[str, str, str], object]
 
-_listeners: dict[str, list[Listener]] = {}
+_listeners: dict[object, tuple[str, Listener]] = {}
+"""Whom to tell, with the name of the breaker; each under a key of its own, for the same callback may come twice."""
 
 
 def deliver_all() -> None:
@@ -39,9 +41,10 @@ def _tell(breaker: CircuitBreaker, old: str, new: str, reason: str) -> None:
         return
     aliases = [state.alias for state, other in _every_breaker() if other is breaker and state.alias]
     for name in (breaker.name, *aliases):
-        for listener in list(_listeners.get(name, ())):
+        for wanted, listener in list(_listeners.values()):
             try:
-                listener(name, old, new)
+                if wanted == name:
+                    listener(name, old, new)
             except Exception as error:  # noqa: BLE001  # it is the application's, and changes nothing
                 log(ERROR, "a listener of the circuit breaker %s failed", name, error=error)
 
@@ -67,36 +70,49 @@ class CircuitBreakers:
         """
         return self._breakers(name)[-1].state_name(clock.monotonic())
 
-    def reset(self, name: str) -> None:
-        """Close the breaker *name* and forget its results.
+    def snapshot(self, name: str) -> CircuitSnapshot:
+        """Give what the breaker *name* is at this moment: its state, since when, and what its window holds.
 
         Raises:
             KeyError: No breaker has this name.
         """
-        for breaker in self._breakers(name):
-            breaker.reset(clock.monotonic())
-            deliver_transitions(breaker)
+        return self._breakers(name)[-1].snapshot(clock.monotonic())
+
+    def reset(self, name: str) -> None:
+        """Close the breaker *name* and forget its results; what was forced is so no longer.
+
+        Raises:
+            KeyError: No breaker has this name.
+        """
+        self._steer(self._breakers(name), CircuitBreaker.reset)
 
     def reset_all(self) -> None:
         """Close every breaker."""
-        for _, breaker in _every_breaker():
-            breaker.reset(clock.monotonic())
-            deliver_transitions(breaker)
+        self._steer([breaker for _, breaker in _every_breaker()], CircuitBreaker.reset)
 
     def force_open(self, name: str) -> None:
-        """Open the breaker *name* until it is reset.
+        """Open the breaker *name* until it is reset; ``retry_after`` of its refusals is ``None``.
 
         Raises:
             KeyError: No breaker has this name.
         """
-        for breaker in self._breakers(name):
-            breaker.force_open(clock.monotonic())
-            deliver_transitions(breaker)
+        self._steer(self._breakers(name), CircuitBreaker.force_open)
 
-    def on_state_change(self, name: str, callback: Listener) -> None:
+    def force_closed(self, name: str) -> None:
+        """Close the breaker *name* until it is reset, whatever its calls come to.
+
+        Raises:
+            KeyError: No breaker has this name.
+        """
+        self._steer(self._breakers(name), CircuitBreaker.force_closed)
+
+    def on_state_change(self, name: str, callback: Listener) -> Callable[[], object]:
         """Call ``callback(name, old, new)`` at each change of state; the breaker may come into being later.
 
         The callback runs on the thread whose call made the change, outside every lock. One that raises is logged.
+
+        Returns:
+            What undoes it: the callback is not called any more.
 
         Raises:
             FaultToleranceDefinitionException: If *callback* is a coroutine function.
@@ -105,7 +121,14 @@ class CircuitBreakers:
 
         if faults := never_awaited_faults("circuit_breakers.on_state_change(callback)", callback):
             raise FaultToleranceDefinitionException(*faults)
-        _listeners.setdefault(name, []).append(callback)
+        key = object()
+        _listeners[key] = name, callback
+        return partial(_listeners.pop, key, None)
+
+    def _steer(self, breakers: Iterable[CircuitBreaker], operation: Callable[[CircuitBreaker, float], None]) -> None:
+        for breaker in breakers:
+            operation(breaker, clock.monotonic())
+            deliver_transitions(breaker)
 
     def _breakers(self, name: str) -> list[CircuitBreaker]:
         _resolve_breakers(name)  # also where another has the name: a module may have been loaded again

@@ -22,6 +22,13 @@ class CircuitBreaker(Policy, kw_only=True):
         request_volume_threshold: The length of the rolling window, in calls; nothing is decided before it is full.
         failure_ratio: The circuit opens when this part of the window failed; from 0 to 1.
         success_threshold: Probes that must succeed to close the circuit; never more are in flight at once.
+        slow: A success that took at least this long, in milliseconds, counts as a failure of the circuit, and as
+            nothing else; 0: however long it took.
+        window: How long a result counts, in milliseconds: the circuit is assessed whenever the window holds at least
+            *request_volume_threshold* results, which may be any number of them; 0: the last
+            *request_volume_threshold* results count, however old they are.
+        max_delay: Where it is more than *delay*, in milliseconds: each time a probe opens the circuit again, it stays
+            open twice as long, up to this, and varied by a tenth; closing it sets that back. 0: always *delay*.
     """
 
     fail_on: ExceptionSet = parameter(exceptions(), Exception)
@@ -31,6 +38,9 @@ class CircuitBreaker(Policy, kw_only=True):
     request_volume_threshold: int = parameter(integer(1), 20)
     failure_ratio: float = parameter(number(0.0, 1.0), 0.5)
     success_threshold: int = parameter(integer(1), 1)
+    slow: Duration = parameter(duration(note=" (0: off)"), 0)
+    window: Duration = parameter(duration(note=" (0: off)"), 0)
+    max_delay: Duration = parameter(duration(note=" (0: off)"), 0)
 
 
 @final

@@ -6,115 +6,90 @@ It is a ``Gate``, which says how it is asked. A call is settled against the era 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import math
-import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
-from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Final
 
 from ..exceptions import CircuitBreakerOpenException
+from .back_off import varied
+from .circuit_state import (
+    CLOSED,
+    HALF_OPEN,
+    NONE_YET,
+    OPEN,
+    CircuitEra,
+    CircuitSnapshot,
+    StateName,
+    Transition,
+    Transitions,
+)
 from .gate import Era
-from .rolling_window import RollingWindow
+from .rolling_window import RollingWindow, TimeWindow
 from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
-__all__ = [
-    "CLOSED",
-    "HALF_OPEN",
-    "OPEN",
-    "CircuitBreaker",
-    "CircuitEra",
-    "Closed",
-    "HalfOpen",
-    "Open",
-    "StateName",
-    "Transition",
-]
-
-StateName: TypeAlias = Literal["closed", "open", "half-open"]
-
-CLOSED: Final = "closed"
-OPEN: Final = "open"
-HALF_OPEN: Final = "half-open"
+__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitEra", "StateName", "Transition"]
 
 _NEVER: Final = -math.inf
 _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}
 
 
-class Transition(NamedTuple):
-    """The circuit moved from one state to another."""
-
-    old: StateName
-    new: StateName
-    reason: str
-    """Why the circuit opened, and until when; empty for the other moves."""
-
-
-class _Transitions(list[Transition]):
-    """Those that wait to be delivered, oldest first."""
-
-    __slots__ = ("claim",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.claim = threading.Lock()
-        """Held by the thread that delivers."""
-
-
-_NONE_YET = _Transitions()
-"""Stands for those of every circuit that has never moved; nothing is ever added to it."""
-
-
-class CircuitEra(Era):
-    """One stay in one state; a closed circuit is clean with a window full of successes."""
-
-    __slots__ = ("name",)
-
-    name: StateName
-
-
 class Closed(CircuitEra):
     """Calls pass; their results fill the window, which is assessed when it is full."""
 
-    __slots__ = ("last_failure", "window")
+    __slots__ = ("window",)
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, window: RollingWindow | TimeWindow, since: float, is_forced: bool = False) -> None:
         self.is_closed = True
         self.name = CLOSED
         self.until = _NEVER
-        # Both guarded by the breaker's lock.
-        self.window = RollingWindow(size)
-        self.last_failure = ""
+        self.since = since
+        self.is_forced = is_forced
+        self.window = window  # guarded by the breaker's lock
         self.is_clean = False
 
     def review_locked(self) -> None:
-        """Find out anew whether the window is full of successes."""
-        self.is_clean = self.window.is_full and not self.window.failures
+        """Find out anew whether the window is full of successes, which one more does not change."""
+        window = self.window
+        self.is_clean = window.is_full and not window.failures and not window.expires
 
 
 class Open(CircuitEra):
-    """Calls are refused until a moment; then the next one makes the circuit half-open."""
+    """Calls are refused until a moment; then the next one makes the circuit half-open.
 
-    __slots__ = ("is_forced", "since")
+    Args:
+        since: When the circuit opened.
+        until: Until when it refuses; infinity where it was forced open.
+        reopened: How many times in a row it had been half-open before.
+        chance: The random number that varies how long it is open.
+    """
 
-    def __init__(self, since: float, until: float) -> None:
+    __slots__ = ("chance", "reopened")
+
+    def __init__(self, since: float, until: float, reopened: int = 0, chance: float = 0.5) -> None:
         self.is_closed = False
         self.is_clean = False
         self.name = OPEN
         self.since = since
         self.until = until
         self.is_forced = until == math.inf
+        self.reopened = reopened
+        self.chance = chance
 
 
 class HalfOpen(CircuitEra):
     """A few probes pass and decide together."""
 
-    __slots__ = ("overdue", "probes", "successes")
+    __slots__ = ("overdue", "probes", "reopened", "successes")
 
-    def __init__(self) -> None:
+    def __init__(self, since: float, reopened: int = 0) -> None:
         self.is_closed = False
         self.is_clean = False
+        self.is_forced = False
         self.name = HALF_OPEN
         self.until = _NEVER
+        self.since = since
+        self.reopened = reopened
         # All guarded by the breaker's lock.
         self.successes = 0
         self.probes: dict[Hashable, tuple[int, float]] = {}  # by attempt: its thread, and when it was admitted
@@ -130,20 +105,25 @@ class CircuitBreaker:
         name: Whose circuit it is, for the message of a refusal.
         delay: How long the circuit stays open; also how long a probe keeps its place where another call asks for it
             (0: as long as it runs).
-        request_volume_threshold: The length of the rolling window.
+        request_volume_threshold: The length of the rolling window; the least number of results in one of time.
         failure_ratio: The circuit opens when this part of a full window failed. With 0 it opens at the first failure in
             a full window: no failure at all is no reason to open.
         success_threshold: Probes that must succeed to close the circuit.
+        window: How long a result counts; 0: as long as it is among the last *request_volume_threshold*.
+        max_delay: Up to this long each opening by a probe doubles the delay; 0: never.
+        chance: Gives a number in [0, 1), which varies a delay that was doubled by a tenth.
         now: The moment of creation; the time spent closed counts from here.
     """
 
     __slots__ = (
+        "_chance",
         "_entered",
-        "_failures_to_open",
         "_lock",
         "_spent",
         "delay",
         "failure_ratio",
+        "last_failure",
+        "max_delay",
         "message",
         "name",
         "opened_total",
@@ -151,6 +131,7 @@ class CircuitBreaker:
         "state",
         "success_threshold",
         "transitions",
+        "window",
     )
 
     judges_refusals: ClassVar = True
@@ -162,7 +143,10 @@ class CircuitBreaker:
         request_volume_threshold: int,
         failure_ratio: float,
         success_threshold: int,
+        window: float = 0.0,
+        max_delay: float = 0.0,
         *,
+        chance: Callable[[], float] = lambda: 0.5,
         now: float,
     ) -> None:
         self.name = name
@@ -170,15 +154,19 @@ class CircuitBreaker:
         self.request_volume_threshold = request_volume_threshold
         self.failure_ratio = failure_ratio
         self.success_threshold = success_threshold
-        self.state: CircuitEra = Closed(request_volume_threshold)
+        self.window = window
+        self.max_delay = max_delay
+        self._chance = chance
+        self.state: CircuitEra = Closed(self._new_window(), now)
         """The era that admits calls now: the one reference that a transition swaps, under the lock."""
-        self.transitions = _NONE_YET
+        self.transitions = NONE_YET
         """The transitions that were not delivered yet."""
         self.opened_total = 0
         """How often the circuit moved from closed to open."""
         self.message = ""
         """The message for a refused caller, once the circuit has opened."""
-        self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
+        self.last_failure = ""
+        """The class of the last failure since the last reset, for people."""
         self._spent: Mapping[StateName, float] = _NOTHING_SPENT  # guarded by _lock
         self._entered = now  # guarded by _lock
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
@@ -215,28 +203,32 @@ class CircuitBreaker:
 
         *failure* names the class of a failure, for people. The name and not the object, which would keep its traceback.
         """
+        chance = 0.5
+        if verdict is FAILURE and not era.is_closed and self.max_delay > self.delay:
+            chance = self._chance()  # the application may have chosen the source: not under the lock
         with self._lock:
             if era is not self.state:
                 return
+            if verdict is FAILURE:
+                self.last_failure = failure
             if era.is_closed:
                 closed: Closed = era  # type: ignore[assignment]  # no other one is
                 if verdict is NEUTRAL:
                     return
-                if verdict is FAILURE:
-                    closed.last_failure = failure
                 closed.is_clean = False  # first: a signal's handler may raise before it is assessed
                 window = closed.window
-                window.record(verdict is FAILURE)
+                window.record(verdict is FAILURE, now)
                 if window.is_full:
-                    if window.failures >= self._failures_to_open:
-                        self._open_locked(now, f"{window.failures} of {window.size} failed", closed.last_failure)
-                    elif not window.failures:
-                        closed.is_clean = True
+                    failures, results = window.failures, window.results
+                    if not failures:
+                        closed.is_clean = not window.expires
+                    elif failures / results >= self.failure_ratio and not closed.is_forced:
+                        self._open_locked(now, f"{failures} of {results} failed")
             elif isinstance(era, HalfOpen):
                 if era.probes.pop(me, None) is None and era.overdue.pop(me, None) is None:
                     return
                 if verdict is FAILURE:
-                    self._open_locked(now, "a probe failed", failure)
+                    self._open_locked(now, "a probe failed", era.reopened + 1, chance)
                 elif verdict is SUCCESS:
                     era.successes += 1
                     self._close_when_proven_locked(era, now)
@@ -246,16 +238,23 @@ class CircuitBreaker:
         return CircuitBreakerOpenException(self.message, wait)
 
     def reset(self, now: float) -> None:
-        """Close the circuit and forget every result; also ends ``force_open``."""
+        """Close the circuit and forget every result; also ends ``force_open`` and ``force_closed``."""
         with self._lock:
             self._catch_up_locked(now)
-            self._move_locked(Closed(self.request_volume_threshold), now)
+            self.last_failure = ""
+            self._move_locked(Closed(self._new_window(), now), now)
 
     def force_open(self, now: float) -> None:
         """Open the circuit until ``reset``."""
         with self._lock:
             self._catch_up_locked(now)
             self._move_locked(Open(now, math.inf), now, "by force_open, until it is reset")
+
+    def force_closed(self, now: float) -> None:
+        """Close the circuit until ``reset``: results are still counted, and open nothing."""
+        with self._lock:
+            self._catch_up_locked(now)
+            self._move_locked(Closed(self._new_window(), now, is_forced=True), now)
 
     def reconfigure(
         self,
@@ -264,6 +263,8 @@ class CircuitBreaker:
         failure_ratio: float,
         success_threshold: int,
         now: float,
+        window: float = 0.0,
+        max_delay: float = 0.0,
     ) -> None:
         """Take new values and keep the state: the newest results stay, ``delay`` counts from the opening."""
         with self._lock:
@@ -272,15 +273,16 @@ class CircuitBreaker:
             self.request_volume_threshold = request_volume_threshold
             self.failure_ratio = failure_ratio
             self.success_threshold = success_threshold
-            self._failures_to_open = _failures_to_open(request_volume_threshold, failure_ratio)
+            self.window = window
+            self.max_delay = max_delay
             era = self.state
             if isinstance(era, Closed):
-                if era.window.size != request_volume_threshold:
-                    era.window.resize(request_volume_threshold)
+                self._resize_locked(era, now)
                 era.review_locked()  # where it has failed under the new values, the next result opens it
             elif isinstance(era, Open):
                 if not era.is_forced:
-                    era.until = max(era.since + delay, now)  # what was spent open until now stays spent
+                    length = self._length(era.reopened, era.chance)
+                    era.until = max(era.since + length, now)  # what was spent open until now stays spent
             elif isinstance(era, HalfOpen):
                 # Else a threshold that was lowered to what is reached already would admit no probe that could close it.
                 self._close_when_proven_locked(era, now)
@@ -289,7 +291,7 @@ class CircuitBreaker:
         """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
         self._lock = threading.RLock()
         self.transitions.clear()
-        self.transitions = _NONE_YET
+        self.transitions = NONE_YET
         era = self.state
         if isinstance(era, Closed):
             era.window.recount()
@@ -304,6 +306,26 @@ class CircuitBreaker:
         """The state; half-open as soon as the delay is over, also when nobody calls."""
         era = self.state
         return HALF_OPEN if isinstance(era, Open) and now >= era.until else era.name
+
+    def snapshot(self, now: float) -> CircuitSnapshot:
+        """What the circuit is now; as ``state_name``, also right when nobody calls."""
+        with self._lock:
+            era, results, failures = self.state, 0, 0
+            if isinstance(era, Closed):
+                results, failures = era.window.held(now)
+            is_over = isinstance(era, Open) and now >= era.until
+            half_open_at = era.until if isinstance(era, Open) and not is_over and not era.is_forced else None
+            return CircuitSnapshot(
+                self.name,
+                HALF_OPEN if is_over else era.name,
+                era.is_forced,
+                era.until if is_over else era.since,
+                results,
+                failures,
+                self.opened_total,
+                half_open_at,
+                self.last_failure,
+            )
 
     def time_in(self, state: StateName, now: float) -> float:
         """Seconds spent in *state* since creation, or since ``start_counting``; never less than before."""
@@ -350,16 +372,47 @@ class CircuitBreaker:
 
     def _close_when_proven_locked(self, era: HalfOpen, now: float) -> None:
         if era.successes >= self.success_threshold:
-            self._move_locked(Closed(self.request_volume_threshold), now)
+            self._move_locked(Closed(self._new_window(), now), now)
 
-    def _open_locked(self, now: float, reason: str, failure: str) -> None:
+    def _open_locked(self, now: float, reason: str, reopened: int = 0, chance: float = 0.5) -> None:
+        length, failure = self._length(reopened, chance), self.last_failure
         last = f", last {failure}" if failure else ""
-        self._move_locked(Open(now, now + self.delay), now, f"{reason}{last}, next probe in {self.delay:g} s", failure)
+        era = Open(now, now + length, reopened, chance)
+        self._move_locked(era, now, f"{reason}{last}, next probe in {length:g} s", failure)
+
+    def _length(self, reopened: int, chance: float) -> float:
+        """How long the circuit is open where probes have opened it *reopened* times in a row."""
+        if not reopened or self.max_delay <= self.delay:
+            return self.delay
+        length = min(self.delay * 2.0 ** min(reopened, 1000), self.max_delay)
+        return max(self.delay, varied(length, length / 10, chance, self.max_delay))
+
+    def _new_window(self) -> RollingWindow | TimeWindow:
+        size = self.request_volume_threshold
+        return TimeWindow(size, self.window) if self.window else RollingWindow(size)
+
+    def _resize_locked(self, era: Closed, now: float) -> None:
+        """Let the window be as the values want it; the newest results stay."""
+        size, window = self.request_volume_threshold, era.window
+        new: RollingWindow | TimeWindow | None = None
+        if isinstance(window, TimeWindow):
+            if self.window:
+                window.resize(size, self.window, now)
+            else:
+                new = RollingWindow(size)
+        elif self.window:
+            new = TimeWindow(size, self.window)
+        elif window.size != size:
+            window.resize(size)
+        if new is not None:
+            for failed in window.newest(size):
+                new.record(failed, now)
+            era.window = new
 
     def _catch_up_locked(self, now: float) -> None:
         era = self.state
         if isinstance(era, Open) and now >= era.until:
-            self._move_locked(HalfOpen(), era.until)
+            self._move_locked(HalfOpen(era.until, era.reopened), era.until)
         elif isinstance(era, HalfOpen):
             self._close_when_proven_locked(era, now)  # where a signal's handler raised before that was done
 
@@ -374,18 +427,6 @@ class CircuitBreaker:
         self.state = era
         if old != era.name:
             self.opened_total += old == CLOSED and era.name == OPEN
-            if self.transitions is _NONE_YET:
-                self.transitions = _Transitions()
+            if self.transitions is NONE_YET:
+                self.transitions = Transitions()
             self.transitions.append(Transition(old, era.name, reason))
-
-
-def _failures_to_open(size: int, ratio: float) -> int:
-    """The least number of failures, but one, whose part of *size* reaches *ratio* as division says it.
-
-    Found by division, not as ``ceil(size * ratio)``: 100 * 0.07 is a little more than 7.
-    """
-    size = min(size, sys.maxsize)  # a window longer than memory is never full
-    count = max(1, math.ceil(size * ratio) - 1)
-    while count / size < ratio:
-        count += 1
-    return count

@@ -1,8 +1,11 @@
-"""The last N results of a closed circuit."""
+"""The results of a closed circuit that count: the last N, or those of the last seconds."""
 
 from __future__ import annotations
 
-__all__ = ["RollingWindow"]
+from collections import deque
+from typing import ClassVar, Final
+
+__all__ = ["RollingWindow", "TimeWindow"]
 
 
 _NO_RESULTS = bytearray()
@@ -16,6 +19,9 @@ class RollingWindow:
 
     __slots__ = ("_next", "_results", "failures", "is_full", "size")
 
+    expires: ClassVar = 0.0
+    """After how many seconds a result leaves; 0 where none leaves by the passing of time."""
+
     def __init__(self, size: int) -> None:
         self.size = size
         self.failures = 0
@@ -25,7 +31,12 @@ class RollingWindow:
         self._results: bytearray = _NO_RESULTS
         self._next = 0  # where the next result goes once the ring is full: on the oldest one
 
-    def record(self, failed: bool) -> None:
+    @property
+    def results(self) -> int:
+        """How many results there are."""
+        return len(self._results)
+
+    def record(self, failed: bool, now: float = 0.0) -> None:
         """Add a result; the oldest one leaves when the window is full."""
         results = self._results
         if self.is_full:
@@ -42,14 +53,96 @@ class RollingWindow:
 
     def resize(self, size: int) -> None:
         """Change the length; the newest results stay."""
-        results = self._results[self._next :] + self._results[: self._next]
-        self._results = results[-size:]
+        self._results = bytearray(self.newest(size))
         self._next = 0
         self.size = size
         self.recount()
 
     def recount(self) -> None:
         """Count again, after a fork may have caught another thread between two steps of ``record``."""
-        results = self._results[self._next :] + self._results[: self._next]
-        self.failures = results.count(1)
-        self.is_full = len(results) == self.size
+        self.failures = self._results.count(1)
+        self.is_full = len(self._results) == self.size
+
+    def held(self, now: float) -> tuple[int, int]:
+        """How many results there are, and how many failures among them."""
+        return len(self._results), self.failures
+
+    def newest(self, count: int) -> list[bool]:
+        """The last *count* results, or all that there are, oldest first."""
+        return list(map(bool, (self._results[self._next :] + self._results[: self._next])[-count:]))
+
+
+_GRAINS: Final = 1000
+
+
+class TimeWindow:
+    """Remembers how many of the results of the last seconds were failures.
+
+    Results that come within a thousandth of the window after another one leave together with that one: so the memory
+    is bounded, however many calls there are. Every step costs the same, but that what has left is forgotten.
+
+    Not safe under threads: the circuit breaker's lock covers it. The counts of what leaves are differences of counts
+    from the beginning, so that no interruption between two steps makes them wrong for longer than the window.
+
+    Args:
+        size: With how many results it is full.
+        expires: After how many seconds a result leaves.
+    """
+
+    __slots__ = ("_entries", "_failed", "_recorded", "expires", "failures", "results", "size")
+
+    def __init__(self, size: int, expires: float) -> None:
+        self.size = size
+        self.expires = expires
+        self.results = 0
+        """How many results there are, as of the last one."""
+        self.failures = 0
+        self._recorded = 0
+        self._failed = 0
+        self._entries: deque[tuple[float, int, int]] = deque()  # a moment, and what was recorded and failed before
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are at least *size* results; before that the circuit's state is not assessed."""
+        return self.results >= self.size
+
+    def record(self, failed: bool, now: float) -> None:
+        """Add a result; those that are too old leave."""
+        entries = self._entries
+        if not entries or now - entries[-1][0] > self.expires / _GRAINS:
+            entries.append((now, self._recorded, self._failed))
+        self._recorded += 1
+        self._failed += failed
+        self.held(now)
+
+    def resize(self, size: int, expires: float, now: float) -> None:
+        """Change how many are needed, and how long they count; those that are younger stay."""
+        self.size = size
+        self.expires = expires
+        self.held(now)
+
+    def recount(self) -> None:
+        """Count again, after a fork may have caught another thread between two steps of ``record``."""
+        _, recorded, failed = self._entries[0] if self._entries else (0.0, self._recorded, self._failed)
+        self.results = self._recorded - recorded
+        self.failures = self._failed - failed
+
+    def held(self, now: float) -> tuple[int, int]:
+        """How many results there are at a moment, and how many failures among them."""
+        entries = self._entries
+        while entries and entries[0][0] + self.expires < now:
+            entries.popleft()
+        self.recount()
+        return self.results, self.failures
+
+    def newest(self, count: int) -> list[bool]:
+        """The last *count* results, or all that there are, oldest first; those of one moment failed last."""
+        found: list[bool] = []
+        recorded, failed = self._recorded, self._failed
+        for _, recorded_before, failed_before in reversed(self._entries):
+            failures = failed - failed_before
+            found += [True] * failures + [False] * (recorded - recorded_before - failures)
+            recorded, failed = recorded_before, failed_before
+            if len(found) >= count:
+                break
+        return found[:count][::-1]

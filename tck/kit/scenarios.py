@@ -577,6 +577,46 @@ row(
     scene=calls_at(0, 0, 6),
 )
 row(
+    "slow successes open the circuit",
+    lambda run: {"fallback": replaced(run), "retry": again(), "circuit_breaker": {**BREAKER, "slow": 1000}},
+    fails(times=0, sleeps=1),
+    2,
+    "served",
+    "served",
+    "instead of CircuitBreakerOpenException after 3",
+    scene=calls(3),
+)
+row(
+    "slow successes under a deadline, behind a bulkhead",
+    {"circuit_breaker": {**BREAKER, "slow": 500}, "timeout": DEADLINE, "bulkhead": {"value": 1}},
+    fails(times=0, sleeps=0.5),
+    2,
+    "served",
+    "served",
+    "CircuitBreakerOpenException",
+    scene=calls(3),
+)
+row(
+    "failures that have left a window of time",
+    {"circuit_breaker": {**BREAKER, "window": 5000}},
+    fails(),
+    4,
+    *["ConnectionError"] * 4,
+    "CircuitBreakerOpenException",
+    scene=calls_at(0, 6, 6, 1, 1),
+)
+row(
+    "probes that fail with a delay that grows",
+    {"circuit_breaker": {**BREAKER, "max_delay": 60_000}},
+    fails(),
+    4,
+    *["ConnectionError"] * 3,
+    "CircuitBreakerOpenException",
+    "ConnectionError",
+    "CircuitBreakerOpenException",
+    scene=calls_at(0, 0, 5, 8, 4, 16),
+)
+row(
     "rate limit that has room again",
     {"retry": again(delay=1000), "rate_limit": {"value": 1, "window": 1}},
     serves,

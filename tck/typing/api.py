@@ -507,3 +507,17 @@ for one in ft.guards():
     print(one.method, one.policies, one.values, one.counts)
 assert_type(ft.reload_on(signal.SIGTERM), None)
 ft.reload_on("SIGTERM")  # type: ignore[arg-type]
+assert_type(ft.circuit_breakers.snapshot("orders").half_open_at, float | None)
+assert_type(ft.circuit_breakers.snapshot("orders").as_dict(), dict[str, Any])
+undo = ft.circuit_breakers.on_state_change("orders", lambda name, old, new: None)
+undo()
+ft.circuit_breakers.force_closed("orders")
+ft.CircuitBreaker(slow=500, window=timedelta(minutes=1), max_delay=60_000)
+
+
+@circuit_breaker(slow=800, window=60_000, max_delay=timedelta(minutes=5))
+def watched() -> int:
+    return 1
+
+
+assert_type(watched(), int)

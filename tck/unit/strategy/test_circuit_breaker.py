@@ -37,9 +37,18 @@ class Call:
 
 
 def make(
-    delay: float = 10.0, volume: int = 4, ratio: float = 0.5, successes: int = 1, now: float = 0.0
+    delay: float = 10.0,
+    volume: int = 4,
+    ratio: float = 0.5,
+    successes: int = 1,
+    now: float = 0.0,
+    window: float = 0.0,
+    max_delay: float = 0.0,
+    chance: float = 0.5,
 ) -> CircuitBreaker:
-    return CircuitBreaker("shop.Cart.pay", delay, volume, ratio, successes, now=now)
+    return CircuitBreaker(
+        "shop.Cart.pay", delay, volume, ratio, successes, window, max_delay, chance=lambda: chance, now=now
+    )
 
 
 def run(circuit: CircuitBreaker, verdicts: str, now: float = 0.0) -> str:
@@ -529,6 +538,139 @@ def test_a_window_that_a_fork_caught_between_two_steps_is_counted_again() -> Non
     assert run(circuit, "fs") == "fs"
 
 
+# a window of time, and delays that grow
+
+
+@pytest.mark.parametrize(("age", "state"), [(3.0, OPEN), (3.001, CLOSED)])
+def test_a_result_that_is_older_than_the_window_has_left_it(age: float, state: str) -> None:
+    """At exactly its age it still counts (rule C5)."""
+    circuit = make(volume=3, ratio=0.6, window=3.0)
+    run(circuit, "f")
+
+    run(circuit, "sf", age)
+
+    assert circuit.state_name(age) == state
+
+
+def test_a_window_of_time_holds_any_number_of_results() -> None:
+    """A hundred successes are not forgotten because the threshold is four: four failures after them are few (C5)."""
+    circuit = make(volume=4, ratio=0.5, window=10.0)
+
+    assert run(circuit, "s" * 100 + "f" * 99 + "s") == "s" * 100 + "f" * 99 + "s"
+    assert run(circuit, "fff") == "ffo"
+
+
+def test_a_window_of_time_takes_bounded_memory() -> None:
+    """However many calls there are, it holds about a thousand moments."""
+    circuit = make(volume=4, ratio=1.0, window=10.0)
+    for call in range(100_000):
+        circuit.settle(circuit.state, call, SUCCESS, call / 5000)
+
+    assert len(circuit.state.window._entries) <= 1001  # type: ignore[attr-defined]
+    assert circuit.snapshot(20.0).results == pytest.approx(50_000, rel=0.01)
+
+
+def test_each_opening_by_a_probe_doubles_the_delay() -> None:
+    """Up to the maximum; closing sets it back (rule C5)."""
+    circuit = opened(delay=10.0, max_delay=35.0)
+    now, lengths = 0.0, [circuit.state.until]
+    for _ in range(4):
+        now = circuit.state.until
+        run(circuit, "f", now)
+        lengths.append(circuit.state.until - now)
+    now = circuit.state.until
+    run(circuit, "s" + "ffff", now)
+
+    assert lengths == [10.0, 20.0, 33.25, 33.25, 33.25]
+    assert circuit.state.until - now == 10.0
+
+
+@pytest.mark.parametrize(("chance", "length"), [(0.0, 18.0), (0.5, 20.0), (0.999_999, 22.0)])
+def test_a_doubled_delay_varies_by_a_tenth(chance: float, length: float) -> None:
+    """So that the circuits of a fleet do not probe all at once."""
+    circuit = opened(delay=10.0, max_delay=100.0, chance=chance)
+
+    run(circuit, "f", 10.0)
+
+    assert circuit.state.until - 10.0 == pytest.approx(length, rel=1e-5)
+
+
+def test_chance_is_asked_under_no_lock() -> None:
+    """The application may have chosen its source (rule R10)."""
+    held: list[bool] = []
+
+    def look() -> None:
+        held.append(not circuit._lock.acquire(timeout=5))
+        circuit._lock.release()
+
+    def chance() -> float:
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        return 0.5
+
+    circuit = CircuitBreaker("G", 10.0, 1, 1.0, 1, 0.0, 100.0, chance=chance, now=0.0)
+    run(circuit, "f")
+    run(circuit, "f", 10.0)
+
+    assert held == [False]
+
+
+def test_a_maximum_that_is_configured_counts_from_the_opening() -> None:
+    """And one that is taken away makes the delay what it was (rule C3)."""
+    circuit = opened(delay=10.0, max_delay=100.0)
+    run(circuit, "f", 10.0)
+
+    circuit.reconfigure(10.0, 4, 0.5, 1, now=11.0)
+    shorter = circuit.state.until
+    circuit.reconfigure(10.0, 4, 0.5, 1, now=12.0, max_delay=15.0)
+
+    assert (shorter, circuit.state.until) == (20.0, pytest.approx(24.25))
+
+
+def test_a_longer_window_of_time_keeps_what_is_there() -> None:
+    """So does a change from one kind to the other (rule C3)."""
+    circuit = make(volume=4, ratio=0.75, window=3.0)
+    run(circuit, "sff")
+
+    circuit.reconfigure(10.0, 4, 0.75, 1, now=1.0, window=20.0)
+    longer = circuit.snapshot(10.0)
+    circuit.reconfigure(10.0, 4, 0.75, 1, now=10.0)
+
+    assert (longer.results, longer.failures) == (3, 2)
+    assert run(circuit, "fs", 50.0) == "fo"
+
+
+# steering
+
+
+def test_force_closed_lasts_until_reset() -> None:
+    """Results are counted, and open nothing (rule C7)."""
+    circuit = opened()
+    circuit.force_closed(1.0)
+
+    assert run(circuit, "ffffff", 1.0) == "ffffff"
+    assert circuit.snapshot(2.0)[1:6] == (CLOSED, True, 1.0, 4, 4)
+    circuit.reset(3.0)
+    assert run(circuit, "fffff", 3.0) == "ffffo"
+
+
+def test_a_snapshot_says_what_the_circuit_is() -> None:
+    """Also when the delay is over and nobody calls (rule C7)."""
+    circuit = make(delay=10.0, volume=2, ratio=1.0, now=1.0)
+    for now in (2.0, 3.0):
+        call = Call(circuit, now)
+        circuit.settle(call.era, call, FAILURE, now, "ConnectionError")
+
+    assert circuit.snapshot(4.0) == ("shop.Cart.pay", OPEN, False, 3.0, 0, 0, 1, 13.0, "ConnectionError")
+    assert circuit.snapshot(14.0) == ("shop.Cart.pay", HALF_OPEN, False, 13.0, 0, 0, 1, None, "ConnectionError")
+    circuit.force_open(15.0)
+    assert circuit.snapshot(16.0)[1:4] == (OPEN, True, 15.0)
+    assert circuit.snapshot(16.0).half_open_at is None
+    circuit.reset(17.0)
+    assert circuit.snapshot(17.0) == ("shop.Cart.pay", CLOSED, False, 17.0, 0, 0, 1, None, "")
+
+
 # transitions and time
 
 
@@ -657,24 +799,35 @@ def test_counting_can_start_anew() -> None:
 class NaiveCircuit:
     """The yardstick: plain lists, every rule as a sentence of the specification or of a rule."""
 
-    def __init__(self, delay: int, volume: int, ratio: float, successes: int) -> None:
-        self.delay, self.volume, self.ratio, self.threshold = delay, volume, ratio, successes
+    def __init__(self, *values: Any) -> None:
+        self.delay, self.volume, self.ratio, self.threshold, self.window, self.max_delay = values
         self.name = CLOSED
-        self.results: list[bool] = []
+        self.results: list[tuple[int, bool]] = []
         self.probes: dict[int, int] = {}
         self.overdue: set[int] = set()
         self.successes = 0
         self.since = 0
         self.forced = False
         self.round = 0
+        self.doubled = 0
 
     def move(self, name: str, now: int, forced: bool = False) -> None:
+        self.doubled += self.name == HALF_OPEN and name == OPEN
+        if name == CLOSED or forced:
+            self.doubled = 0
         self.name, self.since, self.forced = name, now, forced
         self.results, self.probes, self.overdue, self.successes = [], {}, set(), 0
         self.round += 1
 
+    def length(self) -> float:
+        if not self.doubled or self.max_delay <= self.delay:
+            return self.delay
+        length = min(self.delay * 2**self.doubled, self.max_delay)
+        shortest, longest = length * 0.9, min(length * 1.1, self.max_delay)
+        return max(self.delay, (shortest + longest) / 2)
+
     def catch_up(self, now: int) -> None:
-        if self.name == OPEN and not self.forced and now >= self.since + self.delay:
+        if self.name == OPEN and not self.forced and now >= self.since + self.length():
             self.move(HALF_OPEN, now)
 
     def admit(self, number: int, now: int) -> int | None:
@@ -693,14 +846,22 @@ class NaiveCircuit:
     def is_overdue(self, at: int, now: int) -> bool:
         return self.delay > 0 and now - at > self.delay
 
+    def held(self, now: int) -> list[bool]:
+        """The results that count."""
+        if self.window:
+            self.results = [(at, failed) for at, failed in self.results if now - at <= self.window]
+        else:
+            self.results = self.results[-self.volume :]
+        return [failed for _, failed in self.results]
+
     def settle(self, number: int, round_: int, verdict: Verdict, now: int) -> None:
         if round_ != self.round:
             return
         if self.name == CLOSED:
             if verdict is not NEUTRAL:
-                self.results = [*self.results, verdict is FAILURE][-self.volume :]
-                failures = sum(self.results)
-                if len(self.results) == self.volume and failures and failures / self.volume >= self.ratio:
+                self.results.append((now, verdict is FAILURE))
+                results, failures = len(self.held(now)), sum(self.held(now))
+                if results >= self.volume and failures and failures / results >= self.ratio and not self.forced:
                     self.move(OPEN, now)
         elif self.name == HALF_OPEN:
             self.probes.pop(number, None)  # each call ends once, and this period let it in
@@ -711,15 +872,25 @@ class NaiveCircuit:
                 if self.successes >= self.threshold:
                     self.move(CLOSED, now)
 
-    def reconfigure(self, delay: int, volume: int, ratio: float, successes: int, now: int) -> None:
+    def reconfigure(self, now: int, *values: Any) -> None:
         self.catch_up(now)
-        self.delay, self.volume, self.ratio, self.threshold = delay, volume, ratio, successes
-        self.results = self.results[-volume:]
-        if self.name == HALF_OPEN and self.successes >= successes:
+        if bool(self.window) != bool(values[4]):  # as many as the new window asks for stay; they count from now on
+            self.held(now)
+            self.results = [(now, failed) for _, failed in self.results[-values[1] :]]
+        self.delay, self.volume, self.ratio, self.threshold, self.window, self.max_delay = values
+        self.held(now)
+        if self.name == HALF_OPEN and self.successes >= self.threshold:
             self.move(CLOSED, now)
 
 
-values = st.tuples(st.integers(0, 6), st.integers(1, 5), st.sampled_from([0.0, 0.2, 0.5, 0.75, 1.0]), st.integers(1, 3))
+values = st.tuples(
+    st.integers(0, 6),
+    st.integers(1, 5),
+    st.sampled_from([0.0, 0.2, 0.5, 0.75, 1.0]),
+    st.integers(1, 3),
+    st.sampled_from([0, 0, 3, 8]),
+    st.sampled_from([0, 0, 5, 20]),
+)
 operations = st.one_of(
     st.just(("begin",)),
     st.just(("begin",)),
@@ -728,26 +899,35 @@ operations = st.one_of(
     st.tuples(st.just("wait"), st.integers(0, 7)),
     st.just(("reset",)),
     st.just(("force_open",)),
+    st.just(("force_closed",)),
     st.tuples(st.just("reconfigure"), values),
 )
 
 
 @settings(max_examples=400)
 @example(
-    (0, 1, 0.0, 1),
+    (0, 1, 0.0, 1, 0, 0),
     [
         ("begin",),
-        ("reconfigure", (2, 1, 0.0, 1)),
+        ("reconfigure", (2, 1, 0.0, 1, 0, 0)),
         ("end", 0, FAILURE),
         ("wait", 1),
-        ("reconfigure", (0, 1, 0.0, 1)),
+        ("reconfigure", (0, 1, 0.0, 1, 0, 0)),
     ],
 )
+@example(
+    (6, 1, 0.0, 1, 0, 20),
+    [step for wait in (0, 6, 12, 19) for step in (("wait", wait), ("begin",), ("end", 0, FAILURE))],
+)
+@example(
+    (6, 2, 0.5, 1, 3, 0), [("begin",), ("end", 0, FAILURE), ("wait", 4), ("begin",), ("end", 0, SUCCESS), ("begin",)]
+)
 @given(values, st.lists(operations, max_size=80))
-def test_it_agrees_with_the_naive_circuit(first: tuple[int, int, float, int], steps: list[Any]) -> None:
-    """Whatever happens in whatever order: same state, same admissions, and never too many probes."""
-    delay, volume, ratio, successes = first
-    circuit, naive = make(delay, volume, ratio, successes), NaiveCircuit(delay, volume, ratio, successes)
+def test_it_agrees_with_the_naive_circuit(first: Any, steps: list[Any]) -> None:
+    """Whatever happens in whatever order: same state, same admissions, never too many probes (rule C5)."""
+    delay, volume, ratio, successes, window, max_delay = first
+    circuit = make(delay, volume, ratio, successes, 0.0, window, max_delay, chance=0.5)
+    naive = NaiveCircuit(*first)
     calls: list[tuple[Call, int, int]] = []
     now = number = 0
     spent = dict.fromkeys((CLOSED, OPEN, HALF_OPEN), 0.0)
@@ -775,12 +955,18 @@ def test_it_agrees_with_the_naive_circuit(first: tuple[int, int, float, int], st
         elif step == "force_open":
             circuit.force_open(now)
             naive.move(OPEN, now, forced=True)
+        elif step == "force_closed":
+            circuit.force_closed(now)
+            naive.move(CLOSED, now, forced=True)
         elif step == "reconfigure":
-            circuit.reconfigure(*arguments[0], now)
-            naive.reconfigure(*arguments[0], now)
+            *four, window, max_delay = arguments[0]
+            circuit.reconfigure(*four, now, window, max_delay)
+            naive.reconfigure(now, *arguments[0])
 
         naive.catch_up(now)
-        assert circuit.state_name(now) == naive.name
+        seen = circuit.snapshot(now)
+        assert circuit.state_name(now) == seen.state == naive.name
+        assert (seen.forced, seen.results, seen.failures) == (naive.forced, len(naive.held(now)), sum(naive.held(now)))
         times = {state: circuit.time_in(state, now) for state in spent}
         assert all(times[state] >= spent[state] for state in spent)
         assert sum(times.values()) == now
