@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._cause import caused_by
 from ._policy import (
     AdaptiveThrottle,
     BeforeRetry,
@@ -108,6 +109,7 @@ __all__ = [
     "asynchronous_non_blocking",
     "before_retry",
     "bulkhead",
+    "caused_by",
     "circuit_breaker",
     "circuit_breaker_name",
     "circuit_breakers",

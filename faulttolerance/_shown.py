@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
@@ -34,6 +36,12 @@ def told(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  # it is told of as far as it can be
         text = ""
     return brief(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def class_name_for_code(kind: Any) -> str:
+    """Name a class or function as an application would type it, with the name of its module where it is not ours."""
+    name: str = kind.__qualname__
+    return name if kind.__module__.partition(".")[0] in ("builtins", "faulttolerance") else f"{kind.__module__}.{name}"
 
 
 def ends_the_caller(error: BaseException) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from ._cause import CausedBy
+
 if TYPE_CHECKING:
     from types import CoroutineType as Coroutine  # as which pyright takes what an ``async def`` returns
 
@@ -20,8 +22,8 @@ __all__ = ["AsyncCall", "Clock", "Duration", "EventSink", "ExceptionSet", "Fallb
 Duration: TypeAlias = float | timedelta | str
 """A number in the unit that stands beside it, a ``timedelta``, or text such as ``"400ms"``, ``"2s"``, ``"PT0.4S"``."""
 
-ExceptionSet: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
-"""One exception class, or several."""
+ExceptionSet: TypeAlias = type[BaseException] | CausedBy | Iterable[type[BaseException] | CausedBy]
+"""One exception class, or several; ``caused_by(...)`` counts as one."""
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+from .._cause import CausedBy
 from .._policy import spelled
 
 
@@ -21,6 +22,8 @@ def formatted(value: Any) -> str:
         return spelled(value)
     if isinstance(value, (tuple, list, set, frozenset)):
         return ",".join(map(formatted, value))
+    if isinstance(value, CausedBy):
+        return f"caused_by({formatted(value.classes)})"
     if callable(value):
         return _qualified(value)
     return str(value)

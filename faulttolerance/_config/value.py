@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import difflib
 import pkgutil
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Annotated, Any
@@ -12,12 +13,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
+from .._cause import caused_by
 from .._policy import Kind, Policy, parameters
 from .._shown import brief, ends_the_caller, escaped, told
 from ..exceptions import Fault
 from .source import Entry, flag
 
 _PROBLEM = "faulttolerance"
+_CAUSED_BY = re.compile(r"(?:faulttolerance\.)?caused_by\s*\(([^()]*)\)")
+_BETWEEN_MEMBERS = re.compile(r",(?![^()]*\))")
 
 
 def validated(policy: type[Policy], settings: Mapping[str, tuple[str, Entry]]) -> tuple[dict[str, Any], list[Fault]]:
@@ -76,10 +80,17 @@ def _member(kind: Any, value: Any) -> Any:
 
 def _exceptions(value: Any) -> Any:
     if isinstance(value, str):
-        value = [name.strip() for name in value.split(",")] if value.strip() else []
+        value = [name.strip() for name in _BETWEEN_MEMBERS.split(value)] if value.strip() else []
     if isinstance(value, (list, tuple, set, frozenset)):
-        return tuple(_named(member) if isinstance(member, str) else member for member in value)
+        return tuple(_set_member(member) if isinstance(member, str) else member for member in value)
     return value
+
+
+def _set_member(text: str) -> Any:
+    """Find what a member of an exception set stands for: a class by its name, or ``caused_by`` of several."""
+    if match := _CAUSED_BY.fullmatch(text.strip()):
+        return caused_by(*(_named(name.strip()) for name in match[1].split(",")))
+    return _named(text)
 
 
 def _key(value: Any) -> Any:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeGuard
 
+from .._cause import CausedBy
 from .._record import Record
 from .._shown import shown
+from ..typing import ExceptionSet
 from .unit import ChronoUnit, duration_of
 
 
@@ -105,24 +107,23 @@ def flag() -> Kind:
 
 
 def exceptions() -> Kind:
-    """Accept one exception class or several, and keep a tuple without repetition."""
+    """Accept one exception class, or ``caused_by``, or several, and keep a tuple without repetition."""
+
+    def is_member(value: object) -> bool:
+        return isinstance(value, CausedBy) or (isinstance(value, type) and issubclass(value, BaseException))
 
     def accepts(value: object) -> bool:
-        if isinstance(value, type):
-            return issubclass(value, BaseException)
-        if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, set, frozenset)):
-            return False
-        return all(isinstance(member, type) and issubclass(member, BaseException) for member in value)
+        return is_member(value) or (isinstance(value, (list, tuple, set, frozenset)) and all(map(is_member, value)))
 
-    def normalised(value: type[BaseException] | Iterable[type[BaseException]]) -> tuple[type[BaseException], ...]:
-        return (value,) if isinstance(value, type) else tuple(dict.fromkeys(value))
+    def normalised(value: ExceptionSet) -> tuple[type[BaseException] | CausedBy, ...]:
+        return (value,) if isinstance(value, (type, CausedBy)) else tuple(dict.fromkeys(value))
 
     return Kind(
         "exceptions",
-        "an exception class or a list, tuple or set of exception classes",
+        "an exception class, caused_by(...), or a list, tuple or set of these",
         accepts,
         normalised,
-        "qualified names of exception classes, separated by commas",
+        "qualified names of exception classes, or caused_by(name), separated by commas",
     )
 
 

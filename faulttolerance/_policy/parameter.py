@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from .._record import Record
-from .._shown import shown
+from .._shown import class_name_for_code, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .kind import Kind
 from .unit import ChronoUnit, spelled
@@ -137,7 +137,7 @@ def _typed(value: Any) -> str:
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
         return shown(value)
-    return name if module.partition(".")[0] in ("builtins", "faulttolerance") else f"{module}.{name}"
+    return class_name_for_code(value)
 
 
 _alike: WeakValueDictionary[tuple[object, ...], Policy] = WeakValueDictionary()

@@ -11,6 +11,7 @@ from ..exceptions import TimeoutException
 __all__ = ["FAILURE", "NEUTRAL", "SUCCESS", "Classes", "Verdict", "contains", "matches", "never_match", "verdict_on"]
 
 Classes = tuple[type[BaseException], ...]
+"""An exception set: classes, and what ``isinstance`` takes for one (``caused_by``)."""
 
 _control_flow: Classes = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
@@ -25,13 +26,15 @@ def never_match(*classes: type[BaseException]) -> None:
 
 
 def contains(classes: Classes, error: BaseException) -> bool:
-    """Whether *error* is an instance of one of *classes*.
+    """Whether *error* is an instance of one of *classes*, or a group of nothing else.
 
     An error that is no ``Exception`` is contained only where its own class is named, or a base of it that is no
     ``Exception`` either; ``BaseException`` names everything and therefore nothing.
     """
     if isinstance(error, Exception):
-        return isinstance(error, classes)
+        if not classes or isinstance(error, classes):
+            return bool(classes)
+        return isinstance(error, ExceptionGroup) and _contains_members(classes, error)
     if isinstance(error, _control_flow):
         return False
     return any(one is not BaseException and isinstance(error, one) for one in classes)
@@ -39,9 +42,21 @@ def contains(classes: Classes, error: BaseException) -> bool:
 
 def matches(error: BaseException, include: Classes, exclude: Classes = ()) -> bool:
     """Whether *include* contains *error* and *exclude* does not."""
-    if isinstance(error, Exception):
-        return isinstance(error, include) and not isinstance(error, exclude)
-    return contains(include, error) and not contains(exclude, error)
+    if not (isinstance(error, Exception) and isinstance(error, include)) and not contains(include, error):
+        return False
+    return not (exclude and contains(exclude, error))
+
+
+def _contains_members(classes: Classes, group: BaseExceptionGroup[BaseException]) -> bool:
+    """Whether *classes* contain every member of *group*; a loop, because groups may be nested without end."""
+    members = [*group.exceptions]
+    while members:
+        member = members.pop()
+        if not isinstance(member, classes):
+            if not isinstance(member, BaseExceptionGroup):
+                return False
+            members += member.exceptions
+    return True
 
 
 class Verdict(Enum):

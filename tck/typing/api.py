@@ -120,6 +120,10 @@ fallback(fallback_methd="by_handler")  # type: ignore[call-arg]
 timeout("500ms")
 timeout(timedelta(seconds=2))
 timeout([500])  # type: ignore[call-overload]
+retry(retry_on=ft.caused_by(OSError), abort_on=(KeyError, ft.caused_by(OSError, ValueError)))
+ft.caused_by("OSError")  # type: ignore[arg-type]
+retry(jitter_kind="full")
+retry(jitter_kind="equal")  # type: ignore[call-overload]
 retry(delay="2s", max_duration="PT1M", jitter=0)
 Timeout("500ms")
 timeout(1, ft.ChronoUnit.SECONDS, interrupt=False)

@@ -1,0 +1,69 @@
+"""What stands behind a failure: a member of an exception set that looks at causes, contexts and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+from ._record import Record
+from ._shown import class_name_for_code, shown
+from .exceptions import Fault, FaultToleranceDefinitionException
+
+
+@final
+class CausedBy(Record):
+    """A member of an exception set; made by ``caused_by``. For ``isinstance`` it is as good as a class.
+
+    Args:
+        classes: Of one of these the failure is, or what stands behind it.
+    """
+
+    classes: tuple[type[BaseException], ...]
+
+    def __instancecheck__(self, error: object) -> bool:
+        if isinstance(error, Exception):
+            return any(isinstance(one, self.classes) for one in _behind(error))
+        # Control flow is what it is, whatever caused it or is grouped in it (rule R0); ``BaseException`` means none.
+        return any(one is not BaseException and isinstance(error, one) for one in self.classes)
+
+    def __subclasscheck__(self, kind: type) -> bool:
+        return issubclass(kind, self.classes)
+
+    def __repr__(self) -> str:
+        return f"caused_by({', '.join(map(class_name_for_code, self.classes))})"
+
+
+def caused_by(*classes: type[BaseException]) -> CausedBy:
+    """Mean failures of *classes*, and failures that one of them stands behind, wherever an exception set stands.
+
+    Behind a failure stand its ``__cause__``, else its ``__context__`` unless ``raise ... from None`` suppressed it, the
+    members of an exception group, and what stands behind those: whatever its traceback shows.
+
+    Raises:
+        FaultToleranceDefinitionException: If none is given, or something else than a class of exceptions.
+
+    >>> from faulttolerance import caused_by, retry
+    >>> @retry(retry_on=(TimeoutError, caused_by(ConnectionError)))
+    ... def load() -> str: ...
+    """
+    wrong = [one for one in classes if not (isinstance(one, type) and issubclass(one, BaseException))]
+    if wrong or not classes:
+        problem = f"is given {shown(wrong[0])}" if wrong else "is given nothing"
+        fault = Fault("caused_by", problem, wrong[0] if wrong else None, "one exception class or more")
+        raise FaultToleranceDefinitionException(fault)
+    return CausedBy(tuple(dict.fromkeys(classes)))
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    """Give *error* and what stands behind it, each once: chains may be circles."""
+    found, seen = [error], {id(error)}
+    for one in found:
+        yield one
+        suppressed = one.__cause__ is not None or one.__suppress_context__
+        behind = [one.__cause__ if suppressed else one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            behind += one.exceptions
+        for each in behind:
+            if each is not None and id(each) not in seen:
+                seen.add(id(each))
+                found.append(each)
