@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from ._guard.control import configure, guards, reload, reload_on, unguarded, validate
     from ._guard.explanation import explain
     from ._guard.guard import Guard, apply_guard
+    from ._guard.health import health
     from ._guard.interceptor import around_invoke
     from ._guard.invocation import ExecutionContext
     from ._runtime.future import Future, completed_future
@@ -121,6 +122,7 @@ __all__ = [
     "fallback",
     "fibonacci_backoff",
     "guards",
+    "health",
     "rate_limit",
     "reload",
     "reload_on",
@@ -139,6 +141,7 @@ _LATER = {
     "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate"),
     "._guard.explanation": ("explain",),
     "._guard.guard": ("Guard", "apply_guard"),
+    "._guard.health": ("health",),
     "._guard.interceptor": ("around_invoke",),
     "._guard.invocation": ("ExecutionContext",),
     "._guard.circuit_breakers": ("circuit_breakers",),

@@ -106,7 +106,7 @@ class Draft:
     def put(self, swap: Swap) -> None:
         """Let the guard become this, together with the other stores of *swap*."""
         resolver, use = self._resolver, self._use
-        if self.effective.policies:
+        if self.effective.policies or use.state is not None:
             self.state.put(swap)
             swap.attribute(use, "state", self.state.state)
         if all(other is not use for other in resolver.uses):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable
 from typing import ClassVar, Final
 
 from ..exceptions import ThrottleException
+from .condition import Condition
 from .gate import Era
 from .verdict import FAILURE, SUCCESS, Verdict
 
@@ -194,6 +195,11 @@ class AdaptiveThrottle:
         """With which probability a call is refused now; also right when nobody has called for long."""
         with self._lock:
             return self._review_locked(now)
+
+    def condition(self, now: float) -> Condition:
+        """How it stands."""
+        probability = self.probability(now)
+        return Condition(f"refusing {100 * probability:.0f} % of the calls", is_impaired=probability > 0)
 
     def refusal(self, wait: float) -> ThrottleException:
         """Make what a caller is told who is refused; when another one would be let in, nobody knows."""

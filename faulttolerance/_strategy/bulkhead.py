@@ -40,6 +40,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
 
 from ..exceptions import BulkheadException
+from .condition import Condition
 
 T = TypeVar("T")
 
@@ -117,6 +118,11 @@ class Bulkhead:
     def waiting_count(self) -> int:
         """How many calls wait for a permit."""
         return len(self.waiting)
+
+    def condition(self, now: float) -> Condition:
+        """How it stands, whenever that is."""
+        waiting = f", {len(self.waiting)} waiting" if self.waiting else ""
+        return Condition(f"{self.running} of {self.limit} running{waiting}", is_impaired=self.running >= self.limit)
 
     def acquire(self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None = None) -> Waiter | None:
         """Take a permit at once (``None``), or begin to wait for one.

@@ -24,6 +24,7 @@ from .circuit_state import (
     Transition,
     Transitions,
 )
+from .condition import Condition
 from .gate import Era
 from .rolling_window import RollingWindow, TimeWindow
 from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
@@ -326,6 +327,14 @@ class CircuitBreaker:
                 half_open_at,
                 self.last_failure,
             )
+
+    def condition(self, now: float) -> Condition:
+        """How it stands."""
+        state, era = self.state_name(now), self.state
+        if era.is_forced:
+            return Condition(f"{state}, forced", is_impaired=True, is_down=state == OPEN)
+        until = f", half-open in {era.until - now:.3g} s" if state == OPEN else ""
+        return Condition(state + until, is_impaired=state != CLOSED, is_down=state == OPEN)
 
     def time_in(self, state: StateName, now: float) -> float:
         """Seconds spent in *state* since creation, or since ``start_counting``; never less than before."""

@@ -15,6 +15,7 @@ from collections import deque
 from typing import Literal, Protocol, TypeAlias
 
 from ..exceptions import RateLimitException
+from .condition import Condition
 
 __all__ = ["RateLimit", "WindowKind"]
 
@@ -180,14 +181,20 @@ class RateLimit:
         """
         with self._lock:
             moment = _ticks(now)
-            due = self._window.due(moment)
-            if self._last is not None and self._spacing:
-                due = max(due, self._last + self._spacing)
+            due = self._due_locked(moment)
             if due <= moment:
                 self._window.take(moment)
                 self._last = moment
                 return
         raise RateLimitException(self._message, _wait(now, due))
+
+    def condition(self, now: float) -> Condition:
+        """How it stands."""
+        with self._lock:
+            moment = _ticks(now)
+            due = self._due_locked(moment)
+            used = self._window.used(moment)
+        return Condition(f"{used} let through in its window", is_impaired=due > moment)
 
     def reconfigure(self, limit: int, window: float, min_spacing: float, kind: WindowKind, now: float) -> None:
         """Take new values; calls that were let through still count."""
@@ -203,6 +210,11 @@ class RateLimit:
             self._window = _KINDS[kind](limit, length)
             if used:
                 self._window.remember(used, moment)
+
+    def _due_locked(self, moment: int) -> int:
+        """Return when the next call may be let through."""
+        due = self._window.due(moment)
+        return max(due, self._last + self._spacing) if self._spacing and self._last is not None else due
 
     def keep_only(self, ident: int) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""

@@ -1,0 +1,81 @@
+"""Whether calls get through, read from what the guards remember, for readiness probes (rule Y5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias
+
+from .._log import WARNING, log
+from .._record import Record
+from .._runtime.clock import clock
+from .._shown import shown
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from .registry import every_state, resolvers
+
+Status: TypeAlias = Literal["up", "degraded", "down"]
+
+_looked_for: set[str] = set()
+"""Patterns that were compared with the names of all guards."""
+
+
+class Health(Record):
+    """What ``health`` found.
+
+    Args:
+        status: ``"up"``, ``"degraded"`` or ``"down"``.
+        reasons: What is wrong, one sentence for each strategy that refuses calls or lets them wait.
+    """
+
+    status: Status
+    reasons: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give what an end point may answer as JSON."""
+        return {"status": self.status, "reasons": list(self.reasons)}
+
+
+def health(critical: Iterable[str] | str = ()) -> Health:
+    """Tell whether what this process calls can be reached, by what its guards have learnt.
+
+    It reads counts and states: nothing is called, and no lock is held for long.
+
+    Args:
+        critical: Patterns of names, as in ``"acme.payments.*"``, of guards without which the service cannot do its
+            work.
+
+    Returns:
+        ``status`` is ``"down"`` if the circuit of a guard that matches *critical* is open; ``"degraded"`` if a circuit
+        is open, half-open or forced, a throttle refuses, a bulkhead is full or a rate limit used up; else ``"up"``.
+        ``reasons`` say which. Let readiness be ``status != "down"``; whether a process is alive has nothing to do with
+        it: nobody is helped by restarting what waits for another service.
+
+    Raises:
+        FaultToleranceDefinitionException: If *critical* is not made of texts.
+    """
+    patterns = (critical,) if isinstance(critical, str) else tuple(critical)
+    if wrong := [pattern for pattern in patterns if not isinstance(pattern, str) or not pattern]:
+        allowed = "names of guards, or patterns such as 'acme.payments.*'"
+        raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))
+    _tell_of_strangers(patterns)
+    now = clock.monotonic()
+    reasons: dict[str, bool] = {}
+    for state in every_state():
+        in_force = {type(policy) for policy in state.policies}
+        is_critical = any(fnmatchcase(name, pattern) for name in (state.name, state.alias) for pattern in patterns)
+        for policy, strategy in state.strategies.items():
+            condition = strategy.condition(now)
+            if policy in in_force and condition.is_impaired:
+                reason = f"{state.name}: {policy.__name__} is {condition.words}"
+                reasons[reason] = condition.is_down and is_critical
+    status: Status = "down" if any(reasons.values()) else "degraded" if reasons else "up"
+    return Health(status, tuple(sorted(reasons)))
+
+
+def _tell_of_strangers(patterns: tuple[str, ...]) -> None:
+    """Log, once, a pattern that no guard matches: it is misspelt, or its guard is not made yet."""
+    for pattern in set(patterns) - _looked_for:
+        _looked_for.add(pattern)
+        names = (resolver.effective_policies(cls)[0].name for resolver in resolvers() for cls in resolver.classes())
+        if not any(fnmatchcase(name, pattern) for name in names):
+            log(WARNING, "health(critical=%r): no guard has such a name", pattern)

@@ -1,0 +1,16 @@
+"""How a strategy stands at one moment, for people and for probes of health."""
+
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+
+from typing import NamedTuple
+
+
+class Condition(NamedTuple):
+    """What a strategy that remembers something is doing to the calls that come now."""
+
+    words: str
+    """As in ``open, half-open in 3.2 s`` or ``10 of 10 running, 3 waiting``."""
+    is_impaired: bool = False
+    """Whether calls are refused, or have to wait."""
+    is_down: bool = False
+    """Whether none gets through, because what is called does not answer."""
