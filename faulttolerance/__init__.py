@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from ._runtime.interrupting.async_exception import Interrupted
     from ._runtime.interruption import remaining, sleep
     from ._runtime.offload import shutdown
+    from ._runtime.on_deadline import on_deadline
     from ._runtime.uninterruptible import uninterruptible
 
 __all__ = [
@@ -123,6 +124,7 @@ __all__ = [
     "fibonacci_backoff",
     "guards",
     "health",
+    "on_deadline",
     "rate_limit",
     "reload",
     "reload_on",
@@ -150,6 +152,7 @@ _LATER = {
     "._runtime.interruption": ("remaining", "sleep"),
     "._runtime.uninterruptible": ("uninterruptible",),
     "._runtime.offload": ("shutdown",),
+    "._runtime.on_deadline": ("on_deadline",),
 }
 """Names that are imported when first asked for: declaring needs none of them, and some bring in a lot."""
 _HOMES = {name: home for home, names in _LATER.items() for name in names}

@@ -9,6 +9,7 @@ from math import inf
 from ..typing import Clock, Timer
 from .greenlets import lock_here, timer_here
 from .interrupting.async_exception import interruption_for, withdraw
+from .interrupting.cancels import make_due
 from .interrupting.thread_deadlines import deadlines_here, due, unmasked
 from .interrupting.watchdog import watchdog
 from .native import native
@@ -25,6 +26,8 @@ def raise_if_expired(now: float) -> None:
             withdraw(deadlines)
         entry = due(deadlines, now)
         if entry is not None:
+            if deadlines.cancels:
+                make_due(deadlines, now)
             raise interruption_for(deadlines, entry)
 
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 NOT_WANTED = "interrupt=False"
 
+_LATE = 0.02
+"""Seconds after its deadline from which on it is said where a call stood; Python code is usually interrupted before."""
+
 
 def be_watched(deadlines: ThreadDeadlines, when: float) -> None:
     """See to it that the watchdog looks at *deadlines* by *when*, and that its thread can be interrupted then.
@@ -86,17 +89,28 @@ def conclude_at(
     message: Callable[[], str],
 ) -> BaseException | None:
     """Say the same of one that *ended* under *entry*, in its caller's thread or in one of the pool."""
+    is_own, was_interrupted = _is_own(deadlines, entry, error), id(entry) in deadlines.sent
     outcome = deadline_outcome(
         error,
         ended,
         entry[0],
         message,
         partial(_why_not_interrupted, deadlines, entry),
-        is_own=_is_own(deadlines, entry, error),
-        was_interrupted=id(entry) in deadlines.sent,
+        is_own=is_own,
+        was_interrupted=was_interrupted,
     )
     record.timed_out = outcome is not error
+    if outcome is not None and record.timed_out and ended - entry[0] > _LATE and (is_own or not was_interrupted):
+        _tell_where_it_stood(deadlines, entry, outcome)
     return outcome
+
+
+def _tell_where_it_stood(deadlines: ThreadDeadlines, entry: Entry, outcome: BaseException) -> None:
+    """Say in the note of a late end, and in one line of the log, where the watchdog saw the body at its deadline."""
+    pending = deadlines.pending_interrupt
+    if pending is not None and pending.entry is entry and pending.sighting:
+        outcome.__notes__[0] += f"; it stood {pending.sighting}; give it remaining()"
+        log(WARNING, "%s: %s", outcome, outcome.__notes__[0])
 
 
 def _is_own(deadlines: ThreadDeadlines, entry: Entry, error: BaseException | None) -> bool:
@@ -107,6 +121,8 @@ def _is_own(deadlines: ThreadDeadlines, entry: Entry, error: BaseException | Non
 
 
 def _why_not_interrupted(deadlines: ThreadDeadlines, entry: Entry) -> str:
+    if deadlines.called is entry:
+        return ""  # it ended by what on_deadline called
     if len(entry) == 3:
         return str(entry[2])
     if clock.is_virtual:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .deadline_queue import DeadlineQueue
+    from .interrupting.cancels import Cancel
 
 RUNS: Final = 0
 """It has not passed, or nobody has looked yet."""
@@ -45,7 +46,7 @@ class TaskDeadline:
     variable: whoever looks goes on to the one that ``counts``, wherever it was inherited.
     """
 
-    __slots__ = ("_blocks", "cancelling", "counts", "previous", "queue", "state", "task", "when")
+    __slots__ = ("_blocks", "_cancels", "cancelling", "counts", "previous", "queue", "state", "task", "when")
 
     when: float
     """When it passes, on the shared clock."""
@@ -63,6 +64,8 @@ class TaskDeadline:
     """Itself as long as its call lasts; afterwards the one that encloses it."""
     _blocks: dict[object, None]
     """The ``uninterruptible`` blocks that hold it back; not there before one does."""
+    _cancels: dict[Cancel, None]
+    """What ``on_deadline`` has called before the task is interrupted; not there before a block of it."""
 
     def start(self, when: float, previous: TaskDeadline | None) -> None:
         """Take values; not an ``__init__``, which the one that is made for each attempt does without."""
@@ -87,6 +90,9 @@ class TaskDeadline:
             self.state = OWED
             if self.is_held:
                 return  # and not let go on another thread, which did not see that it was owed
+        for cancel in reversed([*getattr(self, "_cancels", ())]):
+            if cancel.claim():
+                cancel.make()
         task = self.task
         before = task.cancelling()
         try:
@@ -95,6 +101,12 @@ class TaskDeadline:
             if task.cancelling() > before:  # a signal's handler raised, and the task was asked all the same
                 self.state = CANCELLED
             raise
+
+    def cancels_before(self) -> dict[Cancel, None]:
+        """Give what is to be called before the task is interrupted, to add something; called by its loop's thread."""
+        if not hasattr(self, "_cancels"):
+            self._cancels = {}
+        return self._cancels
 
     @property
     def is_held(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import signal
+import sqlite3
 from collections.abc import Awaitable, Iterable
 from datetime import timedelta
 from typing import Any, Protocol, assert_type
@@ -500,6 +501,10 @@ around_invoke(3000)  # type: ignore[call-overload]
 
 with uninterruptible():
     left = remaining()
+with ft.on_deadline(sqlite3.connect("shop").interrupt):
+    pass
+ft.on_deadline(lambda: 1)
+ft.on_deadline(None)  # type: ignore[arg-type]
 assert_type(left, float | None)
 explained = ft.explain(bare, all=True, source=False)
 assert_type(explained.as_dict(), dict[str, Any])

@@ -22,7 +22,7 @@ PROMISED = {
         circuit_breaker_name circuit_breakers around_invoke caused_by""",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
-        completed_future shutdown health""",
+        completed_future shutdown on_deadline health""",
 }
 """The public names by group; a name is added here when it is promised."""
 

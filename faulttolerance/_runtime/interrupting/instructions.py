@@ -37,6 +37,8 @@ _TAKING_STEPS = ("BEFORE_ASYNC_WITH", "BEFORE_WITH", "LOAD_SPECIAL")
 _BOUNDARIES = re.compile("JUMP|POP_JUMP|POP_TOP|RERAISE|RESUME|RETURN|STORE_|YIELD_VALUE|FOR_ITER|SEND")
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_SUPER_ATTR")
 _JUMPS_BACK = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
+_STACKED = {"CALL_FUNCTION_EX": lambda argument: 1 + (argument & 1), "CALL_KW": lambda argument: argument + 1}
+"""How many values lie above the function when it is called, by the argument of the instruction; elsewhere that many."""
 _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
 """Calls that the interpreter makes in a way of its own, behind which it does not look."""
 
@@ -94,19 +96,40 @@ class _Instructions:
 
     def _callee(self, number: int) -> object:
         """Return the name of what this instruction calls; ``None`` where that has no name."""
-        arguments = self.steps[number].arg
+        place = self._load_of_callee(number)
+        return None if place is None else self.steps[place].argval
+
+    def _load_of_callee(self, number: int) -> int | None:
+        """Return the number of the instruction that loads by name what this one calls."""
+        call = self.steps[number]
+        arguments = _STACKED.get(call.opname, lambda argument: argument)(call.arg or 0)
         depth = 0
-        before = self.steps[max(0, number - 60) : number]
-        if before and before[-1].opname == "PRECALL":
-            before.pop()  # 3.11: it belongs to this call
-        for step in reversed(before):
+        last, first = number, max(0, number - 60)
+        if last > first and self.steps[last - 1].opname == "PRECALL":
+            last -= 1  # 3.11: it belongs to this call
+        for place in range(last - 1, first - 1, -1):
+            step = self.steps[place]
             if depth == arguments and step.opname not in ("KW_NAMES", "PUSH_NULL"):
-                return step.argval if step.opname.startswith(_LOADS) else None
+                return place if step.opname.startswith(_LOADS) else None
             if _BOUNDARIES.match(step.opname):
                 return None
             if depth != arguments:
                 depth += dis.stack_effect(step.opcode, step.arg, jump=False)
         return None
+
+    def path_of_callee(self, number: int) -> tuple[str, bool]:
+        """Return what this instruction calls as the code spells it, and whether that begins with a global name."""
+        place = self._load_of_callee(number) if self.steps[number].opname in _CALLS else None
+        names: list[str] = []
+        is_global = False
+        while place is not None and place >= 0 and self.steps[place].opname.startswith(_LOADS):
+            step = self.steps[place]
+            if not isinstance(step.argval, str):
+                break
+            names.insert(0, step.argval)
+            is_global = step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+            place = place - 1 if step.opname in ("LOAD_ATTR", "LOAD_METHOD") else None
+        return ".".join(names), is_global
 
     def jumps_out(self, number: int) -> bool:
         """Tell whether an exception that is raised where this instruction jumps back passes by a handler around it.
@@ -184,6 +207,18 @@ def acquire_release_at(code: CodeType, offset: int) -> str | None:
         return None
     instructions = _instructions(code)
     return instructions.acquire_release(instructions.at(offset))
+
+
+@lru_cache(64)
+def callee_at(code: CodeType, offset: int) -> tuple[str, bool]:
+    """Return the function that is called at *offset*, as the code spells it, and whether by a global name.
+
+    Empty where nothing is called there, or what has no name.
+    """
+    if offset < 0:
+        return "", False
+    instructions = _instructions(code)
+    return instructions.path_of_callee(instructions.at(offset))
 
 
 @lru_cache(256)

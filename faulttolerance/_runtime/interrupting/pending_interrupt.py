@@ -39,6 +39,8 @@ class PendingInterrupt:
         """Whether it was somewhere else when it was last looked at."""
         self.why: str | None = None
         """The reason why it was not interrupted when it was last looked at."""
+        self.sighting: object = None
+        """Where the body stood when it was first looked at, in words for whoever asks."""
         self.refused_at: Position = (0, 0)
         """The position at which the handler of the signal refused to interrupt."""
         self.has_told_loop = False

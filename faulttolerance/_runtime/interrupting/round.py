@@ -10,11 +10,13 @@ from ..native import native
 from ..one_step import frames_of_threads, stack_of
 from .activity import cpu_of
 from .async_exception import can_send, find_sender, send
+from .cancels import make_due
 from .inner_loop import find_loop
 from .instructions import may_call
 from .main_thread import main_thread
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
 from .safe_point import IS_EXACT, Stack, is_of_call, place, reason_unsafe
+from .sighting import sight
 from .sleeper import sleeper_in
 from .thread_deadlines import (
     HAS_GIL,
@@ -35,7 +37,11 @@ from .watchdog import watchdog
 def look_at_threads() -> float:
     """Interrupt every thread that has a deadline which has passed, and stands well; return when to look again."""
     soonest = inf
-    for deadlines in deadlines_of_threads():
+    threads = deadlines_of_threads()
+    for deadlines in threads:
+        if deadlines.cancels and not watchdog.is_paused:
+            make_due(deadlines, native.monotonic())  # first: who is interrupted leaves the block
+    for deadlines in threads:
         if not HAS_GIL:
             deadlines.order.clear()
         if deadlines.innermost is not None:
@@ -110,6 +116,8 @@ def _interrupt(
         pending.why = OTHER_GREENLETS
         return False
     layers = depth(deadlines, entry)
+    if pending.sighting is None:
+        pending.sighting = sight(stack, layers)
     loop = find_loop(stack, layers)
     if loop is not None:
         if not pending.has_told_loop:
@@ -184,6 +192,8 @@ def _begin_anew() -> None:
     """Go on, in the child of a fork: the deadlines of the forking thread still hold, others are gone."""
     main_thread.begin_anew()
     forget_other_threads()
+    for cancel in this_thread.deadlines.cancels:
+        cancel.forget_other_threads()
     if this_thread.deadlines.innermost is not None:
         main_thread.install_handler(this_thread.deadlines)
     watchdog.begin_anew()

@@ -17,6 +17,7 @@ from ..native import get_ident, get_native_id, local, native
 
 if TYPE_CHECKING:
     from ..inherited import Inherited
+    from .cancels import Cancel
     from .pending_interrupt import PendingInterrupt
 
 Entry: TypeAlias = Any
@@ -54,6 +55,10 @@ class ThreadDeadlines:
         """The frame and instruction at which the thread was seen to be blocked."""
         self.heirs: dict[Inherited, None] = {}
         """The deadlines of this thread that count for calls which it offloaded, as long as those are under way."""
+        self.cancels: dict[Cancel, None] = {}
+        """What is to be called when a deadline passes, by the blocks of ``on_deadline`` that are not left yet."""
+        self.called: Entry = None
+        """The last deadline at which such a call was made."""
         self.ident = get_ident()
         self.native_id = get_native_id()
         self.is_greenlet = is_greenlet
@@ -146,14 +151,18 @@ def chain(deadlines: ThreadDeadlines) -> Iterator[Entry]:
         entry = entry[1]
 
 
+def uncovered(deadlines: ThreadDeadlines) -> Iterator[Entry]:
+    """Give the deadlines from the innermost to the first mask."""
+    for entry in chain(deadlines):
+        if type(entry) is not list:
+            yield entry
+        elif entry[2]:
+            return
+
+
 def unmasked(deadlines: ThreadDeadlines) -> Iterator[Entry]:
     """Give the deadlines that may interrupt, from the innermost to the first mask."""
-    for entry in chain(deadlines):
-        if type(entry) is list:
-            if entry[2]:
-                return
-        elif len(entry) == 2:
-            yield entry
+    return (entry for entry in uncovered(deadlines) if len(entry) == 2)
 
 
 def is_open(deadlines: ThreadDeadlines, entry: Entry) -> bool:

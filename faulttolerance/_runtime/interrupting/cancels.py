@@ -1,0 +1,104 @@
+"""What applications want called when a deadline passes, by blocks of ``on_deadline`` (rule S1).
+
+Each is called on a thread of its own: one that takes long keeps neither the watchdog nor other calls waiting, but only
+the end of its own block. That is the handshake: the first who stores its token in ``_owner`` decides, the block that is
+left, whose call is off then, or whoever found the deadline passed, for whose call the block waits then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from inspect import iscoroutine
+from typing import Any
+
+from ..._log import ERROR, log
+from ..callback import take
+from ..native import allows_watching, native, threads_are_real
+from .thread_deadlines import Entry, ThreadDeadlines
+
+_SECONDS_TO_BEGIN = 0.05
+"""How long a block that is left waits for the call to begin before it sees to that itself."""
+
+
+class Cancel:
+    """One call that is made when a deadline passes, unless the block that wants it was left before."""
+
+    __slots__ = ("_ended", "_function", "_owner", "_unbegun", "entry", "holds", "is_over", "when")
+
+    def __init__(self, function: Callable[[], object], lock: Any) -> None:
+        self._function = function
+        self._owner: dict[None, object] = {}
+        self._unbegun: list[None] = [None]
+        self._ended = lock
+        self._ended.acquire()
+        self.is_over = False
+        """Whether it was called, and has returned."""
+        self.when = 0.0
+        """When the deadline passes."""
+        self.holds: Callable[[], bool] = bool
+        """Whether the deadline still counts, and nothing holds it back."""
+        self.entry: Entry = None
+        """The deadline, where it is one of the thread's own."""
+
+    def claim(self) -> bool:
+        """Take the right to make the call, once; false where the block was left, or somebody else has it."""
+        token = object()
+        return self._owner.setdefault(None, token) is token
+
+    def make(self) -> None:
+        """Make the call, for whoever has claimed it; not twice."""
+        if not take(self._unbegun):
+            return
+        try:
+            result = self._function()
+            if iscoroutine(result):
+                result.close()
+                raise TypeError("a coroutine came out, and nobody awaits it here")
+        except BaseException as error:
+            log(ERROR, "what on_deadline called failed: %r", self._function, error=error)
+        finally:
+            self.is_over = True
+            self._ended.release()
+
+    def drop(self) -> None:
+        """Make the call impossible, or wait for the end of one that is under way; each step may be taken twice."""
+        if self._owner.setdefault(None, self) is self:
+            return
+        while not self.is_over:
+            if not self._ended.acquire(timeout=_SECONDS_TO_BEGIN) and self._unbegun:
+                make_aside([self])  # whoever claimed it was interrupted, or is in the parent process
+
+    def forget_other_threads(self) -> None:
+        """Wait for nobody, in the child of a fork."""
+        self.is_over = True
+
+
+def make_due(deadlines: ThreadDeadlines, now: float) -> None:
+    """Have the calls made whose deadline has passed at *now*, and is not held back; the innermost block's first."""
+    # Copied by a single C call: the thread itself may be in the middle of leaving a block.
+    claimed = []
+    for cancel in reversed([*deadlines.cancels]):
+        if cancel.when <= now and cancel.holds() and cancel.claim():
+            if cancel.entry is not None:
+                deadlines.called = cancel.entry
+            claimed.append(cancel)
+    if claimed:
+        make_aside(claimed)
+
+
+def make_aside(claimed: list[Cancel]) -> None:
+    """Make calls that were claimed, one after the other, on a thread of their own; here, where none is to be had."""
+    work = partial(_make_all, claimed)
+    if allows_watching and threads_are_real():  # what greenlets wait by belongs to their thread
+        try:
+            native.start_thread(work, ())
+            return
+        except RuntimeError:
+            pass
+    work()
+
+
+def _make_all(claimed: list[Cancel]) -> None:
+    for cancel in claimed:
+        cancel.make()

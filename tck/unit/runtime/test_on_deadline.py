@@ -1,0 +1,727 @@
+"""What is called when a deadline passes, and never after its block (rule S1); where late bodies stood (rule S2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Interrupted,
+    Timeout,
+    TimeoutException,
+    asynchronous,
+    on_deadline,
+    retry,
+    sleep,
+    timeout,
+    uninterruptible,
+)
+from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
+from faulttolerance._runtime.interrupting.watchdog import watchdog
+from faulttolerance.testing import virtual_time
+from kit.interpreter import needs_gil
+from kit.program import output_of
+from kit.struck import Strike, Struck, strikes
+from kit.waiting import wait_until
+
+PATIENCE = 20.0
+LONG = """
+    with recursive numbers(n) as (select 1 union all select n + 1 from numbers where n < 200000000)
+    select count(*) from numbers"""
+"""A query that takes far longer than anybody waits."""
+
+
+def on_thread(function: Callable[[], Any]) -> Any:
+    """What *function* comes to on a thread beside the main one."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(function())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert outcome, "it never ended"
+    return outcome[0]
+
+
+class Calls(list[int]):
+    """The threads that called this."""
+
+    def __call__(self) -> None:
+        self.append(threading.get_ident())
+
+
+# Ending what no interruption ends
+
+
+def test_a_query_of_sqlite_on_a_thread_ends_at_the_deadline() -> None:
+    """S1: its C code hears of no interruption, and of ``interrupt()``; what the body raises is the cause."""
+
+    @timeout(100)
+    def count() -> Any:
+        with sqlite3.connect(":memory:", check_same_thread=False) as connection, on_deadline(connection.interrupt):
+            try:
+                return connection.execute(LONG).fetchall()
+            except sqlite3.OperationalError as error:
+                raise LookupError("no count") from error
+
+    began = time.monotonic()
+    failure = on_thread(count)
+
+    assert type(failure) is TimeoutException
+    assert isinstance(failure.__cause__, LookupError | Interrupted)
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+def test_a_socket_on_a_thread_ends_at_the_deadline() -> None:
+    """S1: off the main thread no signal ends a blocking call; a shutdown does."""
+    here, there = socket.socketpair()
+
+    @timeout(100)
+    def receive() -> bytes:
+        with on_deadline(lambda: here.shutdown(socket.SHUT_RDWR)):
+            return here.recv(1)
+
+    began = time.monotonic()
+    failure = on_thread(receive)
+    here.close()
+    there.close()
+
+    assert type(failure) is TimeoutException
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+def test_an_offloaded_query_ends_at_its_deadline_and_gives_its_thread_back() -> None:
+    """S1: the caller is free at the deadline anyway; the body ends as well."""
+    ended = threading.Event()
+
+    @asynchronous
+    @timeout(100)
+    def count() -> Any:
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        try:
+            with on_deadline(connection.interrupt):
+                return connection.execute(LONG).fetchall()
+        finally:
+            ended.set()
+
+    with pytest.raises(TimeoutException):
+        count().result(PATIENCE)
+
+    assert ended.wait(PATIENCE)
+
+
+def test_a_query_that_a_coroutine_handed_to_a_thread_ends_at_its_deadline() -> None:
+    """S1: the thread inherits the deadline, and the loop goes on meanwhile."""
+    ended: list[BaseException] = []
+
+    def count() -> None:
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        with on_deadline(connection.interrupt):
+            try:
+                connection.execute(LONG).fetchall()
+            except sqlite3.OperationalError as error:
+                ended.append(error)
+
+    @timeout(100)
+    async def ask() -> None:
+        await asyncio.to_thread(count)
+
+    with pytest.raises(TimeoutException):
+        asyncio.run(ask())
+
+    wait_until(lambda: ended)
+
+
+@needs_gil
+@pytest.mark.parametrize("interrupt", [True, False])
+def test_it_is_called_once_for_each_deadline_and_not_by_the_body(interrupt: bool) -> None:
+    """S1: from a thread of the library; also where ``interrupt=False`` leaves the body itself in peace."""
+    calls = Calls()
+    leave = threading.Event()
+
+    @timeout(50, interrupt=interrupt)
+    def wait() -> None:
+        with on_deadline(calls), on_deadline(leave.set):
+            leave.wait(PATIENCE)
+            end = time.monotonic() + 0.05
+            while time.monotonic() < end:
+                pass
+
+    for _ in range(3):
+        leave.clear()
+        with pytest.raises(TimeoutException):
+            wait()
+
+    assert len(calls) == 3
+    assert threading.get_ident() not in calls
+
+
+@pytest.mark.parametrize("rest", [sleep, time.sleep])
+def test_it_is_called_before_the_body_is_interrupted(rest: Callable[[float], None]) -> None:
+    """S1: who is interrupted leaves the block, and would leave it before the call."""
+    order: list[str] = []
+
+    @timeout(30)
+    def wait() -> None:
+        with on_deadline(lambda: order.append("called")):
+            try:
+                rest(PATIENCE)
+            except Interrupted:
+                with uninterruptible():
+                    time.sleep(0.02)
+                order.append("interrupted")
+                raise
+
+    for _ in range(5):
+        with pytest.raises(TimeoutException):
+            wait()
+
+    assert order == ["called", "interrupted"] * 5
+
+
+def test_the_innermost_block_is_called_first() -> None:
+    """S1: blocks are unwound as ``finally`` is; each is called."""
+    order: list[str] = []
+
+    @timeout(50)
+    def wait() -> None:
+        with (
+            on_deadline(lambda: order.append("outer")),
+            on_deadline(lambda: order.append("inner")),
+            uninterruptible(),
+        ):
+            pass
+        with on_deadline(lambda: order.append("outer")), on_deadline(lambda: order.append("inner")):
+            sleep(PATIENCE)
+
+    with pytest.raises(TimeoutException):
+        wait()
+
+    assert order == ["inner", "outer"]
+
+
+def test_of_nested_deadlines_the_nearest_counts() -> None:
+    """S1: whichever of the two guards has it; a guarded call inside the block has its own."""
+    calls = Calls()
+
+    @timeout(50)
+    def outer() -> None:
+        @timeout(60_000)
+        def inner() -> None:
+            with on_deadline(calls):
+                sleep(PATIENCE)
+
+        inner()
+
+    @timeout(60_000)
+    def calm() -> None:
+        with on_deadline(calls), pytest.raises(TimeoutException):
+            timeout(20)(sleep)(PATIENCE)
+
+    with pytest.raises(TimeoutException):
+        outer()
+    calm()
+
+    assert len(calls) == 1
+
+
+def test_each_attempt_has_its_own_deadline() -> None:
+    """S1: what the retry calls again is called off again."""
+    calls = Calls()
+
+    @retry(max_retries=2, delay=0, jitter=0)
+    @timeout(20)
+    def wait() -> None:
+        with on_deadline(calls):
+            sleep(PATIENCE)
+
+    with pytest.raises(TimeoutException):
+        wait()
+
+    assert len(calls) == 3
+
+
+def test_without_a_deadline_it_does_nothing() -> None:
+    """S1: the same code runs outside of guards."""
+    calls = Calls()
+
+    with on_deadline(calls):
+        pass
+
+    assert not calls
+    assert not this_thread.deadlines.cancels
+
+
+def test_what_holds_deadlines_back_holds_the_call_back() -> None:
+    """S1: in an ``uninterruptible()`` block nothing is torn apart, by no means."""
+    calls = Calls()
+    seen: list[int] = []
+
+    @timeout(20)
+    def write() -> None:
+        with on_deadline(calls), uninterruptible():
+            time.sleep(0.1)
+            seen.append(len(calls))
+        sleep(PATIENCE)
+
+    with pytest.raises(TimeoutException):
+        write()
+
+    assert seen == [0]
+
+
+def test_a_block_is_not_entered_once_the_deadline_has_passed() -> None:
+    """S1: what is begun then would only have to be ended."""
+    entered: list[str] = []
+
+    @timeout(20)
+    def late() -> None:
+        try:
+            with uninterruptible():
+                time.sleep(0.04)
+                try:
+                    with on_deadline(lambda: entered.append("called")):
+                        entered.append("held back")
+                except Interrupted:
+                    entered.append("never")
+        finally:
+            entered.append("over")
+
+    with pytest.raises(TimeoutException):
+        late()
+
+    assert entered == ["held back", "over"]
+
+
+# Never after the block
+
+
+def test_a_block_that_is_left_waits_for_a_call_that_is_under_way() -> None:
+    """S1: what it was for may be given to somebody else right behind it."""
+    began, end = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def cancel() -> None:
+        began.set()
+        end.wait(PATIENCE)
+        order.append("called")
+
+    @timeout(20, interrupt=False)
+    def work() -> None:
+        with on_deadline(cancel):
+            began.wait(PATIENCE)
+            threading.Timer(0.05, end.set).start()
+        order.append("left")
+
+    with pytest.raises(TimeoutException):
+        work()
+
+    assert order == ["called", "left"]
+
+
+def test_it_is_never_called_for_a_block_that_was_left() -> None:
+    """S1: for thousands of blocks that end at about their deadline, on several threads."""
+    wrong: list[str] = []
+
+    class Resource:
+        in_use = False
+
+        def cancel(self) -> None:
+            if not self.in_use:
+                wrong.append("called outside")
+
+    def use(seconds: float) -> None:
+        resource = Resource()
+
+        @timeout(3, interrupt=False)
+        def work() -> None:
+            resource.in_use = True
+            with on_deadline(resource.cancel):
+                end = time.monotonic() + seconds
+                while time.monotonic() < end:
+                    pass
+            resource.in_use = False
+
+        for _ in range(150):
+            try:
+                work()
+            except TimeoutException:
+                pass
+
+    threads = [threading.Thread(target=use, args=(0.0028 + 0.0001 * number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not wrong
+
+
+def test_one_that_takes_long_delays_no_other_deadline() -> None:
+    """S1: each is called on a thread of its own, and the watchdog goes on."""
+    release = threading.Event()
+
+    @timeout(20)
+    def stuck() -> None:
+        with on_deadline(lambda: release.wait(PATIENCE)):
+            sleep(PATIENCE)
+
+    thread = threading.Thread(target=on_thread, args=(stuck,), daemon=True)
+    thread.start()
+    time.sleep(0.05)
+    began = time.monotonic()
+    with pytest.raises(TimeoutException):
+        timeout(20)(time.sleep)(PATIENCE)
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert thread.is_alive()
+    release.set()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def test_what_it_raises_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """S1, R10: the call ends in its time-out."""
+
+    def broken() -> None:
+        raise ZeroDivisionError("a mistake")
+
+    @timeout(20)
+    def wait() -> None:
+        with on_deadline(broken):
+            sleep(PATIENCE)
+
+    with pytest.raises(TimeoutException):
+        wait()
+
+    (record,) = [record for record in caplog.records if "on_deadline" in record.getMessage()]
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+@pytest.mark.parametrize("wrong", [None, "interrupt", pytest.param(asyncio.sleep, id="async def")])
+def test_what_cannot_be_called_is_refused(wrong: Any) -> None:
+    """S1: a coroutine function would do nothing."""
+    with pytest.raises(TypeError, match=r"^on_deadline\(cancel\) is .*; allowed: a function without arguments"):
+        on_deadline(wrong)
+
+
+def test_blocks_may_be_entered_again_and_by_exit_stacks_and_by_hand() -> None:
+    """S1: one object serves any number of entries, one inside the other too."""
+    calls = Calls()
+    block = on_deadline(calls)
+
+    @timeout(30)
+    def work() -> None:
+        with block:
+            with block:
+                pass
+            with ExitStack() as stack:
+                stack.enter_context(block)
+            block.__enter__()
+            block.__exit__(None, None, None)
+            sleep(PATIENCE)
+
+    with pytest.raises(TimeoutException):
+        work()
+    with ExitStack() as stack:
+        stack.enter_context(block)
+
+    assert len(calls) == 1
+    assert not this_thread.deadlines.cancels
+
+
+def test_what_leaves_the_block_passes() -> None:
+    """S1: nothing is swallowed."""
+    with pytest.raises(KeyError), on_deadline(print):
+        raise KeyError("own")
+
+
+def test_blocks_leave_no_timers_behind() -> None:
+    """A long deadline around many short blocks holds nothing for each of them."""
+
+    @timeout(60_000)
+    def work() -> None:
+        for _ in range(2_000):
+            with on_deadline(print):
+                pass
+
+    work()
+
+    assert len(watchdog.timers.alive) < 100
+    assert not this_thread.deadlines.cancels
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards() -> None:
+    """S1, R11: at every place of entering and leaving, the block is either over or was never begun."""
+    wrong = []
+
+    def work(strike: Strike, calls: Calls) -> None:
+        try:
+            with strike, on_deadline(calls):
+                pass
+        except Struck:
+            pass
+        end = time.monotonic() + 0.012
+        while time.monotonic() < end:
+            pass
+
+    for strike in strikes():
+        calls = Calls()
+        with pytest.raises(TimeoutException):
+            timeout(8, interrupt=False)(work)(strike, calls)
+        if calls or this_thread.deadlines.cancels:
+            wrong.append((strike.where, list(calls)))
+
+    assert not wrong
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+def test_wherever_the_handler_of_a_signal_raises_the_block_waits_for_the_call() -> None:
+    """S1, R11: it raises once the call is over, and no block waits for ever."""
+    wrong = []
+    for strike in strikes():
+        order: list[str] = []
+
+        def cancel(order: list[str] = order) -> None:
+            time.sleep(0.002)
+            order.append("called")
+
+        def work(strike: Strike = strike, order: list[str] = order, cancel: Callable[[], None] = cancel) -> None:
+            try:
+                with on_deadline(cancel), strike:
+                    time.sleep(0.004)
+                    strike.begin(sys._getframe(), "call", None)
+            except Struck:
+                pass
+            order.append("left")
+
+        with pytest.raises(TimeoutException):
+            timeout(2, interrupt=False)(work)()
+        if order[-1] != "left":
+            wrong.append((strike.where, order))
+
+    assert not wrong
+
+
+# Coroutines
+
+
+def test_in_a_coroutine_it_is_called_by_the_loop_before_the_cancellation() -> None:
+    """S1: so it may touch what belongs to the loop."""
+    order: list[object] = []
+
+    @timeout(30)
+    async def wait() -> None:
+        with on_deadline(lambda: order.append(asyncio.get_running_loop())):
+            try:
+                await asyncio.sleep(PATIENCE)
+            except asyncio.CancelledError:
+                order.append("cancelled")
+                raise
+
+    async def main() -> None:
+        for decorate in (lambda function: function, asynchronous):
+            order.clear()
+            with pytest.raises(TimeoutException):
+                await decorate(wait)()
+            assert order == [asyncio.get_running_loop(), "cancelled"]
+
+    asyncio.run(main())
+
+
+def test_in_a_coroutine_that_ends_in_time_it_is_not_called() -> None:
+    """S1: nor after its block, while the call goes on."""
+    calls = Calls()
+
+    @timeout(50)
+    async def work() -> str:
+        with on_deadline(calls):
+            await asyncio.sleep(0)
+        await asyncio.sleep(PATIENCE)
+        return "never"
+
+    @timeout(60_000)
+    async def quick() -> str:
+        with on_deadline(calls):
+            return "quick"
+
+    async def main() -> str:
+        with pytest.raises(TimeoutException):
+            await work()
+        return await quick()
+
+    assert asyncio.run(main()) == "quick"
+    assert not calls
+
+
+def test_what_it_makes_a_coroutine_raise_is_the_cause() -> None:
+    """S1: here the transport fails what waits for it."""
+
+    @timeout(30)
+    async def receive() -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        with on_deadline(lambda: waiting.set_exception(ConnectionAbortedError("closed"))):
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                await waiting
+
+    with pytest.raises(TimeoutException) as caught:
+        asyncio.run(receive())
+
+    assert isinstance(caught.value.__cause__, ConnectionAbortedError | asyncio.CancelledError)
+
+
+# Other time
+
+
+def test_virtual_time_calls_it_at_the_deadline() -> None:
+    """S1 under ``virtual_time()``: in no time, in threads and in coroutines."""
+    calls = Calls()
+
+    @timeout(3_600_000)
+    def wait() -> None:
+        with on_deadline(calls):
+            sleep(1e6)
+
+    @timeout(3_600_000)
+    def wait_anyhow() -> Any:
+        with on_deadline(calls):
+            sleep(1e6)
+
+    @timeout(3_600_000)
+    async def wait_async() -> None:
+        with on_deadline(calls):
+            await asyncio.sleep(1e6)
+
+    with virtual_time() as clock:
+        with pytest.raises(TimeoutException):
+            wait()
+        with pytest.raises(TimeoutException):
+            clock.run(wait_async())
+        with pytest.raises(TimeoutException):
+            asynchronous(wait_anyhow)().result()
+        clock.advance(1)  # so that the body that was left behind comes to it
+
+    wait_until(lambda: len(calls) == 3)
+
+
+def test_a_forked_child_waits_for_no_call_of_its_parent() -> None:
+    """L5: the thread on which it is made does not exist there."""
+    output = output_of(
+        """
+        import os, threading, time, warnings
+        from faulttolerance import TimeoutException, on_deadline, timeout
+        warnings.simplefilter("ignore", DeprecationWarning)
+        began, end = threading.Event(), threading.Event()
+
+        def cancel():
+            began.set()
+            end.wait(20)
+
+        @timeout(50, interrupt=False)
+        def work():
+            with on_deadline(cancel):
+                began.wait(20)
+                child = os.fork()
+                if child:
+                    os.waitpid(child, 0)
+                    end.set()
+            return child
+
+        try:
+            work()
+        except TimeoutException:
+            print("over", flush=True)
+        """
+    )
+
+    assert output.split() == ["over", "over"]
+
+
+# Where a late body stood
+
+
+def shop(seconds: float) -> None:
+    time.sleep(seconds)  # the line that is told
+
+
+SHOP_LINE = shop.__code__.co_firstlineno + 1
+
+
+@needs_gil
+def test_a_late_end_says_where_it_stood_in_its_note_and_in_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """S2: the function, also one that is written in C, the line of the application, and what to do about it."""
+    failure = on_thread(lambda: timeout(30)(shop)(0.2))
+
+    assert type(failure) is TimeoutException
+    (note,) = failure.__notes__
+    where = f"in time.sleep, from test_on_deadline.py:{SHOP_LINE}; give it remaining()"
+    assert note.endswith(where)
+    (record,) = [record for record in caplog.records if record.name == "faulttolerance"]
+    assert record.levelno == logging.WARNING
+    assert "timed out after 0.03 s: it ended 0." in record.getMessage()
+    assert record.getMessage().endswith(where)
+
+
+@needs_gil
+def test_a_late_end_in_the_standard_library_names_module_and_function(caplog: pytest.LogCaptureFixture) -> None:
+    """S2: and the line of the application that led there."""
+    here, there = socket.socketpair()
+    here.settimeout(0.2)
+
+    def read(stream: Any) -> None:
+        stream.read(1)
+
+    with here, there, here.makefile("rb") as stream:
+        failure = on_thread(lambda: timeout(30)(read)(stream))
+
+    line = read.__code__.co_firstlineno + 1
+    assert f"in socket.recv_into, from test_on_deadline.py:{line}; give it remaining()" in failure.__notes__[0]
+    assert len([record for record in caplog.records if "socket.recv_into" in record.getMessage()]) == 1
+
+
+@needs_gil
+def test_an_end_in_time_says_nothing_of_places(caplog: pytest.LogCaptureFixture) -> None:
+    """S2: an interruption that arrived, or what ``on_deadline`` called, is answer enough."""
+    with pytest.raises(TimeoutException) as caught:
+        timeout(20)(sleep)(PATIENCE)
+
+    assert "stood" not in caught.value.__notes__[0]
+    assert not [record for record in caplog.records if record.name == "faulttolerance"]
+
+
+def test_a_guard_that_only_ends_late_calls_it_too() -> None:
+    """S1: ``Timeout(interrupt=False)`` of a ``Guard``."""
+    from faulttolerance import Guard
+
+    leave = threading.Event()
+
+    def work() -> None:
+        with on_deadline(leave.set):
+            leave.wait(PATIENCE)
+
+    with pytest.raises(TimeoutException):
+        Guard(timeout=Timeout(20, interrupt=False)).call(work)
+
+    assert leave.is_set()
