@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from inspect import iscoroutine
+from types import CoroutineType
 from typing import Any
 
 from ..._log import ERROR, log
@@ -52,7 +52,7 @@ class Cancel:
             return
         try:
             result = self._function()
-            if iscoroutine(result):
+            if isinstance(result, CoroutineType):
                 result.close()
                 raise TypeError("a coroutine came out, and nobody awaits it here")
         except BaseException as error:
