@@ -26,6 +26,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
+from faulttolerance._runtime.interrupting.cancels import Cancel
 from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 from faulttolerance._runtime.interrupting.watchdog import watchdog
 from faulttolerance.testing import virtual_time
@@ -332,6 +333,22 @@ def test_a_block_that_is_left_waits_for_a_call_that_is_under_way() -> None:
         work()
 
     assert order == ["called", "left"]
+
+
+def test_of_leaving_and_calling_the_first_decides() -> None:
+    """S1: whoever found the deadline passed, and is on its way, comes too late for a block that was left meanwhile."""
+    calls = Calls()
+    left, called = Cancel(calls, threading.Lock()), Cancel(calls, threading.Lock())
+
+    left.drop()
+    left.drop()
+    claims = [left.claim(), called.claim(), called.claim()]
+    called.make()
+    called.make()
+    called.drop()
+
+    assert claims == [False, True, False]
+    assert len(calls) == 1
 
 
 def test_it_is_never_called_for_a_block_that_was_left() -> None:
