@@ -27,12 +27,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ._config import Declared, Effective, Key, Switches, enabled_keys, parameter_keys, settings
+from ._config import Declared, Effective, Key, Switches, enabled_keys, ignore_keys, parameter_keys, settings
 from ._config.formatting import formatted
 from ._config.key import SWITCHES, switch_key
 from ._config.report import Unused
 from ._guard import control, explanation
-from ._guard.checking.doubt import doubts
+from ._guard.doubt import codes_of, doubts, unknown
 from ._policy import parameters
 from ._shown import ends_the_caller, escaped, told
 from .exceptions import FaultToleranceDefinitionException
@@ -65,14 +65,22 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail on keys that nothing uses and on doubts, too.")
     ] = False,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", help="Doubts not to tell of, as in FT002.", metavar="CODE")
+    ] = None,
 ) -> None:
     """Import modules and report everything that is wrong; exit status 1 if anything is, or nothing was checked."""
+    ignored = {code.strip().upper() for one in ignore or () for code in one.split(",")}
+    if wrong := next(unknown(ignored), ""):
+        raise typer.BadParameter(wrong, param_hint="--ignore")
     with _apart():
         is_whole = _imported(modules, recursive)
         unused = _validated()
         guards = list(control.guards())
-        doubtful = list(doubts(guards))
-    for doubt in (*unused, *doubtful):
+        doubtful = sorted(set(doubts(guards, settings.snapshot, ignored)), key=lambda one: (one.where, one))
+        keys = (key for guard in guards for declared in guard._effective.declared for key in ignore_keys(declared))
+        unused_codes = list(unknown(codes_of(settings.snapshot, keys)))
+    for doubt in (*unused, *unused_codes, *doubtful):
         _warn(str(doubt))
     if not is_whole:
         raise typer.Exit(1)

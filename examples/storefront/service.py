@@ -32,6 +32,9 @@ class ServerError(Exception):
 TRANSIENT = (httpx.TransportError, ServerError, TimeoutException)
 """What another attempt may cure. A refusal (4xx) is none of these: it would be refused again."""
 
+MISTAKES = (AttributeError, NameError, TypeError)
+"""What no substitute may hide: a mistake in this file would look like an outage of the backend."""
+
 BEST_SELLERS = (3, 14, 15)
 
 
@@ -60,10 +63,10 @@ class Storefront:
 
     # What a page shows: soon, or something else instead.
 
-    @fallback(fallback_method="product_as_last_seen")
-    @retry(max_retries=2, delay=20, jitter=20, retry_on=TRANSIENT)
-    @circuit_breaker(request_volume_threshold=20, failure_ratio=0.75, delay=300, fail_on=TRANSIENT)
-    @timeout(250)
+    @fallback(fallback_method="product_as_last_seen", skip_on=MISTAKES)
+    @retry(max_retries=2, delay="20ms", jitter="20ms", retry_on=TRANSIENT)
+    @circuit_breaker(request_volume_threshold=20, failure_ratio=0.75, delay="300ms", fail_on=TRANSIENT)
+    @timeout("250ms")
     def product(self, number: int) -> Product:
         """Name and price; as last seen where the backend does not tell."""
         found = content(self._http.get(f"/products/{number}", timeout=patience()))
@@ -74,17 +77,17 @@ class Storefront:
         """The substitute of `product`: it takes what `product` takes."""
         return self._seen.get(number, Product(number, f"Product {number}", None))
 
-    @fallback(lambda context: None)
-    @retry(max_retries=2, delay=20, jitter=20, retry_on=TRANSIENT)
-    @circuit_breaker(request_volume_threshold=20, failure_ratio=0.75, delay=300, fail_on=TRANSIENT)
-    @timeout(250)
+    @fallback(lambda context: None, skip_on=MISTAKES)
+    @retry(max_retries=2, delay="20ms", jitter="20ms", retry_on=TRANSIENT)
+    @circuit_breaker(request_volume_threshold=20, failure_ratio=0.75, delay="300ms", fail_on=TRANSIENT)
+    @timeout("250ms")
     async def stock(self, number: int) -> int | None:
         """How many pieces there are; `None` where that is not known."""
         found = content(await self._async_http.get(f"/stock/{number}"))
         return int(found["pieces"])
 
-    @fallback(BestSellers)
-    @timeout(600)
+    @fallback(BestSellers, skip_on=MISTAKES)
+    @timeout("600ms")
     @bulkhead(3, waiting_task_queue=3)
     async def recommendations(self, customer: int) -> tuple[int, ...]:
         """What else to look at. It is dear to compute: few at once, some wait, the rest see best-sellers."""
@@ -93,15 +96,15 @@ class Storefront:
 
     # What must happen, however long it takes.
 
-    @retry(max_retries=-1, delay=100, jitter=80, max_duration=10_000, retry_on=TRANSIENT)
-    @timeout(500)
+    @retry(max_retries=-1, delay="100ms", jitter="80ms", max_duration="10s", retry_on=TRANSIENT)
+    @timeout("500ms")
     def order(self, key: str) -> str:
         """The receipt. The backend takes each key once, so that trying again is safe."""
         return str(content(self._http.post(f"/orders/{key}", timeout=patience()))["receipt"])
 
     @asynchronous
-    @retry(max_retries=-1, delay=100, jitter=80, max_duration=10_000, retry_on=TRANSIENT)
-    @timeout(500)
+    @retry(max_retries=-1, delay="100ms", jitter="80ms", max_duration="10s", retry_on=TRANSIENT)
+    @timeout("500ms")
     @bulkhead(8, waiting_task_queue=100)
     def mail(self, key: str) -> Future[str]:
         """Confirm by mail, behind the customer's back: the page does not wait for it."""

@@ -1,6 +1,12 @@
 """Configuration: sources, keys, precedence. Nothing heavy is imported before a key is found."""
 
-from .key import Declared as Declared, Key as Key, enabled_keys as enabled_keys, parameter_keys as parameter_keys
+from .key import (
+    Declared as Declared,
+    Key as Key,
+    enabled_keys as enabled_keys,
+    ignore_keys as ignore_keys,
+    parameter_keys as parameter_keys,
+)
 from .resolution import Effective as Effective, Switches as Switches
 from .settings import Settings as Settings, State as State, settings as settings
 from .snapshot import Snapshot as Snapshot

@@ -17,6 +17,8 @@ ANNOTATIONS: Mapping[str, type[Policy]] = {
 """The policies that can be configured, by the names in their keys."""
 
 ENABLED = "enabled"
+IGNORE = "Check/ignore"
+"""Names the codes of doubts that ``check`` shall not tell of."""
 SWITCHES = (
     "MP_Fault_Tolerance_NonFallback_Enabled",
     "MP_Fault_Tolerance_Metrics_Enabled",
@@ -114,11 +116,19 @@ def enabled_keys(declared: Declared) -> list[Key]:
     """Give the keys that switch the policy, the strongest first; the level of the declaration does not count."""
     if not declared.policy.is_configurable:
         return []
-    leaf = (f"{declared.policy.annotation}/{ENABLED}",)
+    return _keys_of_owners(declared, f"{declared.policy.annotation}/{ENABLED}")
+
+
+def ignore_keys(declared: Declared) -> list[Key]:
+    """Give the keys that name doubts of ``check`` which are none here."""
+    return _keys_of_owners(declared, IGNORE)
+
+
+def _keys_of_owners(declared: Declared, leaf: str) -> list[Key]:
     owners = declared.enabled_owners or (declared.owner,)
-    keys = [key for owner in owners if declared.method for key in _keys(f"{owner}/{declared.method}", leaf)]
-    keys += [key for owner in owners for key in _keys(owner, leaf)]
-    return [*dict.fromkeys(keys), Key(leaf[0], has_class=False)]
+    keys = [key for owner in owners if declared.method for key in _keys(f"{owner}/{declared.method}", (leaf,))]
+    keys += [key for owner in owners for key in _keys(owner, (leaf,))]
+    return [*dict.fromkeys(keys), Key(leaf, has_class=False)]
 
 
 def looks_like_a_switch(name: str) -> bool:

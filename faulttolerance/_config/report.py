@@ -19,6 +19,7 @@ from .key import (
     Key,
     enabled_keys,
     folded,
+    ignore_keys,
     looks_like_a_switch,
     parameter_keys,
     switch_key,
@@ -80,10 +81,11 @@ def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
 
     In files and variables that others use too, only what looks like a key of this library is reported.
     """
-    known = keys(declared)
+    declared = list(declared)
+    known, ignoring = keys(declared), {key for one in declared for key in ignore_keys(one)}
     used = {
         (entry.name, entry.place)
-        for key in (*known.values(), *map(switch_key, SWITCHES))
+        for key in (*known.values(), *ignoring, *map(switch_key, SWITCHES))
         for entry in snapshot.find_all(key)
     }
     names = _Names(known.values())

@@ -70,7 +70,7 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
     """
     cls: type | None = None
     if isinstance(target, Guard):
-        parts = [_Part(target._resolver, None, False)]
+        parts = [GuardLayer(target._resolver, None, False)]
     else:
         if isinstance(target, type):
             if not name:
@@ -81,14 +81,14 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
         elif getattr(target, "__self__", None) is not None:
             owner = target.__self__
             cls = owner if isinstance(owner, type) else type(owner)
-        parts = list(_layers(target, cls))
+        parts = list(layers(target, cls))
     if not parts:
         raise ValueError(f"{target!r} is not guarded")
     return Explanation("\n".join(part.text(all, source) for part in parts), tuple(part.as_dict() for part in parts))
 
 
-def _layers(function: Any, cls: type | None) -> Iterator[_Part]:
-    """Explain each guard of *function*: decorators of policies are one, each ``Guard`` is another."""
+def layers(function: Any, cls: type | None) -> Iterator[GuardLayer]:
+    """Find each guard of *function*, the outermost first: decorators of policies are one, each ``Guard`` another."""
     while True:
         function = unbound(function)
         if (find := finder_of(function)) is not None:
@@ -96,19 +96,19 @@ def _layers(function: Any, cls: type | None) -> Iterator[_Part]:
             try:
                 resolver = find()
             except KeyError as error:
-                yield _Part(None, None, False, where, [error.args[0]])
+                yield GuardLayer(None, None, False, where, [error.args[0]])
             else:
-                yield _Part(resolver, None, is_coroutine_function(function), where)
+                yield GuardLayer(resolver, None, is_coroutine_function(function), where)
             function = function.__wrapped__
         elif (declaration := declaration_of(function)) is not None:
             of_class = declaration.owner if declaration.binding == FUNCTION else cls or declaration.owner
-            yield _Part(declaration.resolver, of_class, declaration.is_coroutine)
+            yield GuardLayer(declaration.resolver, of_class, declaration.is_coroutine)
             function = declaration.template
         else:
             return
 
 
-class _Part:
+class GuardLayer:
     """One of the guards that stand above one another."""
 
     def __init__(
@@ -120,15 +120,20 @@ class _Part:
         wrong: list[str] = [],  # noqa: B006  # read only
     ) -> None:
         effective, faults = resolver.effective_policies(cls) if resolver else (EffectivePolicies(where, _nothing), [])
-        self._effective = effective
+        self.effective = effective
         self._asynchronous = asynchronous
         self._where = where
         self._wrong = [*wrong, *map(str, faults)]
 
+    @property
+    def title(self) -> str:
+        """The guarded function, and the guard by which it is."""
+        by_guard = self._where and self._where != self.effective.name
+        return f"{self._where}, by the guard {self.effective.name}" if by_guard else self.effective.name
+
     def text(self, all: bool, source: bool) -> str:  # noqa: A002
-        effective = self._effective
-        by_guard = self._where and self._where != effective.name
-        lines = [f"{self._where}, by the guard {effective.name}" if by_guard else effective.name]
+        effective = self.effective
+        lines = [self.title]
         if not effective.declared and not self._wrong:
             lines.append("  runs plainly: no policy holds for it")
         for value, declared in zip(effective.values, effective.declared, strict=True):
@@ -141,8 +146,8 @@ class _Part:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        told = dict_of(self._effective) | {"wrong": self._wrong}
-        return {"name": self._where, "guard": self._effective.name, **told} if self._where else told
+        told = dict_of(self.effective) | {"wrong": self._wrong}
+        return {"name": self._where, "guard": self.effective.name, **told} if self._where else told
 
 
 def _nothing() -> None: ...

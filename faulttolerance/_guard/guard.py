@@ -269,6 +269,11 @@ def strays() -> Iterator[Fault]:
             yield Fault(where, f"finds nothing: {error.args[0]}", None, "the name of a Guard")
 
 
+def decorated_functions() -> list[Callable[..., Any]]:
+    """Give the functions that a ``Guard`` decorates."""
+    return list(_finders)
+
+
 def finder_of(function: object) -> Callable[[], GuardResolver] | None:
     """Give what finds the guard that decorates *function*, if one does; known by identity, as in ``declaration_of``."""
     return _finders.get(function) if isinstance(function, FunctionType) else None

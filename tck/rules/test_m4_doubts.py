@@ -1,0 +1,266 @@
+"""What `check` doubts, and how a doubt is switched off (rule M4)."""
+
+from __future__ import annotations
+
+import gc
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import faulttolerance as ft
+from faulttolerance._config import settings
+from faulttolerance._guard.doubt import CODES, doubts
+from faulttolerance.testing import configured
+from kit.program import ALONE
+
+ROOT = Path(__file__).resolve().parents[2]
+TROUBLE = (ConnectionError, ft.TimeoutException)
+
+
+def careful() -> ft.Retry:
+    return ft.Retry(retry_on=TROUBLE)
+
+
+DOUBTFUL: Mapping[str, list[Callable[[], ft.Guard]]] = {
+    "FT001": [
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), bulkhead=ft.Bulkhead(3)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), rate_limit=ft.RateLimit(3)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), timeout=ft.Timeout("1s")),
+    ],
+    "FT002": [
+        lambda: ft.Guard(retry=ft.Retry()),
+        lambda: ft.Guard(retry=ft.Retry(max_retries=1, delay="1s")),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=Exception), retry_when=ft.RetryWhen(result=bool)),
+    ],
+    "FT003": [
+        lambda: ft.Guard(retry=ft.Retry(retry_on=ConnectionError), timeout=ft.Timeout("1s")),
+    ],
+    "FT004": [
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="50ms")),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay=1, delay_unit=ft.ChronoUnit.SECONDS, jitter="1001ms")),
+    ],
+    "FT005": [lambda: ft.Guard(timeout=ft.Timeout(5)), lambda: ft.Guard(timeout=ft.Timeout("9999us"))],
+    "FT006": [
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay="1s"), timeout=ft.Timeout("1001ms")),
+    ],
+    "FT008": [
+        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None)),
+        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, apply_on=(OSError, NameError))),
+        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, skip_on=OSError)),
+    ],
+}
+
+SETTLED: Mapping[str, list[Callable[[], ft.Guard]]] = {
+    "FT001": [
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(), bulkhead=ft.Bulkhead(3), timeout=ft.Timeout("1s")),
+        lambda: ft.Guard(
+            circuit_breaker=ft.CircuitBreaker(fail_on=OSError, skip_on=ft.BulkheadException), bulkhead=ft.Bulkhead(3)
+        ),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), timeout=ft.Timeout(0)),
+    ],
+    "FT002": [
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError)),
+        lambda: ft.Guard(retry=ft.Retry(abort_on=TypeError)),
+        lambda: ft.Guard(retry=ft.Retry(max_retries=0)),
+        lambda: ft.Guard(retry=ft.Retry(), retry_when=ft.RetryWhen(exception=lambda failure: True)),
+    ],
+    "FT003": [
+        lambda: ft.Guard(retry=careful(), timeout=ft.Timeout("1s")),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError), timeout=ft.Timeout("1s")),  # which a TimeoutException is
+        lambda: ft.Guard(
+            retry=ft.Retry(retry_on=ConnectionError, abort_on=ft.TimeoutException), timeout=ft.Timeout("1s")
+        ),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=ConnectionError), timeout=ft.Timeout(0)),
+    ],
+    "FT004": [
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError)),  # as the specification has it: no delay
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="200ms")),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="50ms", jitter_kind="full")),
+    ],
+    "FT005": [lambda: ft.Guard(timeout=ft.Timeout("10ms")), lambda: ft.Guard(timeout=ft.Timeout(0))],
+    "FT006": [lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay="1s"), timeout=ft.Timeout("1s"))],
+    "FT008": [
+        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, apply_on=TROUBLE)),
+        lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, skip_on=TypeError)),
+    ],
+}
+
+
+def found(*guards: ft.Guard) -> list[str]:
+    """The codes of what is doubted of *guards*."""
+    mine = [one for one in ft.guards() if any(one.method is guard for guard in guards)]
+    assert len(mine) == len(guards)
+    return [doubt.code for doubt in doubts(mine, settings.snapshot)]
+
+
+@pytest.mark.parametrize(("code", "make"), [(code, make) for code, several in DOUBTFUL.items() for make in several])
+def test_it_is_doubted(code: str, make: Callable[[], ft.Guard]) -> None:
+    """Rule M4: and nothing else of it."""
+    assert found(make()) == [code]
+
+
+@pytest.mark.parametrize(("code", "make"), [(code, make) for code, several in SETTLED.items() for make in several])
+def test_it_is_settled(code: str, make: Callable[[], ft.Guard]) -> None:
+    """Rule M4."""
+    assert code not in found(make())
+
+
+def test_what_is_judged_are_the_values_that_hold() -> None:
+    """Rule M4: a configured value may make a doubt, and may end one."""
+    guard = ft.Guard(retry=ft.Retry(), timeout=ft.Timeout("1s"), name="m4 judged")
+    with configured({"m4 judged/Retry/retryOn": "OSError", "m4 judged/Timeout/value": "5ms"}):
+        assert found(guard) == ["FT005"]
+    with configured({"m4 judged/Retry/enabled": False}):
+        assert found(guard) == []
+    assert found(guard) == ["FT002"]
+    guard.close()
+
+
+def nested_in_guard() -> tuple[Any, str]:
+    inner = ft.Guard(retry=careful())
+
+    @ft.retry(max_retries=1, retry_on=TROUBLE)
+    @inner
+    def call() -> None: ...
+
+    return call, "each of 2 attempts is up to 4 of"
+
+
+def nested_in_decorators() -> tuple[Any, str]:
+    outer = ft.Guard(retry=ft.Retry(max_retries=-1, max_duration="1m", retry_on=TROUBLE))
+
+    @outer
+    @ft.retry(max_retries=2, retry_on=TROUBLE)
+    def call() -> None: ...
+
+    return call, "each of endlessly many attempts is up to 3 of"
+
+
+@pytest.mark.parametrize("make", [nested_in_guard, nested_in_decorators])
+def test_a_retry_around_a_retry_is_doubted_once(make: Callable[[], tuple[Any, str]]) -> None:
+    """Rule M4: FT007, whatever way the guards were put there."""
+    call, words = make()
+    told = [str(one) for one in {*doubts(list(ft.guards()), settings.snapshot)} if one.code == "FT007"]
+    mine = [line for line in told if call.__qualname__ in line]
+
+    assert len(mine) == 1
+    assert words in mine[0]
+
+
+def test_a_retry_around_one_that_does_not_is_fine() -> None:
+    """Rule M4: nothing is multiplied."""
+    inner = ft.Guard(retry=ft.Retry(max_retries=0), timeout=ft.Timeout("1s"))
+
+    @ft.retry(retry_on=TROUBLE)
+    @inner
+    def call() -> None: ...
+
+    told = [one for one in doubts(list(ft.guards()), settings.snapshot) if one.code == "FT007"]
+    assert [one for one in told if call.__qualname__ in one.where] == []
+
+
+@pytest.fixture
+def client() -> Iterator[type]:
+    class Client:
+        @ft.retry
+        @ft.timeout(5)
+        def charge(self) -> None: ...
+
+    yield Client
+    del Client
+    gc.collect()  # others check all that this process guards
+
+
+@pytest.mark.parametrize(
+    ("properties", "left"),
+    [
+        ({}, ["FT002", "FT005"]),
+        ({"Check/ignore": "FT002"}, ["FT005"]),
+        ({"CLIENT/Check/ignore": ["ft005"]}, ["FT002"]),
+        ({"CLIENT/charge/Check/ignore": "FT005, FT001", "Check/ignore": "FT002"}, []),
+        ({"OTHER/Check/ignore": "FT002"}, ["FT002", "FT005"]),
+    ],
+)
+def test_a_doubt_is_switched_off_by_a_key(client: type, properties: dict[str, Any], left: list[str]) -> None:
+    """Rule M4: for all, for a class, for a method; what any of them names is ignored."""
+    properties = {
+        key.replace("CLIENT", f"{__name__}.{client.__qualname__}"): value for key, value in properties.items()
+    }
+    with configured(properties):
+        mine = [one for one in ft.guards() if one.name == f"{__name__}.{client.__qualname__}.charge"]
+        assert sorted(one.code for one in doubts(mine, settings.snapshot)) == left
+        unused = [one.key for one in ft.validate() if "ignore" in one.key]
+        assert unused == [key for key in properties if "OTHER" in key]
+
+
+def test_every_code_has_a_row_and_a_test() -> None:
+    """Rule M4: the page of the doubts is complete."""
+    page = (ROOT / "docs" / "reference" / "doubts.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\| `(FT\d+)` \|", page, re.MULTILINE) == [*CODES]
+    assert {*DOUBTFUL, "FT007"} == {*SETTLED, "FT007"} == {*CODES}
+
+
+PROGRAM = "import faulttolerance as ft\n@ft.retry\n@ft.timeout(5)\ndef charge(): ...\n"
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    pytest.importorskip("typer")
+    (tmp_path / "acme.py").write_text(PROGRAM)
+
+    def run(*options: str, **environment: str) -> Any:
+        command = [sys.executable, "-m", "faulttolerance", "check", "acme", *options]
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env={**ALONE, **environment}, check=False, timeout=60
+        )
+
+    yield run
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "status", "codes"),
+    [
+        ((), {}, 0, ["FT002", "FT005"]),
+        (("--strict",), {}, 1, ["FT002", "FT005"]),
+        (("--strict", "--ignore", "FT002,ft005"), {}, 0, []),
+        (("--strict", "--ignore", "FT002", "--ignore", "FT005"), {}, 0, []),
+        (("--strict",), {"FAULTTOLERANCE_CHECK_IGNORE": "FT002"}, 1, ["FT005"]),
+    ],
+)
+def test_check_tells_of_doubts_and_fails_if_it_is_strict(
+    check: Callable[..., Any], options: tuple[str, ...], environment: dict[str, str], status: int, codes: list[str]
+) -> None:
+    """Rule M4: on the command line, and in a build."""
+    done = check(*options, **environment)
+
+    assert (done.returncode, re.findall(r"\[(FT\d+)\]$", done.stderr, re.MULTILINE)) == (status, codes)
+
+
+def test_a_code_that_does_not_exist_is_told_of(check: Callable[..., Any]) -> None:
+    """Rule M4: a typing mistake switches nothing off, and says so."""
+    assert check("--ignore", "FT999").returncode == 2
+    assert "no doubt has the code 'FT999'; there are FT001" in check(FAULTTOLERANCE_CHECK_IGNORE="FT999").stderr
+
+
+EXAMPLES = [*sorted((ROOT / "examples" / "everyday").glob("*.py")), ROOT / "examples" / "storefront" / "service.py"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_nothing_is_doubted_of_the_examples(example: Path) -> None:
+    """Rule M4: they are meant to be copied, and a doubt of what is right would be switched off soon."""
+    pytest.importorskip("typer")
+    if example.stem == "service":
+        pytest.importorskip("httpx")
+    command = [sys.executable, "-m", "faulttolerance", "check", "--strict", example.stem]
+    done = subprocess.run(
+        command, cwd=example.parent, capture_output=True, text=True, check=False, timeout=60
+    )  # fmt: skip
+
+    assert "[FT" not in done.stderr, done.stderr
