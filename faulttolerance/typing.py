@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ._event import Event
     from ._guard.invocation import ExecutionContext
+    from ._runtime.clock import Alarm
 else:
     from collections.abc import Coroutine
 
@@ -93,8 +94,11 @@ class Clock(Protocol):
         """A number in [0, 1)."""
         ...
 
-    def sleep(self, seconds: float) -> None:
-        """Block the calling thread; raise ``Interrupted`` as soon as a deadline of this thread passes."""
+    def sleep(self, seconds: float, alarm: Alarm | None = None) -> None:
+        """Block the calling thread until then, or until *alarm* rings.
+
+        Raises ``Interrupted`` as soon as a deadline of this thread passes.
+        """
         ...
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:

@@ -18,6 +18,28 @@ _LONGEST_WAIT = 86400.0
 _RealLock = type(native.allocate_lock())
 
 
+class Alarm:
+    """Ends one sleep early, from any thread; whoever sleeps may set it again."""
+
+    __slots__ = ("_end_sleep", "rings")
+
+    def __init__(self) -> None:
+        self.rings = False
+        """Whether it rang, before the sleep or in it."""
+        self._end_sleep: Callable[[], object] | None = None
+
+    def ring(self) -> None:
+        """End the sleep; one that has yet to begin ends at once."""
+        self.rings = True
+        end_sleep = self._end_sleep
+        if end_sleep is not None:
+            end_sleep()
+
+    def ends(self, sleep: Callable[[], object] | None) -> None:
+        """Let it end a sleep by calling *sleep*, which looks at ``rings`` afterwards."""
+        self._end_sleep = sleep
+
+
 def raise_if_expired(now: float) -> None:
     """Raise ``Interrupted`` for a deadline of this thread that has passed at *now* and has not interrupted it yet."""
     deadlines = deadlines_here()
@@ -41,7 +63,7 @@ def next_deadline() -> float:
     return soonest
 
 
-def _sleep(seconds: float) -> None:
+def _sleep(seconds: float, alarm: Alarm | None = None) -> None:
     deadlines = deadlines_here()
     end = native.monotonic() + seconds
     gate = lock_here()
@@ -55,16 +77,19 @@ def _sleep(seconds: float) -> None:
 
     # At its deadline a sleep ends by itself, and nobody gives up a call of the main thread; so the watchdog need not
     # open a lock there that switches greenlets.
+    outer = deadlines.gate  # of the sleep in which a signal's handler sleeps
     deadlines.gate = open_gate if isinstance(gate, _RealLock) or not deadlines.is_main else None
     try:
+        if alarm is not None:
+            alarm.ends(open_gate)
         while True:
             now = native.monotonic()
             raise_if_expired(now)
-            if now >= end:
+            if now >= end or (alarm is not None and alarm.rings):
                 return
             gate.acquire(timeout=max(0.0, min(end - now, next_deadline() - now, _LONGEST_WAIT)))
     finally:
-        deadlines.gate = None
+        deadlines.gate = outer
 
 
 def _call_at(when: float, callback: Callable[[], object]) -> Timer:
@@ -90,8 +115,11 @@ class SharedClock:
     """Seconds since some moment; never goes back."""
     random: Callable[[], float]
     """A number in [0, 1)."""
-    sleep: Callable[[float], None]
-    """Block the thread; raise ``Interrupted`` as soon as one of its deadlines passes."""
+    sleep: Callable[..., None]
+    """Block the thread for seconds, or until the ``Alarm`` that may be given rings.
+
+    Raises ``Interrupted`` as soon as one of the thread's deadlines passes.
+    """
     call_at: Callable[[float, Callable[[], object]], Timer]
     """Run a short callback once ``monotonic()`` has reached a moment."""
     is_virtual: bool

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from .._log import ERROR, WARNING, log
-from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
+from .._runtime.clock import Alarm, clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.interrupting.thread_deadlines import this_thread
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
@@ -108,8 +108,8 @@ class VirtualClock:
         """The next number of the seeded generator, in [0, 1)."""
         return self._random.random()
 
-    def sleep(self, seconds: float) -> None:
-        """Wait until the clock has moved on by *seconds*, or to a deadline of the calling thread.
+    def sleep(self, seconds: float, alarm: Alarm | None = None) -> None:
+        """Wait until the clock has moved on by *seconds*, to a deadline of the calling thread, or until *alarm* rings.
 
         Raises:
             Interrupted: At the deadline.
@@ -123,18 +123,21 @@ class VirtualClock:
             sleeper.wake()
 
         end = self._now + _in_ticks(seconds)
+        outer = deadlines.gate  # of the sleep in which a signal's handler sleeps
         deadlines.gate = go_on
         try:
+            if alarm is not None:
+                alarm.ends(go_on)
             while True:
                 raise_if_expired(self._now)
-                if self._now >= end:
+                if self._now >= end or (alarm is not None and alarm.rings):
                     return
                 with self._changed:
                     self._wait(sleeper, min(end, next_deadline()))
                 sleeper.sleep()
                 sleeper.conclude()
         finally:
-            deadlines.gate = None
+            deadlines.gate = outer
             self.wake(sleeper)
 
     def call_at(self, when: float, callback: Callable[[], object]) -> _Timer:
