@@ -27,6 +27,7 @@ from ._policy import (
     Bulkhead,
     CircuitBreaker,
     CircuitBreakerName,
+    Coalesce,
     CustomBackoff,
     ExponentialBackoff,
     Fallback,
@@ -240,6 +241,18 @@ def fallback() -> None:
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if both or neither are given, or the method does not fit.
+    """
+
+
+@_decorator(Coalesce)
+def coalesce() -> None:
+    """Let calls with one key that overlap be one call, whose outcome they share; nothing is kept afterwards.
+
+    For functions and methods, not for classes; the parameter is that of ``Coalesce``. A single function as the key is
+    named, as in ``@coalesce(key=by_order)``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if the key does not fit the function.
     """
 
 

@@ -3,14 +3,14 @@
 The specification (chapters on interactions) and SmallRye's rate limit give the order, whatever order the decorators are
 written in:
 
-    asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method )))))))
+    coalesce( asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method ))))))))
 
 The adaptive throttle takes the place of the circuit breaker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from .._metrics.counters import Counters
@@ -23,6 +23,7 @@ from .._policy import (
     ChronoUnit,
     CircuitBreaker,
     CircuitBreakerName,
+    Coalesce,
     CustomBackoff,
     ExponentialBackoff,
     Fallback,
@@ -37,7 +38,9 @@ from .._policy import (
 from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import Environment
+from .._signature.call_key import Key, given_key_function, key_function
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, rate_limit, retry
+from .._strategy.flights import Flights
 from .mistakes import Mistakes
 
 Policies = Mapping[type[Policy], Policy]
@@ -110,6 +113,8 @@ class Row(NamedTuple):
     """The policy beside which this one may not stand."""
     layer: Callable[[Any, Binding], Layer | None] | None = None
     """Gives what stands around all policies below, inside what this one binds; ``None``: nothing does."""
+    is_for_classes: bool = True
+    """Whether it may stand on a class."""
     back_off: Callable[[Any, float, str, back_off.Mistakes], back_off.BackOff | back_off.CustomBackOff] | None = None
     """Gives the growth of the delays of ``Retry``; a function has one at most."""
 
@@ -135,6 +140,7 @@ class GuardPolicies(TypedDict, total=False):
     rate_limit: RateLimit | None
     timeout: Timeout | None
     bulkhead: Bulkhead | None
+    coalesce: Coalesce | None
 
 
 def is_detached(policies: Container[type[Policy]]) -> bool:
@@ -263,7 +269,23 @@ def _custom(policy: CustomBackoff, delay: float, name: str, tell: back_off.Mista
     return back_off.CustomBackOff(policy.value, name, delay, tell)
 
 
+def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
+    """Give what makes the *key* of a call from its arguments; see ``key_function``."""
+    chosen: Key = key
+    if binding.template is None:
+        return given_key_function(chosen, binding.name, identity)
+    return key_function(chosen, binding.template, takes_itself=binding.takes_itself, identity=identity)
+
+
+def _coalesce(policy: Coalesce, binding: Binding) -> Layer:
+    from .coalescing import Coalescing
+
+    flights, counters = binding.strategies.get(Coalesce), binding.counters_of(Coalesce)
+    return Coalescing(binding.name, flights, key_of(policy.key, binding), counters)
+
+
 ORDER = (
+    Row(Coalesce, memory=Memory(lambda *_: Flights(), lambda *_: None), layer=_coalesce, is_for_classes=False),
     Row(Asynchronous, excludes=AsynchronousNonBlocking),
     Row(AsynchronousNonBlocking),
     Row(Fallback, lambda policy, _: {"fallback_on": policy.apply_on, "no_fallback_on": policy.skip_on}),
@@ -282,6 +304,7 @@ ORDER = (
 )
 """Outermost first."""
 
+ROWS: Mapping[type[Policy], Row] = {row.policy: row for row in ORDER}
 RANK: Mapping[type[Policy], int] = {row.policy: rank for rank, row in enumerate(ORDER)}
 """The place of each policy in the order."""
 

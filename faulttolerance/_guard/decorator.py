@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import Any
 
-from .._policy import Policy, check, parameters, shared, typed_call
+from .._call.order import ROWS
+from .._policy import Coalesce, Policy, check, parameters, shared, typed_call
 from .._signature.kind import is_generator_function
 from .._signature.method import unproxied
 from .._signature.naming import class_name
@@ -51,8 +52,10 @@ class Decorator:
     def _faults_on_class(self, cls: type) -> list[Fault]:
         where = class_name(cls)
         faults = self._faults(where)
+        where = f"{where} @{self._kind.annotation}"
+        if not ROWS[self._kind].is_for_classes:
+            faults.append(Fault(where, "is on a class", cls, "a function or a method: each has calls of its own"))
         if self._kind in declared_on(cls).policies:
-            where = f"{where} @{self._kind.annotation}"
             faults.append(Fault(where, "is there twice", None, "one of each kind per class"))
         return faults
 
@@ -66,6 +69,8 @@ class Decorator:
                 Fault(where, "is on a generator function", function,
                       "a function that returns: guard the body of the loop instead, a stream cannot be run again")
             )  # fmt: skip
+        if self._kind is Coalesce and getattr(function, "__name__", "") == "<lambda>":
+            faults.append(Fault(where, "is on a lambda", function, "a function; what makes the key is named, as key="))
         if self._kind in declaration.policies:
             faults.append(Fault(where, "is there twice", None, "one of each kind per function"))
         if above := definition.companion_above_guard_faults(self._kind, declaration):

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import product
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from .._policy import AdaptiveThrottle, Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, Timeout
+from .._policy import AdaptiveThrottle, Bulkhead, CircuitBreaker, Coalesce, Fallback, Policy, RateLimit, Retry, Timeout
 from .._runtime.clock import clock
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 
@@ -172,6 +172,15 @@ _RATE_LIMIT = (
         {"passed": ("permitted",), "refused": ("rejected",)},
     ),
 )
+_COALESCE = (
+    Metric(
+        "ft.coalesce.calls.total",
+        "counter",
+        "The number of calls that were made, and of those that shared the outcome of one",
+        ("role",),
+        {"leader": ("leader",), "follower": ("follower",)},
+    ),
+)
 
 TABLE = (
     PolicyMetrics(Fallback),
@@ -181,6 +190,7 @@ TABLE = (
     PolicyMetrics(Bulkhead, "passed", _BULKHEAD),
     PolicyMetrics(RateLimit, "passed", _RATE_LIMIT),
     PolicyMetrics(AdaptiveThrottle, "success", _ADAPTIVE_THROTTLE),
+    PolicyMetrics(Coalesce, metrics=_COALESCE),
 )
 """In the order of the specification's table."""
 

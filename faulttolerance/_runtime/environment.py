@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from contextvars import ContextVar
     from typing import TypeVarTuple
 
     from .._strategy.bulkhead import Bulkhead
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from .task_deadline import TaskDeadline
 
     Ts = TypeVarTuple("Ts")
+
+T = TypeVar("T")
 
 
 class AttemptRecord:
@@ -96,6 +99,17 @@ class StoppedIteration(RuntimeError):
         return error if cause is None else cause
 
 
+class Turn(NamedTuple):
+    """What a call waits for until another one wakes it."""
+
+    ident: int
+    """The thread that waits; 0 where none does."""
+    wake: Callable[[], object]
+    """Wakes it, from any thread; before it waits, too."""
+    comes: Awaitable[object]
+    """To be awaited once."""
+
+
 class Environment(Protocol):
     """The ways in which an asynchronous call waits. Only the driver awaits what its methods return."""
 
@@ -105,6 +119,14 @@ class Environment(Protocol):
 
     def attempt(self, attempt: Attempt) -> Awaitable[Any]:
         """Run an attempt; its result or failure, or ``TimeoutException`` at its deadline."""
+        ...
+
+    def turn(self) -> Turn:
+        """Make what the call can wait for until another one wakes it."""
+        ...
+
+    def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
+        """Let *variable* have *value* in the context of attempts that begin from now on."""
         ...
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:

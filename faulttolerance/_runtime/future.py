@@ -6,6 +6,7 @@ import concurrent.futures
 from _thread import allocate_lock
 from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .callback import completion
@@ -28,10 +29,14 @@ class Future(concurrent.futures.Future[T]):
     if TYPE_CHECKING:  # what a subclass has to use, and stubs do not tell
         _done_callbacks: list[Callable[[concurrent.futures.Future[T]], Any]]
 
+        _exception: BaseException | None
+
         def _invoke_callbacks(self) -> None: ...
 
     _stop: Callable[[bool], object] | None = None
     """Stops what works on the outcome; called at most a few times, and no more once there is one."""
+    _trace: TracebackType | None = None
+    """The traceback of its failure, as it came."""
     _ending: Any = None
     """A lock that is held while a call that was given up is being ended by the thread that was busy with it."""
 
@@ -74,6 +79,11 @@ class Future(concurrent.futures.Future[T]):
         except concurrent.futures.CancelledError:
             self._await_end()
             raise
+        except BaseException as error:
+            if error is not self._exception or self._trace is None:
+                raise
+            # As it was: however often it is raised, and by however many futures that share it, it does not grow.
+            raise error.with_traceback(self._trace)  # noqa: B904
         finally:
             del self  # a failure's traceback keeps this frame
 
@@ -122,12 +132,14 @@ class Future(concurrent.futures.Future[T]):
 
     def fail(self, error: BaseException) -> None:
         """Set the failure, unless the future is done."""
+        trace = error.__traceback__
         try:
             self.set_exception(error)
         except concurrent.futures.InvalidStateError:
             return
         finally:
             del error  # its traceback may hold this frame
+        self._trace = trace
         self._stop = None
 
     def follow(self, other: concurrent.futures.Future[T]) -> None:

@@ -9,19 +9,22 @@ thread of the pool runs the body and, on its own, whatever follows. The coroutin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .body import Body
-from .environment import Attempt, AttemptRecord, Environment
+from .environment import Attempt, AttemptRecord, Environment, Turn
 from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread
 from .native import get_ident
-from .offloaded import OffloadedCall, Pause
+from .offloaded import NO_THREAD, HandedDown, OffloadedCall, Pause, Waiting
 from .pool import pool
 
 if TYPE_CHECKING:
-    from .environment import Ts
+    from contextvars import ContextVar
+
+    from .environment import T, Ts
 
 Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
@@ -72,6 +75,13 @@ class ThreadEnvironment(Environment):
 
     def attempt(self, attempt: Attempt) -> Awaitable[Any]:
         return Body(attempt)
+
+    def turn(self) -> Turn:
+        waiting = Waiting()
+        return Turn(NO_THREAD, waiting.wake, waiting)
+
+    def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
+        return HandedDown(partial(variable.set, value))
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         return Body(Attempt(AttemptRecord(), function, args, {}, None, None, interrupt=False, awaits=True))

@@ -236,6 +236,11 @@ class Suspension:
             self.claim()
             self.call.give_up(error)
 
+    def go_on(self) -> None:
+        """Let a thread of the pool go on with the coroutine, unless somebody has resumed it."""
+        if self.claim():
+            self.submit(self.resume)
+
     def resume(self) -> None:
         """Go on with the coroutine on this thread of the pool; it was claimed."""
         error, self.error = self.error, None
@@ -271,12 +276,53 @@ class Pause(Suspension):
 
     def expire(self) -> None:
         """Make the next attempt."""
-        if self.claim():
-            self.submit(self.resume)
+        self.go_on()
 
     def abandon(self, may_interrupt: bool) -> None:
         """Forget the timer."""
         self.cancel_timer()
+
+
+class Waiting(Suspension):
+    """The time until another call wakes this one; no thread waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_woken = False
+
+    def begin(self, may_run: bool) -> bool:
+        """Go on at once where it was woken already."""
+        self.call.is_shared = True
+        if self._is_woken and may_run:
+            return self.claim()
+        if self._is_woken:
+            self.go_on()
+        return False
+
+    def wake(self) -> None:
+        """Let the call go on, on a thread of the pool; from any thread."""
+        self._is_woken = True
+        if hasattr(self, "call"):
+            self.go_on()
+
+    def abandon(self, may_interrupt: bool) -> None:
+        """Do nothing: who waits no longer leaves where it is known."""
+
+
+class HandedDown(Suspension):
+    """A step that concerns the context of the bodies, and takes no time."""
+
+    def __init__(self, step: Callable[[], object]) -> None:
+        super().__init__()
+        self._step = step
+
+    def begin(self, may_run: bool) -> bool:
+        """Take it."""
+        self.call.context.run(self._step)
+        return self.claim()
+
+    def abandon(self, may_interrupt: bool) -> None:
+        """Do nothing: the context goes with the call."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

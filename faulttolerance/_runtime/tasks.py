@@ -13,14 +13,16 @@ from ..exceptions import TimeoutException
 from .callback import completion
 from .clock import clock
 from .deadline_queue import begin_deadline, conclude_at, queue_of
-from .environment import Attempt, Environment
+from .environment import Attempt, Environment, Turn
 from .event_loop import keep
 from .native import get_ident
 from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
 
 if TYPE_CHECKING:
+    from contextvars import ContextVar
+
     from .._strategy.bulkhead import Bulkhead
-    from .environment import Ts
+    from .environment import T, Ts
 
 Admission: TypeAlias = "asyncio.Future[None]"
 """Completes when a call that waits for a permit has got it."""
@@ -32,20 +34,26 @@ def acquire_in_task(bulkhead: Bulkhead, permit: object) -> Admission | None:
     Raises:
         BulkheadException: The bulkhead is full, and its queue too.
     """
+    turn = turn_in_task()
+    return None if bulkhead.acquire(permit, turn.ident, turn.wake) is None else turn.comes  # type: ignore[return-value]
+
+
+def turn_in_task() -> Turn:
+    """Make what the running task can wait for; waking it fails where its loop was closed."""
     future = asyncio.get_running_loop().create_future()
     ident = get_ident()
-    known = ref(future)  # the queue outlives loops, and would keep one that was closed, and its tasks with it
+    known = ref(future)  # queues outlive loops, and would keep one that was closed, and its tasks with it
 
     def wake() -> None:
-        admission = known()
-        if admission is None:
+        waited = known()
+        if waited is None:
             raise RuntimeError("nobody waits any more: the loop was closed")
         if get_ident() == ident:
-            next(completion(admission), None)
+            next(completion(waited), None)
         else:
-            admission.get_loop().call_soon_threadsafe(next, completion(admission), None)
+            waited.get_loop().call_soon_threadsafe(next, completion(waited), None)
 
-    return None if bulkhead.acquire(permit, ident, wake) is None else future
+    return Turn(ident, wake, future)
 
 
 class _DetachedDeadline(TaskDeadline):
@@ -72,6 +80,12 @@ class TaskEnvironment(Environment):
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def turn(self) -> Turn:
+        return turn_in_task()
+
+    async def hand_down(self, variable: ContextVar[T], value: T) -> None:
+        variable.set(value)
 
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
         result = function(*args)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from inspect import Parameter, Signature
+from types import MethodType
 from typing import Any, Self, TypeAlias
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from .._shown import shown
 from .annotation import signature_of
@@ -87,6 +89,35 @@ def key_function(
     return made  # type: ignore[no-any-return]
 
 
+def given_key_function(key: Key, name: str, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
+    """Make the function that gives the key of a call of whatever function is its first argument.
+
+    By default the function takes part too, a bound method by that of its class.
+
+    Raises:
+        TypeError: At a call, where *key* does not fit the function; *name* is the guard, for the message.
+    """
+    known: WeakKeyDictionary[Callable[..., Any], Callable[..., Hashable]] = WeakKeyDictionary()
+
+    def key_of(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Hashable:
+        is_bound = isinstance(function, MethodType)
+        behind: Any = function.__func__ if isinstance(function, MethodType) else function
+        try:
+            made = known.get(behind)
+        except TypeError:
+            made = None
+        if made is None:
+            for problem, allowed in mismatches(key, behind, takes_itself=is_bound):
+                raise TypeError(f"{name}: key= {problem}; allowed: {allowed}")
+            made = key_function(key, behind, takes_itself=is_bound, identity=identity)
+            with suppress(TypeError):
+                known[behind] = made
+        value = made(function.__self__, *args, **kwargs) if isinstance(function, MethodType) else made(*args, **kwargs)
+        return (identity(behind), value) if key is None else value
+
+    return key_of
+
+
 def mismatches(key: Key, function: Callable[..., Any], *, takes_itself: bool) -> Iterator[tuple[str, str]]:
     """Tell how *key* does not fit *function*: what is wrong, and what is allowed."""
     signature = signature_of(function)
@@ -110,7 +141,7 @@ def mismatches(key: Key, function: Callable[..., Any], *, takes_itself: bool) ->
                 near = get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 allowed = f"names of its parameters: {', '.join(known) or 'it has none that are known'}"
-                yield f"names {name!r}, which is no parameter of the function{hint}", allowed
+                yield f"names {shown(name)}, which is no parameter of the function{hint}", allowed
 
 
 def unhashable(name: str, key: object) -> TypeError | None:

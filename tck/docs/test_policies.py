@@ -23,6 +23,7 @@ PAGES = sorted(
         "asynchronous",
         "bulkhead",
         "circuit-breaker",
+        "coalesce",
         "fallback",
         "rate-limit",
         "retry",

@@ -703,3 +703,25 @@ row(
     *["Halt"] * 4,
     scene=calls(4),
 )
+
+# Calls that share a result: alone, a call is what it was
+
+ALONE = {"key": None}
+
+row(
+    "coalesce: one after the other",
+    lambda run: {
+        "coalesce": ALONE,
+        "fallback": replaced(run),
+        "retry": again(),
+        "circuit_breaker": {**BREAKER, "request_volume_threshold": 9},
+        "timeout": DEADLINE,
+        "bulkhead": {"value": 1, "waiting_task_queue": 1},
+    },
+    fails(times=1),
+    3,
+    "served",
+    "served",
+    scene=calls(2),
+)
+row("coalesce: failures", {"coalesce": ALONE, "retry": again()}, fails(), 6, *["ConnectionError"] * 2, scene=calls(2))

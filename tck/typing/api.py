@@ -21,6 +21,7 @@ from faulttolerance import (
     Bulkhead,
     ChronoUnit,
     CircuitBreaker,
+    Coalesce,
     ExecutionContext,
     Fallback,
     FallbackHandler,
@@ -38,6 +39,7 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     circuit_breaker_name,
+    coalesce,
     completed_future,
     exponential_backoff,
     fallback,
@@ -156,6 +158,23 @@ throttled(1)  # type: ignore[arg-type]
 adaptive_throttle(window="30s")
 adaptive_throttle(window=None)  # type: ignore[call-overload]
 adaptive_throttle(2.0)  # type: ignore[call-overload]
+
+
+@coalesce(key=("order", "page"))
+def coalesced(order: str, page: int = 1) -> bytes:
+    return order.encode()
+
+
+@coalesce
+async def coalesced_async(order: str) -> bytes:
+    return order.encode()
+
+
+assert_type(coalesced("a"), bytes)
+coalesced(1)  # type: ignore[arg-type]
+coalesce(key=lambda order: order)
+coalesce(key=1)  # type: ignore[call-overload]
+Guard(coalesce=Coalesce(key="order"))
 AdaptiveThrottle(window=None)  # type: ignore[arg-type]
 assert_type(Guard(adaptive_throttle=AdaptiveThrottle(min_requests=5)).call(throttled, "a"), bytes)
 Guard(adaptive_throttle=CircuitBreaker())  # type: ignore[arg-type]

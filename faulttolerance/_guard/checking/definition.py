@@ -8,11 +8,11 @@ from typing import Any
 
 from ..._call.order import ORDER, Row, is_detached
 from ..._config import Declared
-from ..._policy import BeforeRetry, CustomBackoff, Fallback, Policy, RetryWhen
+from ..._policy import BeforeRetry, Coalesce, CustomBackoff, Fallback, Policy, RetryWhen
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
-from ..declaration import Declaration, covering_at_home, declaration_of, declared_on
+from ..declaration import FUNCTION, Declaration, covering_at_home, declaration_of, declared_on
 
 _COMPANIONS: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies}
 """The policies that do nothing by themselves, and those that they belong to."""
@@ -191,6 +191,8 @@ def callback_faults(
         from . import callback  # only what compares functions needs ``inspect``
 
         return callback.faults(policy, declaration, where, asynchronous, owner or declaration.owner, final)
+    if isinstance(policy, Coalesce):
+        return _key_faults(f"{where} @{policy.annotation}(key)", policy.key, declaration)
     asked: list[tuple[str, Any]] = []
     if isinstance(policy, RetryWhen):
         asked = [("exception", policy.exception), ("result", policy.result)]
@@ -207,6 +209,16 @@ def callback_faults(
         for parameter, function in asked
         for fault in never_awaited_faults(f"{where} @{policy.annotation}({parameter})", function)
     ]
+
+
+def _key_faults(where: str, key: Any, declaration: Declaration) -> list[Fault]:
+    """Refuse a *key* of calls, as *where*, that does not fit the guarded function."""
+    if key is None:
+        return []
+    from ..._signature.call_key import mismatches
+
+    found = mismatches(key, declaration.template, takes_itself=declaration.binding != FUNCTION)
+    return [Fault(where, problem, key, allowed) for problem, allowed in found]
 
 
 def never_awaited_faults(where: str, function: Any) -> list[Fault]:

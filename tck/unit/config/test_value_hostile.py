@@ -80,6 +80,7 @@ FITTING = {
     ("RetryWhen/exception", "a lambda"),
     ("RetryWhen/result", "a lambda"),
     ("BeforeRetry/value", "a lambda"),
+    ("Coalesce/key", "a lambda"),
 }
 """It is a callable; whether it fits the function is another question."""
 
@@ -99,6 +100,7 @@ def guarded() -> Iterator[Callable[[], object]]:
     @ft.rate_limit
     @ft.timeout
     @ft.bulkhead
+    @ft.coalesce
     def function() -> None: ...
 
     backed_off = (ft.exponential_backoff, ft.fibonacci_backoff, ft.custom_backoff(lambda: lambda failure: 0.0))

@@ -1,0 +1,137 @@
+"""The layer of ``@coalesce``: calls that overlap wait for the one that leads, and share its outcome (rule CO1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from contextvars import ContextVar
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from .._metrics.catalogue import advanced
+from .._metrics.counters import Counters
+from .._runtime.blocking import Arguments, GuardedCall
+from .._runtime.clock import Alarm, clock
+from .._runtime.environment import Environment
+from .._runtime.native import get_ident
+from .._signature.call_key import unhashable
+from .._strategy.flights import Flight, Flights, Outcome, Seat
+
+_LED, _FOLLOWED = advanced((("Coalesce", "leader"),)), advanced((("Coalesce", "follower"),))
+_own: ContextVar[tuple[Flight, ...]] = ContextVar("the flights in which a call is made", default=())
+
+
+class Coalescing:
+    """Makes the calls of one guarded function that overlap be one call.
+
+    Args:
+        name: The function, as in messages.
+        flights: Its flights.
+        key_of: Gives the key of a call from its arguments.
+        counters: What counts the calls; ``None``: nothing does.
+    """
+
+    __slots__ = ("_counters", "_flights", "_key_of", "_name")
+
+    def __init__(self, name: str, flights: Flights, key_of: Callable[..., Hashable], counters: Counters | None) -> None:
+        self._name = name
+        self._flights = flights
+        self._key_of = key_of
+        self._counters = counters
+
+    def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
+        """Put this around *call*."""
+        return self._blocking(call) if environment is None else self._awaited(call, environment)
+
+    def _blocking(self, call: GuardedCall) -> GuardedCall:
+        key_of, leave = self._key_of, self._flights.leave
+
+        def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            key, own = key_of(*args, **kwargs), _own.get()
+            alarm = Alarm()
+            seat = Seat(get_ident(), alarm.ring)
+            outcome: Outcome | None = None
+            try:
+                if not self._join(seat, key, own):
+                    return call(args, kwargs)
+                while not (seat.leads or seat.is_over):
+                    clock.sleep(inf, alarm)
+                if not seat.leads:
+                    return _shared(seat)
+                assert seat.flight is not None
+                token = _own.set((*own, seat.flight))
+                try:
+                    result = call(args, kwargs)
+                    outcome = result, None, None
+                    return result
+                except Exception as failure:
+                    outcome = None, failure, failure.__traceback__
+                    raise
+                finally:
+                    _own.reset(token)
+            finally:
+                leave(seat, outcome)
+                self._count(seat)
+                del outcome, seat  # the traceback of a failure keeps this frame
+
+        return coalesced
+
+    def _awaited(self, call: GuardedCall, environment: Environment) -> GuardedCall:
+        key_of, leave = self._key_of, self._flights.leave
+
+        async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            key, own = key_of(*args, **kwargs), _own.get()
+            turn = environment.turn()
+            seat = Seat(turn.ident, turn.wake)
+            outcome: Outcome | None = None
+            try:
+                if not self._join(seat, key, own):
+                    return await call(args, kwargs)
+                if not (seat.leads or seat.is_over):
+                    await turn.comes
+                if not seat.leads:
+                    return _shared(seat)
+                assert seat.flight is not None
+                await environment.hand_down(_own, (*own, seat.flight))
+                try:
+                    result = await call(args, kwargs)
+                    outcome = result, None, None
+                    return result
+                except Exception as failure:
+                    outcome = None, failure, failure.__traceback__
+                    raise
+                finally:
+                    _own.set(own)
+            finally:
+                leave(seat, outcome)
+                self._count(seat)
+                del outcome, seat  # the traceback of a failure keeps this frame
+
+        return coalesced
+
+    def _join(self, seat: Seat, key: Hashable, own: tuple[Flight, ...]) -> bool:
+        try:
+            return self._flights.join(seat, key, own)
+        except TypeError:
+            error = unhashable(self._name, key)
+            if error is None:
+                raise
+        raise error
+
+    def _count(self, seat: Seat) -> None:
+        """Count a call by the part that it had in the end; one that its own flight made had none."""
+        if self._counters is not None and seat.flight is not None:
+            self._counters.add(_LED if seat.leads else _FOLLOWED)
+
+
+def _shared(seat: Seat) -> Any:
+    """Return or raise what the leader shares; the traceback is as it was, however many raise the one failure."""
+    outcome = seat.outcome
+    if TYPE_CHECKING:
+        assert outcome is not None
+    result, failure, trace = outcome
+    if failure is None:
+        return result
+    try:
+        raise failure.with_traceback(trace)
+    finally:
+        del seat, outcome, failure, trace  # the traceback keeps this frame

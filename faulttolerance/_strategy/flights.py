@@ -1,0 +1,186 @@
+"""Calls of one function that are one call: who leads, who follows, and what happens when a leader gives up.
+
+A call that comes to a key under way follows; any other leads::
+
+    seat = Seat(ident, wake)
+    outcome = None
+    try:
+        if flights.join(seat, key, own):  # else the call could only wait for itself, and runs plainly
+            while not (seat.leads or seat.is_over):
+                ...  # wait until woken
+            if seat.leads:
+                outcome = ...  # of the call itself; ``None`` where control flow ends it, which is not shared
+    finally:
+        flights.leave(seat, outcome)
+
+A leader that leaves without an outcome hands over to the follower that came first. Nothing is kept once it is over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Hashable, Sequence
+from types import TracebackType
+from typing import ClassVar, TypeAlias
+
+__all__ = ["Flight", "Flights", "Outcome", "Seat"]
+
+Outcome: TypeAlias = tuple[object, BaseException | None, TracebackType | None]
+"""A result, or the failure in its place with its traceback as the leader has it."""
+
+
+class Seat:
+    """One call's place in a flight."""
+
+    __slots__ = ("flight", "ident", "is_over", "leads", "outcome", "wake", "within")
+
+    flight: Flight | None
+
+    def __init__(self, ident: int, wake: Callable[[], object]) -> None:
+        self.flight = None
+        self.ident = ident
+        """The thread that leaves it behind in the child of a fork."""
+        self.wake = wake
+        """Called from any thread, without a lock, when one of the next two has changed; may be called twice."""
+        self.leads = False
+        self.is_over = False
+        self.outcome: Outcome | None = None
+        """What its leader shares, once it is over."""
+        self.within: Sequence[Flight] = ()
+        """The flights that wait while this call follows."""
+
+
+class Flight:
+    """The calls with one key that overlap."""
+
+    __slots__ = ("followers", "key", "leader", "waits_for")
+
+    def __init__(self, key: Hashable, leader: Seat) -> None:
+        self.key = key
+        self.leader: Seat | None = leader
+        """``None`` once it is over."""
+        self.followers: dict[Seat, None] = {}
+        """In the order in which they came."""
+        self.waits_for: dict[Seat, Flight] = {}
+        """What calls that are made in this flight follow."""
+
+
+class Flights:
+    """The flights of one guarded function, by key."""
+
+    __slots__ = ("_by_key",)
+
+    # Held for a few steps, and one for all: flights of several functions may wait for one another. Reentrant: a signal
+    # handler or a finalizer may call the function while its thread is in here, and so may a key that is compared.
+    _lock: ClassVar = threading.RLock()
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, Flight] = {}  # guarded by _lock
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def join(self, seat: Seat, key: Hashable, own: Sequence[Flight] = ()) -> bool:
+        """Put *seat* into the flight with *key*, to lead it where there is none.
+
+        *own* are the flights in which the call is made. False: the call could only wait for itself (rule CO5).
+
+        Raises:
+            TypeError: *key* has no hash.
+        """
+        with self._lock:
+            flight = self._by_key.get(key)
+            if flight is None:
+                flight = seat.flight = Flight(key, seat)
+                seat.leads = True
+                self._by_key[key] = flight
+                return True
+            if own and _leads_to(flight, own):
+                return False
+            seat.flight, seat.within = flight, own
+            for waiting in own:
+                waiting.waits_for[seat] = flight
+            flight.followers[seat] = None
+            return True
+
+    def leave(self, seat: Seat, outcome: Outcome | None = None) -> None:
+        """End the part of one call; the *outcome* of a leader is shared. Called again, it does what was left to do.
+
+        A signal's handler may raise anywhere in here: whoever was told something has to hear of it all the same.
+        """
+        woken: list[Seat] = []
+        try:
+            with self._lock:
+                self._leave_locked(woken, seat, outcome)
+            self._wake(woken)
+        except BaseException:
+            with self._lock:
+                self._leave_locked(woken, seat, outcome)
+            self._wake(woken)
+            raise
+
+    def keep_only(self, ident: int) -> None:
+        """Drop the calls of other threads than *ident* in the child of a fork: they do not go on there."""
+        Flights._lock = threading.RLock()
+        for flight in list(self._by_key.values()):
+            for seat in [seat for seat in flight.followers if seat.ident != ident]:
+                self.leave(seat)
+            if flight.leader is not None and flight.leader.ident != ident:
+                self.leave(flight.leader)
+
+    def _leave_locked(self, woken: list[Seat], seat: Seat, outcome: Outcome | None) -> None:
+        flight = seat.flight
+        if flight is None or flight.leader is not seat:
+            _unseat_locked(seat)
+            return
+        followers = list(flight.followers)
+        if outcome is None and followers:
+            heir = followers[0]
+            woken.append(heir)
+            heir.leads, flight.leader = True, heir
+            _unseat_locked(heir)
+            return
+        woken += followers
+        for follower in followers:
+            follower.outcome, follower.is_over = outcome, True
+            _unseat_locked(follower)
+        if self._by_key.get(flight.key) is flight:
+            del self._by_key[flight.key]
+        flight.leader = None
+
+    def _wake(self, woken: list[Seat]) -> None:
+        while woken:
+            seat = woken[0]
+            try:
+                seat.wake()
+            except Exception:  # noqa: BLE001  # nobody is there any more, as with a loop that was closed: on to the next
+                del woken[0]
+                self.leave(seat)
+            except BaseException:
+                # Not the follower's: this thread was interrupted, perhaps before the follower heard of it.
+                self._wake(woken)
+                raise
+            else:
+                del woken[0]
+
+
+def _unseat_locked(follower: Seat) -> None:
+    """Let *follower* wait no longer."""
+    for waiting in follower.within:
+        waiting.waits_for.pop(follower, None)
+    if follower.flight is not None:
+        follower.flight.followers.pop(follower, None)
+
+
+def _leads_to(flight: Flight, others: Collection[Flight]) -> bool:
+    """Tell whether *flight* is one of *others*, or waits for one of them, by however many others."""
+    seen: set[Flight] = set()
+    near = [flight]
+    while near:
+        flight = near.pop()
+        if flight in others:
+            return True
+        if flight not in seen:
+            seen.add(flight)
+            near += flight.waits_for.values()
+    return False

@@ -1,0 +1,573 @@
+"""Calls that share a result, through public names: who leads, who follows, and what each of them gets."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Coalesce,
+    Guard,
+    Interrupted,
+    Retry,
+    TimeoutException,
+    asynchronous,
+    bulkhead,
+    coalesce,
+    configure,
+    guards,
+    reload,
+    retry,
+    sleep,
+    timeout,
+)
+from faulttolerance.testing import virtual_time
+from kit.definition import refused
+
+
+class Shop:
+    """A backend that takes a second, and notes each call; each kind of call lets only one in at a time."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def _ask(self, order: str) -> object:
+        self.asked.append(order)
+        if order == "broken":
+            raise OSError(order)
+        return object()
+
+    @coalesce(key="order")
+    @retry(max_retries=1, jitter=0)
+    @bulkhead(1)
+    def load(self, order: str) -> object:
+        sleep(1)
+        return self._ask(order)
+
+    @coalesce
+    @bulkhead(1, 1)
+    async def load_async(self, order: str, page: int = 1) -> object:
+        await asyncio.sleep(1)
+        return self._ask(order)
+
+    @asynchronous
+    @coalesce
+    @bulkhead(1, 1)
+    def load_apart(self, order: str) -> Any:
+        sleep(1)
+        return self._ask(order)
+
+    @asynchronous
+    @coalesce
+    @bulkhead(1, 1)
+    async def load_as_task(self, order: str) -> object:
+        await asyncio.sleep(1)
+        return self._ask(order)
+
+
+def roles(shop: Callable[..., object]) -> dict[str, int]:
+    """Count the calls of a guarded function that led, and those that followed."""
+    (guard,) = [guard for guard in guards() if guard.name.endswith(shop.__qualname__)]
+    series = {tags: count for (metric, tags), count in guard.counts.items() if metric == "ft.coalesce.calls.total"}
+    return {tags[0][1]: count for tags, count in series.items()}
+
+
+def test_threads_that_overlap_make_one_call() -> None:
+    """Rule CO1: those that come while a call is under way get its result, the same object; the next one calls anew."""
+    shop = Shop()
+    with virtual_time() as clock:
+        results = [call.result() for call in [clock.start(shop.load, "a") for _ in range(5)]]
+        another = shop.load("a")
+
+    assert all(result is results[0] for result in results)
+    assert another is not results[0]
+    assert shop.asked == ["a", "a"]
+
+
+@pytest.mark.parametrize("name", ["load_async", "load_as_task"])
+def test_tasks_that_overlap_make_one_call(name: str) -> None:
+    """Rule CO1: calls of coroutine functions with the same target and arguments are one."""
+    shop = Shop()
+
+    async def main() -> list[object]:
+        return await asyncio.gather(*(getattr(shop, name)("a") for _ in range(5)))
+
+    with virtual_time() as clock:
+        results = clock.run(main())
+
+    assert all(result is results[0] for result in results)
+    assert shop.asked == ["a"]
+
+
+def test_offloaded_calls_that_overlap_make_one_call() -> None:
+    """Rule CO3: each caller of an ``@asynchronous def`` has a future of its own, and none holds a permit."""
+    shop = Shop()
+    with virtual_time() as clock:
+        futures = clock.start(lambda: [shop.load_apart("a") for _ in range(5)]).result()
+        results = [future.result() for future in futures]
+
+    assert len({id(future) for future in futures}) == 5
+    assert all(result is results[0] for result in results)
+    assert shop.asked == ["a"]
+
+
+def test_by_default_the_target_and_all_arguments_tell_calls_apart() -> None:
+    """Rule CO1: defaults are applied, keywords are arguments like others, and another object is another target."""
+    asked = []
+
+    class Page:
+        @coalesce
+        async def load(self, order: str, page: int = 1, **options: int) -> object:
+            asked.append((order, page))
+            await asyncio.sleep(1)
+            return object()
+
+    async def main() -> list[object]:
+        one, two = Page(), Page()
+        same = [one.load("a"), one.load(order="a"), one.load("a", page=1)]
+        return await asyncio.gather(*same, two.load("a"), one.load("a", 2), one.load("a", x=1))
+
+    with virtual_time() as clock:
+        results = clock.run(main())
+
+    assert len({id(result) for result in results}) == 4
+    assert len(asked) == 4
+
+
+def test_a_failure_is_shared_as_it_is() -> None:
+    """Rule CO1: followers get the leader's failure itself, and its traceback does not grow by them (trap 25)."""
+    shop, seen = Shop(), []
+
+    def call() -> None:
+        try:
+            shop.load("broken")
+        except OSError as error:
+            seen.append((error, traceback.extract_tb(error.__traceback__)))
+
+    with virtual_time() as clock:
+        for one in [clock.start(call) for _ in range(20)]:
+            one.result()
+
+    assert len({id(error) for error, _ in seen}) == 1
+    assert len(shop.asked) == 2  # the leader's own retry
+    lengths = [len(trace) for _, trace in seen]
+    assert max(lengths) - min(lengths) <= 3  # the frames of a follower, which has none of the call's
+    assert all("_ask" in [frame.name for frame in trace] for _, trace in seen)
+
+
+def test_futures_that_share_a_failure_do_not_let_its_traceback_grow() -> None:
+    """Rule CO1: asking many futures, or one of them often, adds nothing to the one traceback (trap 25)."""
+    shop, lengths = Shop(), []
+    with virtual_time() as clock:
+        futures = clock.start(lambda: [shop.load_apart("broken") for _ in range(20)]).result()
+        for future in [*futures, *futures]:
+            with pytest.raises(OSError, match="broken") as caught:
+                future.result()
+            lengths.append(len(traceback.extract_tb(caught.value.__traceback__)))
+
+    assert max(lengths) - min(lengths) <= 3
+    assert shop.asked == ["broken"]
+
+
+def test_a_leader_that_is_cancelled_hands_over() -> None:
+    """Rule CO2: a cancelled leader ends nobody else's call; the follower that came first leads."""
+    shop = Shop()
+
+    async def main() -> list[Any]:
+        tasks = [asyncio.ensure_future(shop.load_async("a")) for _ in range(4)]
+        await asyncio.sleep(0.5)
+        tasks[0].cancel()
+        await asyncio.sleep(0.75)
+        assert shop.asked == []  # it begins anew
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with virtual_time() as clock:
+        cancelled, *results = clock.run(main())
+
+    assert isinstance(cancelled, asyncio.CancelledError)
+    assert all(result is results[0] for result in results)
+    assert shop.asked == ["a"]
+    assert roles(Shop.load_async)["leader"] >= 2
+
+
+def test_an_interrupted_leader_hands_over_to_the_next_thread() -> None:
+    """Rule CO2: a leader whose enclosing deadline passes shares nothing; its own failure is its own."""
+    shop = Shop()
+    impatient = timeout(500)(lambda: shop.load("a"))
+    with virtual_time() as clock:
+        first = clock.start(impatient)
+        second = clock.start(lambda: (sleep(0.25), shop.load("a"))[1])
+        third = clock.start(lambda: (sleep(0.3), shop.load("a"))[1])
+        with pytest.raises(TimeoutException):
+            first.result()
+
+        assert second.result() is third.result()
+    assert shop.asked == ["a"]
+
+
+def test_an_offloaded_leader_that_is_given_up_hands_over() -> None:
+    """Rule CO2: a leader's future can be cancelled, and a follower leads on a thread of the pool."""
+    shop = Shop()
+    with virtual_time() as clock:
+
+        def main() -> list[Any]:
+            futures = [shop.load_apart("a") for _ in range(4)]
+            sleep(0.5)
+            assert futures[0].cancel()
+            return futures
+
+        cancelled, *futures = clock.start(main).result()
+        results = [future.result() for future in futures]
+
+    assert cancelled.cancelled()
+    assert all(result is results[0] for result in results)
+    assert shop.asked == ["a"]
+
+
+def test_a_time_out_of_the_call_itself_is_shared() -> None:
+    """Rule CO2: the time-out of the guarded function is part of the flight, and a failure like any other."""
+    asked = []
+
+    @coalesce
+    @timeout(1000)
+    def load() -> None:
+        asked.append(1)
+        sleep(5)
+
+    with virtual_time() as clock:
+        calls = [clock.start(load) for _ in range(3)]
+        for call in calls:
+            with pytest.raises(TimeoutException):
+                call.result()
+
+    assert asked == [1]
+
+
+def test_a_follower_waits_no_longer_than_its_own_deadline() -> None:
+    """Rule CO3: a follower is interrupted where it waits, and the flight goes on without it."""
+    shop = Shop()
+    impatient = timeout(500)(lambda: shop.load("a"))
+
+    def follow() -> float:
+        began = clock.monotonic()
+        with pytest.raises(TimeoutException):
+            impatient()
+        return clock.monotonic() - began
+
+    with virtual_time() as clock:
+        leader = clock.start(shop.load, "a")
+        follower = clock.start(lambda: (sleep(0.1), follow())[1])
+
+        assert follower.result() == 0.5
+        leader.result()
+    assert shop.asked == ["a"]
+
+
+@pytest.mark.parametrize("name", ["load_async", "load_as_task"])
+def test_a_follower_can_be_cancelled_alone(name: str) -> None:
+    """Rule CO3: cancelling a follower ends neither the leader nor other followers."""
+    shop = Shop()
+
+    async def main() -> list[Any]:
+        tasks = [asyncio.ensure_future(getattr(shop, name)("a")) for _ in range(3)]
+        await asyncio.sleep(0.5)
+        tasks[1].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with virtual_time() as clock:
+        first, cancelled, last = clock.run(main())
+
+    assert isinstance(cancelled, asyncio.CancelledError)
+    assert first is last
+    assert shop.asked == ["a"]
+
+
+def test_an_offloaded_follower_can_be_cancelled_alone() -> None:
+    """Rule CO3: the future of a follower is its own, to cancel as well."""
+    shop = Shop()
+    with virtual_time() as clock:
+
+        def main() -> list[Any]:
+            futures = [shop.load_apart("a") for _ in range(3)]
+            sleep(0.5)
+            assert futures[1].cancel()
+            return futures
+
+        first, cancelled, last = clock.start(main).result()
+
+        assert first.result() is last.result()
+    assert cancelled.cancelled()
+    assert shop.asked == ["a"]
+
+
+def test_the_metrics_of_the_guard_count_the_call_of_the_leader_alone() -> None:
+    """Rule CO4: one invocation, one attempt; beside it, who led and who followed."""
+
+    @coalesce
+    @retry
+    def load() -> None:
+        sleep(1)
+
+    with virtual_time() as clock:
+        for call in [clock.start(load) for _ in range(5)]:
+            call.result()
+
+    (guard,) = [guard for guard in guards() if guard.name.endswith(load.__qualname__)]
+    assert roles(load) == {"leader": 1, "follower": 4}
+    assert sum(count for (metric, _), count in guard.counts.items() if metric == "ft.invocations.total") == 1
+    assert sum(count for (metric, _), count in guard.counts.items() if metric == "ft.retry.calls.total") == 1
+
+
+def test_a_key_without_a_hash_is_an_error_that_names_what_helps() -> None:
+    """Rule CO5: the function is not called, and the error says to give ``key=``."""
+    shop = Shop()
+
+    with pytest.raises(TypeError, match=r"Shop.load: .*key="):
+        shop.load([])  # type: ignore[arg-type]
+    assert shop.asked == []
+
+
+def test_a_call_that_its_own_flight_makes_runs_plainly() -> None:
+    """Rule CO5: whoever waits for itself would wait for ever; in every way of calling it runs plainly (trap 25)."""
+
+    @coalesce(key=lambda depth: "same")
+    def plain(depth: int) -> int:
+        return depth if depth == 3 else plain(depth + 1)
+
+    @coalesce(key=lambda depth: "same")
+    async def awaited(depth: int) -> int:
+        return depth if depth == 3 else await asyncio.create_task(awaited(depth + 1))
+
+    @asynchronous
+    @coalesce(key=lambda depth: "same")
+    def apart(depth: int) -> Any:
+        return depth if depth == 3 else apart(depth + 1).result(30)
+
+    assert plain(1) == 3
+    assert asyncio.run(asyncio.wait_for(awaited(1), 30)) == 3
+    assert apart(1).result(30) == 3
+
+
+def test_flights_that_would_wait_for_one_another_do_not() -> None:
+    """Rule CO5: where a call of one flight would follow another that follows this one, it runs plainly."""
+    calls = []
+
+    @coalesce
+    def fetch(key: str, other: str = "") -> str:
+        calls.append((key, other))
+        sleep(1)
+        return fetch(other) if other else key
+
+    with virtual_time() as clock:
+        one, two = clock.start(fetch, "a", "b"), clock.start(fetch, "b", "a")
+
+        assert (one.result(), two.result()) == ("b", "a")
+
+    entered = threading.Barrier(2)
+
+    @coalesce(key="key")
+    def cross(key: str, other: str) -> str:
+        if threading.current_thread().name == key:
+            entered.wait(30)
+            return cross(other, key)
+        return key
+
+    threads = [
+        threading.Thread(target=cross, args=pair, name=pair[0], daemon=True) for pair in (("a", "b"), ("b", "a"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_loops_and_threads_share_one_flight() -> None:
+    """Rule CO6: followers on several loops are woken where they wait."""
+    asked, go, waiting = [], threading.Event(), threading.Barrier(5)
+
+    @coalesce
+    async def load() -> object:
+        asked.append(1)
+        await asyncio.get_running_loop().run_in_executor(None, go.wait, 30)
+        return object()
+
+    results = []
+
+    async def main() -> None:
+        call = asyncio.ensure_future(load())
+        await asyncio.sleep(0)
+        await asyncio.get_running_loop().run_in_executor(None, waiting.wait, 30)
+        results.append(await call)
+
+    threads = [threading.Thread(target=asyncio.run, args=(main(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    waiting.wait(30)
+    go.set()
+    for thread in threads:
+        thread.join(30)
+
+    assert len({id(result) for result in results}) == 1
+    assert asked == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_drops_the_flights_of_other_threads() -> None:
+    """Rule CO6: in the child nobody waits for a leader that does not exist there."""
+    entered, go = threading.Event(), threading.Event()
+
+    @coalesce
+    def load() -> int:
+        if entered.is_set():
+            return os.getpid()
+        entered.set()
+        go.wait(30)
+        return os.getpid()
+
+    leader = threading.Thread(target=load)
+    leader.start()
+    entered.wait(30)
+    child = os.fork()
+    if not child:
+        os._exit(0 if load() == os.getpid() else 1)
+    go.set()
+    leader.join(30)
+
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_key_function_that_fails_takes_nothing() -> None:
+    """Rule CO5: its failure comes out, in the way of the call, and the next call goes well."""
+
+    def by_length(order: str) -> int:
+        return len(order)
+
+    @asynchronous
+    @coalesce(key=by_length)
+    @bulkhead(1)
+    def apart(order: Any) -> Any:
+        return order
+
+    @coalesce(key=by_length)
+    @bulkhead(1)
+    def load(order: Any) -> Any:
+        return order
+
+    for _ in range(3):
+        with pytest.raises(TypeError, match="len"):
+            load(1)
+        with pytest.raises(TypeError, match="len"):
+            apart(1).result(30)
+    assert load("a") == apart("a").result(30) == "a"
+
+
+def test_a_guard_shares_results_by_function_and_arguments() -> None:
+    """Rule CO1: calls through one guard are one where the function and its arguments are the same."""
+    guard, asked = Guard(coalesce=Coalesce(), retry=Retry(max_retries=0)), []
+
+    def load(order: str) -> object:
+        asked.append(order)
+        sleep(1)
+        return object()
+
+    def store(order: str) -> object:
+        return load(order)
+
+    with virtual_time() as clock:
+        loads = [clock.start(guard.call, load, "a") for _ in range(3)]
+        other = clock.start(guard.call, store, "a")
+        results = [call.result() for call in loads]
+
+        assert other.result() is not results[0]
+    assert all(result is results[0] for result in results)
+    assert asked == ["a", "a"]
+
+
+def test_nothing_is_kept_of_a_flight_that_is_over() -> None:
+    """Rule CO1: neither arguments nor results nor failures outlive their calls: this is no cache."""
+
+    class Thing:
+        pass
+
+    @coalesce(key=lambda thing: 1)
+    def load(thing: Thing) -> Thing:
+        if thing is None:
+            raise OSError
+        return thing
+
+    thing = Thing()
+    gone = weakref.ref(load(thing))
+    del thing
+    with pytest.raises(OSError):
+        load(None)  # type: ignore[arg-type]
+    gc.collect()
+
+    assert gone() is None
+
+
+def test_a_flight_ends_under_the_configuration_it_began_with() -> None:
+    """Rule CO6: a reload in the middle neither loses a follower nor ends the flight."""
+    pytest.importorskip("pydantic_settings")
+    shop = Shop()
+    with virtual_time() as clock:
+        calls = [clock.start(shop.load, "a") for _ in range(3)]
+        clock.advance(0.5)
+        configure(properties={"Retry/maxRetries": 2})
+        reload()
+        late = clock.start(shop.load, "a")
+        results = {id(call.result()) for call in [*calls, late]}
+    configure(properties={})
+
+    assert len(results) == 1
+    assert shop.asked == ["a"]
+
+
+def test_a_signal_that_raises_in_a_waiting_follower_leaves_the_flight_alone() -> None:
+    """Rule CO3: control flow that reaches a follower is its own."""
+    shop = Shop()
+    caught: list[BaseException] = []
+
+    def follow() -> None:
+        try:
+            shop.load("a")
+        except BaseException as error:
+            caught.append(error)
+
+    with virtual_time() as clock:
+        leader = clock.start(shop.load, "a")
+        follower = clock.start(timeout(200)(follow))
+        follower.exception()
+        leader.result()
+
+    assert [type(error) for error in caught] == [Interrupted]
+
+
+def test_what_cannot_be_meant_is_refused() -> None:
+    """Rule CO5: a class, a name that is no parameter, a key that takes something else, a lambda that may be a key."""
+
+    def load(order: str) -> str:
+        return order
+
+    class Client:
+        def load(self, order: str) -> str:
+            return order
+
+    with refused("@Coalesce is on a class"):
+        coalesce(Client)
+    with refused("names 'ordr'", "did you mean 'order'"):
+        coalesce(key="ordr")(load)
+    with refused("whose parameters are"):
+        coalesce(key=lambda: 1)(load)
+    with refused("@Coalesce(key) is 7"):
+        coalesce(key=7)(load)  # type: ignore[arg-type]
+    with refused("@Coalesce is on a lambda"):
+        coalesce(lambda order: order)
