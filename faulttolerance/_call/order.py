@@ -38,7 +38,6 @@ from .._policy import (
 from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import Environment
-from .._signature.call_key import Key, given_key_function, key_function
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, rate_limit, retry
 from .._strategy.flights import Flights
 from .mistakes import Mistakes
@@ -271,10 +270,11 @@ def _custom(policy: CustomBackoff, delay: float, name: str, tell: back_off.Mista
 
 def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
     """Give what makes the *key* of a call from its arguments; see ``key_function``."""
-    chosen: Key = key
+    from .._signature.call_key import given_key_function, key_function  # which needs ``inspect``
+
     if binding.template is None:
-        return given_key_function(chosen, binding.name, identity)
-    return key_function(chosen, binding.template, takes_itself=binding.takes_itself, identity=identity)
+        return given_key_function(key, binding.name, identity)
+    return key_function(key, binding.template, takes_itself=binding.takes_itself, identity=identity)
 
 
 def _coalesce(policy: Coalesce, binding: Binding) -> Layer:
