@@ -296,7 +296,7 @@ class BoundPolicies:
         Raises:
             TypeError: Each time, where there is ``advice``. The attempt is over: nothing is tried again.
         """
-        if type(result) is self.usual or self.is_over(result):
+        if self.is_over(result):
             return
         if self.advice and hasattr(result, "__await__"):
             if type(result) is CoroutineType:

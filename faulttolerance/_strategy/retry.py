@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from .back_off import AnyBackOff, Delays, Mistakes, unheard, varied
+from .back_off import AnyBackOff, BackOff, Delays, Mistakes, unheard, varied
 from .verdict import Classes, matches
 
 __all__ = ["UNASKED", "Answer", "Retry", "Stop", "unheard"]
@@ -61,6 +61,7 @@ class Retry:
         "abort_on",
         "back_off",
         "exception_predicate",
+        "fixed_delay",
         "is_random",
         "jitter",
         "max_duration",
@@ -86,6 +87,8 @@ class Retry:
         self.max_duration = max_duration or _FOR_EVER
         self.back_off = back_off
         self.jitter = jitter if back_off.has_jitter else 0.0
+        self.fixed_delay = back_off.steps[0] if type(back_off) is BackOff and len(back_off.steps) == 1 else None
+        """The delay, before jitter, where it is the same each time; else ``begin`` gives the delays of a call."""
         self.is_random = self.jitter > 0 or back_off.is_random
         """Whether a decision needs a random number."""
         self.retry_on = retry_on
@@ -151,12 +154,13 @@ class Retry:
             return Stop.MAX_RETRIES_REACHED
         if elapsed >= self.max_duration:
             return Stop.MAX_DURATION_REACHED
-        back_off = self.back_off
-        delay = (delays or back_off.begin())(attempt, error, random)
+        delay = self.fixed_delay
+        if delay is None:
+            delay = (delays or self.back_off.begin())(attempt, error, random)
         if not 0 <= delay < _FOR_EVER:
             return Stop.NOT_RETRYABLE
         if self.jitter:
-            delay = varied(delay, self.jitter, random, back_off.maximum, back_off.minimum)
+            delay = varied(delay, self.jitter, random, self.back_off.maximum, self.back_off.minimum)
         if elapsed + delay >= self.max_duration:
             return Stop.MAX_DURATION_REACHED
         if remaining is not None and delay >= remaining:
