@@ -267,9 +267,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 return await follow_async(policies, failure, result, progress, args, kwargs)
             return follow(policies, failure, result, progress, args, kwargs)
         except BaseException as error:
-            if (GATE or BULKHEAD) and permit is not None:
-                policies.abandon(permit)
-            fail(policies, error, progress, args, kwargs)
+            fail(policies, error, progress, args, kwargs, permit if GATE or BULKHEAD else None)
             raise
         finally:
             del failure  # its traceback holds this frame

@@ -246,9 +246,19 @@ def _fallback_for(policies: BoundPolicies, call: CallRecord, failure: BaseExcept
 
 
 def fail(
-    policies: BoundPolicies, error: BaseException, call: CallRecord | None, args: Arguments, kwargs: Mapping[str, Any]
+    policies: BoundPolicies,
+    error: BaseException,
+    call: CallRecord | None,
+    args: Arguments,
+    kwargs: Mapping[str, Any],
+    permit: object,
 ) -> None:
-    """Count a call that raised *error*, once for all attempts that *error* passes on its way out."""
+    """Count a call that raised *error*, once for all attempts that *error* passes on its way out.
+
+    *permit* is what an attempt holds that control flow ended before it was settled; ``None``: nothing.
+    """
+    if permit is not None:
+        policies.abandon(permit)
     replaced = call.replaced if call is not None else None
     # A fallback method may be for failures of one class only, and raise any other one unasked.
     if call is not None and replaced is not None and StoppedIteration.meant(error) is replaced:
