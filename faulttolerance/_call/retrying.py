@@ -138,9 +138,7 @@ def follow(
                 policies.before_retry(args, kwargs, failure, call.attempts + 1)
         finally:
             del failure  # its traceback holds this frame
-        call.attempts += 1  # now: a call that is cancelled during the delay was not retried
-        if policies.counters is not None:
-            policies.counters.add(_RETRIED)
+        _count_retry(policies, call)
         failure, result = policies.attempt()(args, kwargs, call)
     if type(result) is not policies.usual:
         policies.examine(result)
@@ -179,9 +177,7 @@ async def follow_async(
                 await ask(policies.before_retry, args, kwargs, failure, call.attempts + 1)
         finally:
             del failure  # its traceback holds this frame
-        call.attempts += 1  # now: a call that is cancelled during the delay was not retried
-        if policies.counters is not None:
-            policies.counters.add(_RETRIED)
+        _count_retry(policies, call)
         failure, result = await policies.attempt()(args, kwargs, call)
     policies.finish(call, returned=True)
     return result
@@ -243,6 +239,13 @@ def _fallback_for(policies: BoundPolicies, call: CallRecord, failure: BaseExcept
         return fallback
     finally:
         del failure  # its traceback holds this frame
+
+
+def _count_retry(policies: BoundPolicies, call: CallRecord) -> None:
+    """Count a retry now that it begins: a call that is cancelled during the delay was not retried."""
+    call.attempts += 1
+    if policies.counters is not None:
+        policies.counters.add(_RETRIED)
 
 
 def fail(
