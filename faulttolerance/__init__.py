@@ -63,6 +63,7 @@ from .exceptions import (
 from .typing import FallbackHandler
 
 if TYPE_CHECKING:
+    from ._event import Degradation, degradations
     from ._guard.circuit_breakers import circuit_breakers
     from ._guard.control import configure, guards, reload, reload_on, unguarded, validate
     from ._guard.explanation import explain
@@ -88,6 +89,7 @@ __all__ = [
     "CircuitBreakerOpenException",
     "Coalesce",
     "CustomBackoff",
+    "Degradation",
     "ExecutionContext",
     "ExponentialBackoff",
     "Fallback",
@@ -122,6 +124,7 @@ __all__ = [
     "completed_future",
     "configure",
     "custom_backoff",
+    "degradations",
     "explain",
     "exponential_backoff",
     "fallback",
@@ -144,6 +147,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "._event": ("Degradation", "degradations"),
     "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate"),
     "._guard.explanation": ("explain",),
     "._guard.guard": ("Guard", "apply_guard"),

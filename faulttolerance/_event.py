@@ -91,6 +91,47 @@ def error_type(failure: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
+class Degradation(NamedTuple):
+    """A fallback answered in place of a guarded call; see ``degradations``."""
+
+    method: str
+    failure: BaseException
+    """What the fallback was asked for."""
+    by: str
+    """What answered: the name of a method, a function or a class."""
+
+
+collecting: ContextVar[tuple[list[Degradation], ...]] = ContextVar("faulttolerance_degradations", default=())
+"""The lists in which degradations are collected, the outermost first."""
+
+
+class degradations:  # noqa: N801  # a context manager is called like a function
+    """Collect, in this context and in what it starts, each answer that a fallback gave.
+
+    ``with degradations() as found:`` gives the list to which they are added: of calls of this thread or task, and of
+    tasks and threads that are started with a copy of its context.
+
+    >>> with degradations() as found:
+    ...     pass
+    >>> found
+    []
+    """
+
+    __slots__ = ("_found", "_token")
+
+    def __enter__(self) -> list[Degradation]:
+        self._found: list[Degradation] = []
+        self._token = collecting.set((*collecting.get(), self._found))
+        return self._found
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            collecting.reset(self._token)
+        except ValueError:
+            # Left in another context than entered, as some frameworks do: the list stays out of what follows there.
+            collecting.set(tuple(found for found in collecting.get() if found is not self._found))
+
+
 Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | FallbackApplied | GaveUp | Recovered
 Sink: TypeAlias = Callable[[Event], object]
 

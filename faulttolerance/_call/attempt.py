@@ -18,7 +18,7 @@ PYTEST_DONT_REWRITE: pytest rewrites the assertions of plug-ins, and what is cut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from sys import modules
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ def compose(
     function: Callable[..., Any],
     policies: BoundPolicies,
     *,
-    fallback: Aside | None = None,
+    fallbacks: Sequence[tuple[str, Aside]] = (),
     before_retry: Aside | None = None,
     environment: Environment | None = None,
     awaits: bool | None = True,
@@ -59,13 +59,13 @@ def compose(
     Args:
         function: The method.
         policies: What guards it.
-        fallback: What replaces a final failure.
+        fallbacks: What replaces a final failure, each under its name, in the order in which they are asked.
         before_retry: What is run before each retry.
         environment: How an asynchronous call waits; ``None`` for a synchronous one.
         awaits: Whether what an attempt returns is awaited and its outcome the attempt's; ``None``: as it turns out.
     """
-    policies.fallback, policies.before_retry, policies.environment = fallback, before_retry, environment
-    flags = flags_of(policies, is_followed=policies.retry is not None or fallback is not None)
+    policies.fallbacks, policies.before_retry, policies.environment = fallbacks, before_retry, environment
+    flags = flags_of(policies, is_followed=policies.retry is not None or bool(fallbacks))
     call = specialized(attempt, flags)(function, policies, environment, awaits)
     policies.attempt = ref(call)
     return call  # type: ignore[no-any-return]

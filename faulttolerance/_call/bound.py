@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import CoroutineType
 from typing import Any, TypeAlias
@@ -61,8 +61,8 @@ class BoundPolicies:
         "detached",
         "environment",
         "fail_on",
-        "fallback",
         "fallback_on",
+        "fallbacks",
         "gate",
         "interrupt",
         "name",
@@ -124,8 +124,8 @@ class BoundPolicies:
         self.counters = counters
         self.counts_calls = counts_calls
         """Whether no further policies stand around these, which count the calls then."""
-        self.fallback: Aside | None = None
-        """Gives the result that replaces a final failure."""
+        self.fallbacks: Sequence[tuple[str, Aside]] = ()
+        """Give the result that replaces a final failure, each under its name, in the order in which they are asked."""
         self.before_retry: Aside | None = None
         """The code of the application that is run before each retry."""
         self.environment: Environment | None = None

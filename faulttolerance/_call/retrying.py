@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._event import FallbackApplied, GaveUp, RetryScheduled, sinks
+from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._metrics.catalogue import advanced
 from .._runtime.blocking import Arguments, Aside, pause
 from .._runtime.clock import clock
@@ -130,7 +130,7 @@ def follow(
                 break
             delay = _next_delay(policies, call, failure)
             if delay is None:
-                result = _fallback_for(policies, call, failure)(args, kwargs, failure, call.attempts)
+                result = _replaced(policies, call, failure, args, kwargs)
                 break
             if delay:
                 pause(policies.name, delay)
@@ -168,7 +168,7 @@ async def follow_async(
                 break
             delay = _next_delay(policies, call, failure)
             if delay is None:
-                result = await ask(_fallback_for(policies, call, failure), args, kwargs, failure, call.attempts)
+                result = await _replaced_async(policies, call, failure, args, kwargs)
                 break
             # Also without a delay: whoever retries again and again must let others go on.
             if delay or call.attempts > 1:
@@ -226,19 +226,67 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
     return None
 
 
-def _fallback_for(policies: BoundPolicies, call: CallRecord, failure: BaseException) -> Aside:
-    """Return what replaces *failure*, or raise that where nothing does."""
-    fallback = policies.fallback
+def _replaced(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
+) -> Any:
+    """Return what replaces *failure* of a synchronous call, or raise what nothing does (rule F1)."""
+    fallbacks = iter(policies.fallbacks)
+    try:
+        while True:
+            name, fallback = _next_fallback(policies, call, failure, fallbacks)
+            try:
+                result = fallback(args, kwargs, failure, call.attempts)
+            except BaseException as error:  # noqa: BLE001  # raised where no further one is for it
+                failure = error
+            else:
+                _collect(policies.name, failure, name)
+                return result
+    finally:
+        del failure  # its traceback holds this frame
+
+
+async def _replaced_async(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
+) -> Any:
+    """Return what replaces *failure* of an asynchronous call, or raise what nothing does (rule F1)."""
+    assert policies.environment is not None
+    fallbacks = iter(policies.fallbacks)
+    try:
+        while True:
+            name, fallback = _next_fallback(policies, call, failure, fallbacks)
+            try:
+                result = await policies.environment.call(fallback, args, kwargs, failure, call.attempts)
+            except BaseException as error:  # noqa: BLE001  # as above
+                failure = StoppedIteration.meant(error)
+            else:
+                _collect(policies.name, failure, name)
+                return result
+    finally:
+        del failure  # its traceback holds this frame
+
+
+def _next_fallback(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Aside]]
+) -> tuple[str, Aside]:
+    """Return what is asked next to replace *failure*, with its name, or raise that where nothing is."""
     try:
         applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
-        if fallback is None or not applies:
+        fallback = next(fallbacks, None) if applies else None
+        if fallback is None:
             raise StoppedIteration.of(failure) if policies.detached else failure
         if sinks.wanted[FallbackApplied]():
             sinks.tell(FallbackApplied(policies.name, failure))
-        call.replaced = failure
+        if call.replaced is None:
+            call.replaced = failure
         return fallback
     finally:
         del failure  # its traceback holds this frame
+
+
+def _collect(name: str, failure: BaseException, by: str) -> None:
+    """Tell who collects degradations that a fallback has answered (rule Y2)."""
+    for found in collecting.get():
+        found.append(Degradation(name, failure, by))
 
 
 def _count_retry(policies: BoundPolicies, call: CallRecord) -> None:
@@ -264,8 +312,16 @@ def fail(
         policies.abandon(permit)
     replaced = call.replaced if call is not None else None
     # A fallback method may be for failures of one class only, and raise any other one unasked.
-    if call is not None and replaced is not None and StoppedIteration.meant(error) is replaced:
-        accepts = getattr(policies.fallback, "accepts", None)
-        if accepts is not None and not accepts(args, kwargs, replaced):
-            call.replaced = None
+    if (
+        call is not None
+        and replaced is not None
+        and StoppedIteration.meant(error) is replaced
+        and not any(_accepts(fallback, args, kwargs, replaced) for _, fallback in policies.fallbacks)
+    ):
+        call.replaced = None
     policies.finish(call, returned=False)
+
+
+def _accepts(fallback: Aside, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
+    accepts = getattr(fallback, "accepts", None)
+    return accepts is None or accepts(args, kwargs, failure)

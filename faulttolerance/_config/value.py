@@ -101,6 +101,14 @@ def _key(value: Any) -> Any:
     return names[0] if len(names) == 1 else names or None
 
 
+def _handlers(value: Any) -> Any:
+    """Take one name for that of a callable; of several, those without a dot that are no built-ins for methods'."""
+    if not isinstance(value, str) or "," not in value:
+        return _callable(value)
+    names = [name.strip() for name in value.split(",")]
+    return tuple(name if name.isidentifier() and not hasattr(builtins, name) else _named(name) for name in names)
+
+
 def _callable(value: Any) -> Any:
     if isinstance(value, str):
         return _named(value.strip()) if value.strip() else None
@@ -116,6 +124,7 @@ _TYPES: Mapping[str, Any] = {
     "word": Annotated[str, BeforeValidator(_stripped)],
     "exceptions": Annotated[Any, BeforeValidator(_exceptions)],
     "callable": Annotated[Any, BeforeValidator(_callable)],
+    "handlers": Annotated[Any, BeforeValidator(_handlers)],
     "key": Annotated[Any, BeforeValidator(_key)],
 }
 """The types of values for pydantic, by the names of their kinds; that of a ``member`` depends on its enumeration."""

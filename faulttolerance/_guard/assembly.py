@@ -134,7 +134,7 @@ def guarded_call(
     composed = partial(
         _composed,
         steps,
-        side_call(fallback) if fallback is not None else None,
+        [(_called(link), side_call(link)) for link in _links(fallback)] if isinstance(fallback, Fallback) else [],
         side_call(before_retry) if before_retry is not None else None,
     )
     if not asynchronous:
@@ -157,9 +157,19 @@ def guarded_call(
     return lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))
 
 
+def _links(policy: Fallback) -> tuple[Fallback, ...]:
+    return policy.links if isinstance(policy.value, tuple) else (policy,)
+
+
+def _called(policy: Fallback) -> str:
+    """Name the fallback, for people."""
+    value = policy.value
+    return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
+
+
 def _composed(
     steps: Sequence[BoundPolicies | Layer],
-    fallback: Aside | None,
+    fallbacks: Sequence[tuple[str, Aside]],
     before_retry: Aside | None,
     function: Callable[..., Any],
     environment: Environment | None,
@@ -174,7 +184,7 @@ def _composed(
             call = compose(
                 function if call is None else _spreading(call),
                 step,
-                fallback=fallback if step.fallback_on is not None else None,
+                fallbacks=fallbacks if step.fallback_on is not None else (),
                 before_retry=before_retry if step.retry is not None else None,
                 environment=environment,
                 awaits=awaits if call is None else environment is not None,

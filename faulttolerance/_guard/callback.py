@@ -109,6 +109,7 @@ def side_call(
     if isinstance(policy, BeforeRetry):
         return _BeforeRetry(policy, declaration, asynchronous, owner, name or declaration.where)
     if policy.value is not None:
+        assert callable(policy.value)
         return _Handler(policy.value, declaration, asynchronous)
     return _Method(policy.fallback_method, declaration, asynchronous, owner)
 

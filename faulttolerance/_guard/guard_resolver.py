@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
@@ -169,13 +170,17 @@ _CALLERS = (call_given, call_awaited, call_detached)
 """The functions guarded in place of those that a guard is given at each call; all but the first are asynchronous."""
 
 
+def _parts(policy: Policy) -> tuple[Policy, ...]:
+    return policy.links if isinstance(policy, Fallback) and isinstance(policy.value, tuple) else (policy,)
+
+
 def misfits(
     policies: Iterable[Policy], name: str, function: Callable[..., Any] = call_awaited, asynchronous: bool = True
 ) -> list[Fault]:
     """Tell how what *policies* of the guard *name* call misfits *function*, by default whatever the guard is given."""
     where = f"Guard {name}{'' if asynchronous else '.call'}"
     faults = []
-    for policy in policies:
+    for policy in chain.from_iterable(map(_parts, policies)):
         if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)

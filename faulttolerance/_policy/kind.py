@@ -170,6 +170,21 @@ def function(allowed: str, *, is_optional: bool = True) -> Kind:
     )
 
 
+def handlers(allowed: str) -> Kind:
+    """Accept what is called instead of a function, or a method's name, or several of these, or ``None``."""
+
+    def is_one(value: object) -> bool:
+        return callable(value) or (isinstance(value, str) and value.isidentifier())
+
+    def accepts(value: object) -> bool:
+        return value is None or is_one(value) or (isinstance(value, (list, tuple)) and all(map(is_one, value)))
+
+    def normalised(value: Any) -> Any:
+        return (value[0] if len(value) == 1 else tuple(value) or None) if isinstance(value, (list, tuple)) else value
+
+    return Kind("handlers", allowed, accepts, normalised, f"the qualified name of {allowed}; several by commas")
+
+
 def key(*, is_optional: bool = True) -> Kind:
     """Accept what tells calls apart: a callable, names of parameters, or ``None`` where it *is_optional*."""
 

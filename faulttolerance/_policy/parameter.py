@@ -148,7 +148,7 @@ def shared(policy: Policy) -> Policy:
 
     Those that name something of the application are left alone: each method mostly has its own, and it would be kept.
     """
-    if any(parameter.kind.name in ("text", "callable", "key") for parameter in policy._parameters.values()):
+    if any(parameter.kind.name in ("text", "callable", "handlers", "key") for parameter in policy._parameters.values()):
         return policy
     values = policy._values()
     sets = (value for value in values if isinstance(value, tuple))

@@ -597,6 +597,13 @@ row(
     scene=calls(3),
 )
 row(
+    "the next fallback is asked with what the one before raised",
+    lambda run: {"fallback": {"value": [raises(run)["value"], replaced(run)["value"]]}, "retry": again()},
+    fails(),
+    3,
+    "instead of LookupError after 3",
+)
+row(
     "failures that have left a window of time",
     {"circuit_breaker": {**BREAKER, "window": 5000}},
     fails(),

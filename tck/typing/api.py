@@ -549,3 +549,17 @@ def watched() -> int:
 
 
 assert_type(watched(), int)
+
+
+@ft.fallback(lambda context: 1, "copied", apply_on=OSError)
+def chained() -> int:
+    return 1
+
+
+assert_type(chained(), int)
+ft.Fallback(lambda context: 1, lambda context: 2, skip_on=KeyError)
+ft.Fallback(value=[lambda context: 1, "copied"])
+ft.Fallback(1)  # type: ignore[arg-type]
+with ft.degradations() as found:
+    assert_type(found, list[ft.Degradation])
+    assert_type(found[0].by, str)

@@ -19,7 +19,7 @@ PROMISED = {
     "beyond the specification": """
         apply_guard rate_limit RateLimitException RefusedException adaptive_throttle ThrottleException
         asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry
-        circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by""",
+        Degradation degradations circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by""",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
         completed_future shutdown on_deadline health""",

@@ -26,6 +26,10 @@ def faults(
     final: bool,
 ) -> list[Fault]:
     """List what is wrong with the callback of *policy*; see ``definition.callback_faults``."""
+    if isinstance(policy, Fallback) and isinstance(policy.value, tuple):
+        place = f"{where} @{policy.annotation}(value)"
+        found = [faults(link, declaration, where, asynchronous, owner, final) for link in policy.links]
+        return [fault._replace(where=place) for faults_of_one in found for fault in faults_of_one]
     is_own_fallback = policy is declaration.policies.get(Fallback) and owner is declaration.owner
     if final and is_own_fallback and declaration.fallback_fits is asynchronous:
         return []
@@ -40,6 +44,7 @@ def faults(
     elif isinstance(policy, BeforeRetry):
         problems = list(check.problems_before_retry(f"is {shown(got)}", policy.value, 1))
     else:
+        assert callable(policy.value)
         problems = list(check.problems_of_handler(policy.value))
         if is_own_fallback:
             declaration.fallback_fits = check.is_awaited if check.is_settled and not problems else None
