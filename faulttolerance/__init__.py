@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ._guard.circuit_breakers import circuit_breakers
     from ._guard.control import configure, guards, reload, reload_on, unguarded, validate
     from ._guard.explanation import explain
+    from ._guard.fingerprint import fingerprint
     from ._guard.guard import Guard, apply_guard
     from ._guard.health import health
     from ._guard.interceptor import around_invoke
@@ -129,6 +130,7 @@ __all__ = [
     "exponential_backoff",
     "fallback",
     "fibonacci_backoff",
+    "fingerprint",
     "guards",
     "health",
     "on_deadline",
@@ -151,6 +153,7 @@ _LATER = {
     "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate"),
     "._guard.explanation": ("explain",),
     "._guard.guard": ("Guard", "apply_guard"),
+    "._guard.fingerprint": ("fingerprint",),
     "._guard.health": ("health",),
     "._guard.interceptor": ("around_invoke",),
     "._guard.invocation": ("ExecutionContext",),

@@ -22,6 +22,7 @@ from . import registry, transaction
 from .circuit_breakers import forget_listeners
 from .declaration import exempt
 from .effective import EffectivePolicies
+from .fingerprint import fingerprint, fingerprint_of
 from .guard import strays
 from .process import Process
 
@@ -67,6 +68,11 @@ class GuardedMethod:
             if value.enabled
             for name, parameter in parameters(value.policy).items()
         }
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that are the same wherever the same values are in force; see ``fingerprint()``."""
+        return fingerprint_of(self._effective)
 
     @property
     def counts(self) -> Mapping[Series, int]:
@@ -157,7 +163,10 @@ def reload() -> list[Change]:
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong; then nothing has changed.
     """
-    return transaction.reconfigure(settings.prepare)
+    before = fingerprint()
+    changes = transaction.reconfigure(settings.prepare)
+    log(INFO, "the configuration was reloaded: its fingerprint was %s, and is %s", before, fingerprint())
+    return changes
 
 
 def reload_on(signum: int) -> None:

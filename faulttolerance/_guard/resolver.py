@@ -9,6 +9,8 @@ from weakref import ref
 
 from .._call.state import State, StateDraft, alias_in
 from .._config import State as Configuration, settings
+from .._metrics.catalogue import CONFIGURATION
+from .._metrics.counters import ledger
 from .._policy import CircuitBreaker
 from .._runtime.blocking import GuardedCall
 from .._swap import Swap
@@ -17,10 +19,14 @@ from . import registry
 from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .declaration import CLASS, FUNCTION, Declaration, covering_at_home
 from .effective import EffectivePolicies, effective_policies, is_first
+from .fingerprint import read_fingerprint
 from .registry import name_clashes
 
 if TYPE_CHECKING:
     from .registry import AnyResolver
+
+
+ledger.of_process.append((CONFIGURATION, read_fingerprint))
 
 
 class Use(ref[type]):

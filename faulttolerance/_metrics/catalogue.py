@@ -18,6 +18,12 @@ from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
 
+
+def labels(method: str, series: Series) -> dict[str, str]:
+    """Give the labels of *series* as receivers show them."""
+    return {**({"method": method} if method else {}), **dict(series[1])}
+
+
 BOUNDARIES = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Upper bounds of the histograms' buckets, in seconds, as the specification lists them."""
 
@@ -37,6 +43,8 @@ class Metric(NamedTuple):
     unit: Literal["", "seconds", "nanoseconds"] = ""
     needs_queue: bool = False
     """Whether it is there only where calls may wait."""
+    of_process: bool = False
+    """Whether it is the whole process's: it has no tag ``method``, and its method is called ``""``."""
 
     def series(self, values: tuple[str, ...]) -> Series:
         """Give the series whose tags have *values*."""
@@ -194,7 +202,15 @@ TABLE = (
 )
 """In the order of the specification's table."""
 
-METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics))
+CONFIGURATION = Metric(
+    "ft.config.info",
+    "gauge",
+    "The configuration of the process, in one text: always 1",
+    ("fingerprint",),
+    of_process=True,
+)
+
+METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics), CONFIGURATION)
 """Every metric there is."""
 
 

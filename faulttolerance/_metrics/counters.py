@@ -8,7 +8,7 @@ every series such a call advances. What goes otherwise is appended with its seri
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import add
 from threading import RLock
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -226,6 +226,8 @@ class Ledger:
         self._accounts: dict[Account, None] = {}
         self._departed: deque[Account] = deque()
         self._final = Reading({}, {})  # guarded by _lock
+        self.of_process: list[tuple[Metric, Callable[[], Iterable[tuple[tuple[str, ...], float]]]]] = []
+        """Metrics of the whole process, each with what gives its values by those of its tags."""
         self._is_read = False  # guarded by _lock; a signal handler may come in while its thread is in here
 
     @property
@@ -258,9 +260,13 @@ class Ledger:
                 )
                 for account in list(self._accounts):
                     reading.take(account)
-                return reading
             finally:
                 self._is_read = before
+        if reading.counts:
+            reading.counts[""] = {
+                metric.series(tags): value for metric, read in self.of_process for tags, value in read()
+            }
+        return reading
 
     def clear(self) -> None:
         """Forget every account."""

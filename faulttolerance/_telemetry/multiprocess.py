@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import values
 
 from .._log import ERROR, log
-from .._metrics.catalogue import METRICS
+from .._metrics.catalogue import METRICS, labels
 from .._metrics.counters import Reading, ledger
 from .prometheus import LIMITS, exposed_name
 
@@ -51,8 +51,12 @@ class MultiprocessExporter:
 
     def _write_locked(self, reading: Reading) -> None:
         for method, counts in reading.counts.items():
-            for (name, tags), count in counts.items():
-                self._set(name, "", {"method": method, **dict(tags)}, count)
+            for series, count in counts.items():
+                self._set(series[0], "", labels(method, series), count)
+        held = {(name, "", *labels("", (name, tags)).values()) for name, tags in reading.counts.get("", ())}
+        for key, value in self._values.items():
+            if _BY_NAME[key[0]].of_process and key not in held:
+                value.set(0)  # it was true before; a file forgets nothing
         for method, durations in reading.durations.items():
             for name, samples in durations.items():
                 for limit, count in zip(LIMITS, samples.counts, strict=True):

@@ -13,7 +13,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from .._log import WARNING, log
-from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
+from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, labels
 from .._metrics.counters import NO_DURATIONS, Durations, Reading, ledger
 from .otel_batch import add_again
 
@@ -57,7 +57,7 @@ class Exporter:
             if not self.is_on:
                 return []
             values = self._reading_for(metric.name).values(metric)
-            return [Observation(value, {"method": method, **dict(tags)}) for method, (_, tags), value in values]
+            return [Observation(value, labels(method, series)) for method, series, value in values]
 
         return observe
 

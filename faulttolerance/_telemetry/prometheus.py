@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
-from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
+from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, labels
 from .._metrics.counters import Reading, ledger
 
 LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
@@ -59,7 +59,9 @@ class Collector:
 
 
 def _family(metric: Metric) -> Any:
-    return _FAMILIES[metric.kind](exposed_name(metric), metric.description, labels=["method", *metric.tags])
+    return _FAMILIES[metric.kind](
+        exposed_name(metric), metric.description, labels=[*(() if metric.of_process else ("method",)), *metric.tags]
+    )
 
 
 def _fill(family: Any, metric: Metric, reading: Reading) -> None:
@@ -69,8 +71,8 @@ def _fill(family: Any, metric: Metric, reading: Reading) -> None:
                 buckets = list(zip(LIMITS, map(float, accumulate(samples.counts)), strict=True))
                 family.add_metric([method], buckets=buckets, sum_value=sum(samples.sums))
         return
-    for method, (_, tags), value in reading.values(metric):
-        family.add_metric([method, *(tag for _, tag in tags)], value)
+    for method, series, value in reading.values(metric):
+        family.add_metric([*labels(method, series).values()], value)
 
 
 def is_exposed_by_opentelemetry(registry: CollectorRegistry) -> bool:

@@ -22,7 +22,7 @@ PROMISED = {
         Degradation degradations circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by""",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
-        completed_future shutdown on_deadline health""",
+        completed_future shutdown on_deadline health fingerprint""",
 }
 """The public names by group; a name is added here when it is promised."""
 

@@ -251,6 +251,7 @@ def test_every_combination_of_tags_is_there_after_one_call() -> None:
     counts = [name for name, _ in meter.values()]
 
     assert {name: counts.count(name) for name in set(counts)} == {
+        "ft_config_info": 1,
         "ft_invocations_total": 2,
         "ft_retry_calls_total": 8,
         "ft_retry_retries_total": 1,

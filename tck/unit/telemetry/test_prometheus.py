@@ -252,7 +252,9 @@ def test_prometheus_server_returns_what_the_storefront_counted(tmp_path: Path) -
         return sum(value for (one, labels), value in shown.items() if one == name and wanted <= {*labels})
 
     assert {
-        one: value for one, value in shown.items() if not re.search("_(bucket|sum|count|state_total)$", one[0])
+        one: value
+        for one, value in shown.items()
+        if not re.search("_(bucket|sum|count|state_total|config_info)$", one[0])
     } == (counts)
     assert {one: shown.get(one, 0) for one, least in times.items() if shown.get(one, 0) < least} == {}
     assert {method: total("ft_invocations_total", method) for method in calls} == calls

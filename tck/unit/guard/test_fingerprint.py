@@ -1,0 +1,166 @@
+"""One text for all that holds, the same wherever the same holds (rule Y4)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    ChronoUnit,
+    CircuitBreaker,
+    Fallback,
+    Guard,
+    Retry,
+    Timeout,
+    configure,
+    fingerprint,
+    guards,
+    reload,
+    testing,
+)
+from kit.program import python
+
+SHAPE = re.compile(r"[0-9a-f]{16}")
+
+PROGRAM = """
+from faulttolerance import *
+{}
+class Client:
+    @retry(retry_on={}, delay="500ms")
+    @fallback(lambda context: None)
+    def charge(self): ...
+
+class Other(Client): ...
+hosts = [Guard(circuit_breaker=CircuitBreaker()) for _ in range({})]
+{}
+print(fingerprint())
+"""
+
+
+def seen(
+    first: str = "", retry_on: str = "(OSError, KeyError)", hosts: int = 1, last: str = "", **variables: str
+) -> str:
+    done = python(PROGRAM.format(first, retry_on, hosts, last), environment={**os.environ, **variables})
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def of(**policies: Any) -> str:
+    guard = Guard(**policies, name="compared")
+    try:
+        (mine,) = [one for one in guards() if one.name == "compared"]
+        return mine.fingerprint
+    finally:
+        guard.close()
+
+
+def test_it_is_the_same_in_every_process() -> None:
+    """Whatever was called before, in whatever order, and however sets are written; objects have no address in it."""
+    same = {
+        seen(PYTHONHASHSEED="1"),
+        seen(PYTHONHASHSEED="2"),
+        seen(retry_on="[KeyError, OSError]"),
+        seen(last="Other().charge()"),
+        seen(hosts=3, last="hosts[1].call(int)"),
+    }
+
+    assert len(same) == 1
+    assert SHAPE.fullmatch(same.pop())
+
+
+def test_every_value_and_switch_changes_it() -> None:
+    one_more = "extra = Guard(timeout=Timeout(5), name='extra')"
+    different = [
+        seen(),
+        seen(FAULTTOLERANCE_RETRY_MAXRETRIES="7"),
+        seen(FAULTTOLERANCE_RETRY_ENABLED="false"),
+        seen(MP_FAULT_TOLERANCE_METRICS_ENABLED="false"),
+        seen(retry_on="OSError"),
+        seen(first=one_more),
+    ]
+
+    assert len(set(different)) == len(different)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(Timeout("2s"), Timeout(2000)), (Timeout("PT2S"), Timeout(2, ChronoUnit.SECONDS))],
+)
+def test_equal_durations_are_equal_however_they_are_written(one: Timeout, other: Timeout) -> None:
+    assert of(timeout=one) == of(timeout=other) != of(timeout=Timeout(2001))
+
+
+def test_a_handler_is_known_by_its_class() -> None:
+    class Handler:
+        def __init__(self, answer: int) -> None:
+            self.answer = answer
+
+        def __call__(self, context: object) -> int:
+            return self.answer
+
+    def other(context: object) -> int:
+        return 1
+
+    assert of(fallback=Fallback(Handler(1))) == of(fallback=Fallback(Handler(2))) != of(fallback=Fallback(other))
+
+
+def test_it_follows_the_configuration() -> None:
+    guard = Guard(retry=Retry(), name="followed")
+    before = fingerprint()
+    configure(properties={"followed/Retry/maxRetries": 9})
+    during = fingerprint()
+    configure(properties={})
+    guard.close()
+
+    assert during != before
+
+
+def test_a_reload_tells_both(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = Guard(retry=Retry(), name="reloaded")
+    guard.call(int)
+    before = fingerprint()
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "11")
+    with caplog.at_level(logging.INFO, "faulttolerance"):
+        reload()
+    after = fingerprint()
+    guard.close()
+
+    assert after != before
+    assert f"its fingerprint was {before}, and is {after}" in caplog.text
+
+
+def test_a_gauge_shows_it() -> None:
+    """With the tag ``fingerprint`` and no method; the old one is gone."""
+    prometheus = pytest.importorskip("prometheus_client")
+    registry = prometheus.CollectorRegistry()
+    testing.reset()
+    guard = Guard(circuit_breaker=CircuitBreaker(), name="shown")
+    guard.call(int)
+    configure(prometheus_registry=registry)
+
+    def shown() -> list[str]:
+        text = prometheus.generate_latest(registry).decode()
+        return [line for line in text.splitlines() if line.startswith("ft_config_info")]
+
+    first = shown()
+    configure(properties={"shown/CircuitBreaker/delay": "9s"})
+    second = shown()
+    third = [f'ft_config_info{{fingerprint="{fingerprint()}"}} 1.0']
+    guard.close()
+    testing.reset()
+
+    assert len(first) == 1
+    assert first != second == third
+
+
+def test_each_guard_has_its_own() -> None:
+    guard = Guard(retry=Retry(), name="own")
+    found = {one.name: one.fingerprint for one in guards() if one.name == "own"}
+    guard.close()
+
+    assert SHAPE.fullmatch(found["own"])
+    assert found["own"] != fingerprint()
