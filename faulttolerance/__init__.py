@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from ._guard.health import health
     from ._guard.interceptor import around_invoke
     from ._guard.invocation import ExecutionContext
+    from ._runtime.criticality import Criticality, criticality
     from ._runtime.future import Future, completed_future
     from ._runtime.interrupting.async_exception import Interrupted
     from ._runtime.interruption import remaining, sleep
@@ -89,6 +90,7 @@ __all__ = [
     "CircuitBreakerName",
     "CircuitBreakerOpenException",
     "Coalesce",
+    "Criticality",
     "CustomBackoff",
     "Degradation",
     "ExecutionContext",
@@ -124,6 +126,7 @@ __all__ = [
     "coalesce",
     "completed_future",
     "configure",
+    "criticality",
     "custom_backoff",
     "degradations",
     "explain",
@@ -158,6 +161,7 @@ _LATER = {
     "._guard.interceptor": ("around_invoke",),
     "._guard.invocation": ("ExecutionContext",),
     "._guard.circuit_breakers": ("circuit_breakers",),
+    "._runtime.criticality": ("Criticality", "criticality"),
     "._runtime.future": ("Future", "completed_future"),
     "._runtime.interrupting.async_exception": ("Interrupted",),
     "._runtime.interruption": ("remaining", "sleep"),

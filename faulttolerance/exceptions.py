@@ -5,7 +5,7 @@
         TimeoutException                    also a TimeoutError, and through it an OSError
         RefusedException                    .retry_after
           CircuitBreakerOpenException
-          BulkheadException
+          BulkheadException                 .reason
           RateLimitException
           ThrottleException
         FaultToleranceDefinitionException   also a ValueError; .faults, .where, .got, .allowed, .source
@@ -16,7 +16,7 @@ Everything here pickles, and is made without running Python code: refusals are f
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ._shown import escaped, shown
 
@@ -85,6 +85,15 @@ class BulkheadException(RefusedException):
     """As many calls run (and wait) as the bulkhead allows (specification, chapter Bulkhead)."""
 
     _words = "bulkhead full"
+
+    @property
+    def reason(self) -> Literal["full", "waited", "displaced"]:
+        """Why the call got no permit (rule Q5).
+
+        ``"full"``: it came when as many ran and waited as may; ``"waited"``: it waited for as long as it may;
+        ``"displaced"``: another call took its place in the queue.
+        """
+        return self.args[2] if len(self.args) > 2 else "full"
 
 
 class ThrottleException(RefusedException):

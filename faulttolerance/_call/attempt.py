@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._metrics.counters import FOLD
-from .._runtime.blocking import Arguments, Aside, GuardedCall
+from .._runtime.blocking import Arguments, Aside, GuardedCall, acquire_on_thread as acquire
 from .._runtime.clock import clock
 from .._runtime.environment import AttemptRecord, Environment
 from .._runtime.event_loop import refuse_trio
@@ -91,6 +91,7 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         "DEADLINE": deadline,
         "LATE_ONLY": deadline and not policies.interrupt,
         "BULKHEAD": bulkhead,
+        "QUEUES": bulkhead and policies.queues,
         "CLOCKED": detached or deadline or waits or slow or policies.rate_limit is not None,
         # A deadline looks for its loop itself.
         "LOOP": asynchronous and not detached and not deadline and waits,
@@ -103,12 +104,12 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
 if TYPE_CHECKING:
     from .._metrics.counters import Counters
     from .._runtime.interrupting.thread_deadlines import Entry
-    from .._runtime.tasks import Admission, TaskEnvironment as _Tasks
+    from .._runtime.tasks import TaskEnvironment as _Tasks
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
 
-    ASYNC = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
+    ASYNC = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = QUEUES = False
     CLOCKED = LOOP = JUDGED = FOLLOWED = COUNTED = False
 
     class _Bound(BoundPolicies):
@@ -151,8 +152,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
                 outer = deadlines.innermost
                 entry: Entry = None
-        if BULKHEAD and ASYNC:
-            admission: Admission | None = None
+        if QUEUES:
+            admission: Any = None
             running_since = 0.0
         if DETACHED:
             record = AttemptRecord()
@@ -184,11 +185,10 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             if BULKHEAD:
                 bulkhead.held[permit] = deadline.queue.ident if DEADLINE and ASYNC else get_ident()
                 if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
-                    if ASYNC:
-                        admission = environment.acquire(bulkhead, permit)
+                    if QUEUES:
+                        admission = environment.acquire(bulkhead, permit) if ASYNC else acquire(bulkhead, permit)
                         if admission is not None:
-                            await admission
-                            running_since = clock.monotonic()
+                            running_since = await admission if ASYNC else admission.wait()
                     else:
                         bulkhead.acquire(permit, get_ident())
                 passed = BULK
@@ -215,7 +215,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             if (
                 not (DETACHED or JUDGED)
                 and not (DEADLINE and (ended >= due or (deadline.state if ASYNC else deadlines.in_flight)))  # pyright: ignore[reportOperatorIssue]
-                and not (BULKHEAD and ASYNC and admission is not None)
+                and not (QUEUES and admission is not None)
                 and progress is None
                 and (ASYNC or type(result) is policies.usual or policies.is_over(result))
             ):
@@ -256,7 +256,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 record.permit, record.era = permit if GATE or BULKHEAD else None, era if GATE else NOT_ADMITTED
                 record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
                 record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
-                if BULKHEAD and ASYNC:
+                if QUEUES:
                     record.queued, record.running_since = admission is not None, running_since
                 failure = policies.settle(record, failure, 1 if progress is None else progress.attempts)
             permit = None  # nothing is held any more

@@ -67,6 +67,7 @@ class BoundPolicies:
         "interrupt",
         "name",
         "no_fallback_on",
+        "queues",
         "rate_limit",
         "retry",
         "seconds",
@@ -94,6 +95,7 @@ class BoundPolicies:
         interrupt: bool = True,
         conclude: Conclude | None = None,
         bulkhead: Bulkhead | None = None,
+        queues: bool = False,
         asynchronous: bool = False,
         detached: bool = False,
         counters: Counters | None = None,
@@ -117,8 +119,10 @@ class BoundPolicies:
         self.conclude = conclude
         """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` where there is none."""
         self.bulkhead = bulkhead
+        self.queues = queues
+        """Whether calls may wait for a permit: those that are awaited, and others where there is a longest wait."""
         self.asynchronous = asynchronous
-        """Whether calls are awaited; those may also wait for a permit."""
+        """Whether calls are awaited."""
         self.detached = detached
         """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
         self.counters = counters
@@ -278,7 +282,7 @@ class BoundPolicies:
             since = record.running_since or (record.began if is_running else now)
             if is_running:
                 samples["ft.bulkhead.runningDuration"] = now - since
-            if self.asynchronous:
+            if self.queues:
                 samples["ft.bulkhead.waitingDuration"] = since - record.began
         counters.add(series, samples)
 
@@ -359,7 +363,7 @@ def _counted_of(
         if rank > passed and not (rank == BULK and queued):
             break  # control flow came first
         facts[name] = verdict if rank == CIRCUIT else "timedOut" if name == "Timeout" and timed_out else "passed"
-    queued = facts.get("Bulkhead") == "passed"
+    queued = facts.get("Bulkhead") == "passed" or (queued and "Bulkhead" in facts)
     return advanced(tuple(facts.items())), "Timeout" in facts, queued, queued and passed == BULK
 
 

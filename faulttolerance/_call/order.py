@@ -246,13 +246,33 @@ def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
     return bound
 
 
+def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float]:
+    return policy.value, policy.waiting_task_queue, seconds(policy.max_wait, ChronoUnit.MILLIS)
+
+
 def _bulkhead_of(name: str, policy: Bulkhead, strategies: Strategies) -> bulkhead.Bulkhead:
     breaker = strategies.get(CircuitBreaker)
     lock = breaker.lock if breaker is not None else None  # one less per method
-    return bulkhead.Bulkhead(policy.value, policy.waiting_task_queue, name, lock=lock)
+    limit, queue, max_wait = _bulkhead_values(policy)
+    return bulkhead.Bulkhead(limit, queue, name, max_wait=max_wait, now=_now, lock=lock)
 
 
-_BULKHEAD = Memory(_bulkhead_of, lambda permits, policy: permits.resize(policy.value, policy.waiting_task_queue))
+def _now() -> float:
+    return clock.monotonic()
+
+
+_BULKHEAD = Memory(_bulkhead_of, lambda permits, policy: permits.resize(*_bulkhead_values(policy)))
+
+
+def may_queue(policies: Policies, asynchronous: bool) -> bool:
+    """Tell whether calls may wait for a permit: asynchronous ones, and others where there is a longest wait."""
+    policy: Any = policies.get(Bulkhead)
+    return asynchronous or (policy is not None and _bulkhead_values(policy)[2] > 0.0)
+
+
+def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
+    queues = may_queue(binding.policies, binding.asynchronous)
+    return {"bulkhead": binding.strategies.get(Bulkhead), "queues": queues}
 
 
 def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:
@@ -300,7 +320,7 @@ ORDER = (
     Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),
     Row(RateLimit, lambda _, binding: {"rate_limit": binding.strategies.get(RateLimit)}, _RATE_LIMIT),
     Row(Timeout, _timeout),
-    Row(Bulkhead, lambda _, binding: {"bulkhead": binding.strategies.get(Bulkhead)}, _BULKHEAD),
+    Row(Bulkhead, _bulkhead, _BULKHEAD),
 )
 """Outermost first."""
 

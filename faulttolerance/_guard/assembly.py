@@ -10,7 +10,7 @@ from weakref import ref
 
 from .._call.attempt import attempt, compose, flags_of
 from .._call.bound import BoundPolicies
-from .._call.order import ORDER, Binding, Layer, Row, is_detached
+from .._call.order import ORDER, Binding, Layer, Row, is_detached, may_queue
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
 from .._metrics.counters import Counters, Ledger
@@ -237,7 +237,7 @@ def bound_policies(
     def counters_of(*kinds: type[Policy], counts_calls: bool = False) -> Counters | None:
         if not effective.switches.metrics_enabled:
             return None
-        return draft.counters_for(name, asynchronous, kinds, counts_calls=counts_calls)
+        return draft.counters_for(name, may_queue(policies, asynchronous), kinds, counts_calls=counts_calls)
 
     template = declaration.template if declaration is not None else None
     takes_itself = declaration is not None and declaration.binding != FUNCTION

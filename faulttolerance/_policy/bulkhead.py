@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from .kind import integer
+from ..typing import Duration
+from .kind import duration, integer
 from .parameter import Policy, parameter
 
 
@@ -14,9 +15,12 @@ class Bulkhead(Policy):
 
     Args:
         value: Calls that may run at once; at least 1.
-        waiting_task_queue: Calls that may wait for their turn, first in first out; at least 1. Synchronous calls never
-            wait: they are refused where all permits are taken.
+        waiting_task_queue: Calls that may wait for their turn; at least 1. Synchronous calls wait only where there is a
+            *max_wait*, and are refused else where all permits are taken.
+        max_wait: How long a call may wait, synchronous or not, in milliseconds; 0: asynchronous ones for as long as it
+            takes, synchronous ones not at all.
     """
 
     value: int = parameter(integer(1), 10)
     waiting_task_queue: int = parameter(integer(1), 10)
+    max_wait: Duration = parameter(duration(), 0)

@@ -10,8 +10,11 @@ from typing import Any, TypeAlias
 from weakref import ref
 
 from .._log import WARNING, log
-from .clock import clock
+from .._strategy.bulkhead import Bulkhead, Waiter
+from .clock import Alarm, clock
+from .criticality import Criticality
 from .frames import module_of
+from .native import get_ident
 
 Arguments: TypeAlias = tuple[Any, ...]
 GuardedCall: TypeAlias = Callable[[Arguments, Mapping[str, Any]], Any]
@@ -23,6 +26,43 @@ _HEAP_TYPE = 1 << 9
 """``Py_TPFLAGS_HEAPTYPE``: a class that was made by a program, and may go."""
 
 _warned: set[str] = set()
+
+
+class ThreadAdmission:
+    """A thread's place in the queue of a bulkhead."""
+
+    __slots__ = ("_alarm", "_bulkhead", "_waiter")
+
+    def __init__(self, bulkhead: Bulkhead, waiter: Waiter, alarm: Alarm) -> None:
+        self._bulkhead = bulkhead
+        self._waiter = waiter
+        self._alarm = alarm
+
+    def wait(self) -> float:
+        """Sleep until the permit is there; return the moment.
+
+        Raises:
+            BulkheadException: None came free in time, or another call took the place.
+            Interrupted: A deadline of this thread passed.
+        """
+        waiter = self._waiter
+        clock.sleep(max(0.0, waiter.until - clock.monotonic()), self._alarm)
+        if not (waiter.admitted or waiter.reason):
+            self._bulkhead.expire(waiter)
+        if waiter.reason:
+            raise self._bulkhead.refusal(waiter.reason)
+        return clock.monotonic()
+
+
+def acquire_on_thread(bulkhead: Bulkhead, permit: object) -> ThreadAdmission | None:
+    """Take a permit for an attempt of this thread: at once (``None``), or once what is returned was waited for.
+
+    Raises:
+        BulkheadException: The bulkhead is full, and its queue too.
+    """
+    alarm = Alarm()
+    waiter = Waiter(permit, get_ident(), alarm.ring if bulkhead.max_wait else None, Criticality.current())
+    return None if bulkhead.enter(waiter) is None else ThreadAdmission(bulkhead, waiter, alarm)
 
 
 def pause(name: str, seconds: float) -> None:

@@ -8,12 +8,15 @@ from contextvars import Context
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
+from .._strategy.bulkhead import Waiter
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .awaited import AwaitedTask, drop
 from .callback import take, to_its_end
 from .clock import clock
+from .criticality import level_in
 from .environment import Attempt, StoppedIteration
 from .inherited import pass_on
 from .interrupting.async_exception import Interrupted
@@ -28,6 +31,8 @@ from .pool import pool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..typing import Timer
+
 
 class Body(Suspension):
     """An attempt on a thread, and afterwards what it returned, where that is awaited."""
@@ -38,7 +43,10 @@ class Body(Suspension):
         self._unbegun = [None]
         """Emptied by whoever begins the body, who then also gives its permit back, or by whoever withdraws it."""
         self._unwoken = [None]
-        """Emptied when the queue of the bulkhead lets the attempt in."""
+        """Emptied when the wait for a permit is over."""
+        self._waiter: Waiter | None = None
+        """Its place in the queue of the bulkhead."""
+        self._longest_wait: Timer | None = None
         self._withdrawn = False
         """Whether the body will never begin; looked at after a place in that queue was taken."""
         self._deadlines: ThreadDeadlines | None = None
@@ -60,7 +68,12 @@ class Body(Suspension):
             call.attempted = True
             call.is_shared = True
             if bulkhead is not None:
-                record.queued = bulkhead.acquire(record, NO_THREAD, self._wake) is not None
+                waiter = self._waiter = Waiter(record, NO_THREAD, self._wake, level_in(call.context))
+                record.queued = bulkhead.enter(waiter) is not None
+                if not record.queued:
+                    self._waiter = None
+                elif waiter.until < math.inf:
+                    self._longest_wait = clock.call_at(waiter.until, partial(_expire_wait, ref(self)))
             if attempt.deadline is not None:
                 self.set_timer(attempt.deadline)
             if not record.queued:
@@ -94,17 +107,42 @@ class Body(Suspension):
         finally:
             del error
 
+    def expire_wait(self) -> None:
+        """Leave the queue of the bulkhead: it took too long."""
+        bulkhead, waiter = self.attempt.bulkhead, self._waiter
+        if bulkhead is not None and waiter is not None:
+            bulkhead.expire(waiter)
+
     def _wake(self) -> None:
-        """Run the body, which has got its permit now; called from any thread, and at times twice."""
+        """Run the body, if it has got its permit now; called from any thread, and at times twice."""
         if not take(self._unwoken):
             return
+        waiter = self._waiter
+        step = self._leave_queue if waiter is not None and waiter.reason else self._run_body
         try:
-            pool.submit(partial(self._resume_after, self._run_body))
+            pool.submit(partial(self._resume_after, step))
         except RuntimeError as error:
             if self.claim():
                 self.cancel_timer()
                 self.call.give_up(error)
             raise
+
+    def _leave_queue(self) -> bool:
+        """Let the attempt fail that got no permit; return whether that counts, and the call goes on here."""
+        bulkhead, waiter = self.attempt.bulkhead, self._waiter
+        self.cancel_timer()
+        if bulkhead is None or waiter is None or not self.claim():
+            return False  # it was withdrawn
+        take(self._unbegun)
+        self._waiter = None  # which refers to this
+        self.error = bulkhead.refusal(waiter.reason)
+        return True
+
+    def cancel_timer(self) -> None:
+        """Forget the timers."""
+        super().cancel_timer()
+        if self._longest_wait is not None:
+            self._longest_wait.cancel()
 
     def _resume_after(self, step: Callable[..., bool], *args: Any) -> None:
         """Take one step on this thread of the pool, and go on with the call where its outcome counts."""
@@ -158,12 +196,15 @@ class Body(Suspension):
             bulkhead.held[record] = self.ident
             if not self._unwoken:
                 record.running_since = clock.monotonic()
+                if self._longest_wait is not None:
+                    self._longest_wait.cancel()
             record.admitted = True
 
     def release_permit(self) -> None:
         """Give the permit back, or the place in the queue."""
         if self.attempt.bulkhead is not None:
             self.attempt.bulkhead.release(self.attempt.record)
+            self._waiter = None  # which refers to this
 
     # After the body
 
@@ -265,6 +306,12 @@ class Body(Suspension):
     def _take_over(self, future: concurrent.futures.Future[Any]) -> None:
         error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
         self.end_elsewhere(None if error is not None else future.result(), error)
+
+
+def _expire_wait(known: ref[Body]) -> None:
+    body = known()
+    if body is not None:
+        body.expire_wait()
 
 
 def _entry_of(attempt: Attempt, outer: Entry) -> Entry:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from math import inf
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from .._strategy.bulkhead import Bulkhead, Waiter
 from ..exceptions import TimeoutException
-from .callback import completion
+from .callback import completion, to_its_end
 from .clock import clock
+from .criticality import Criticality
 from .deadline_queue import begin_deadline, conclude_at, queue_of
 from .environment import Attempt, Environment, Turn
 from .event_loop import keep
@@ -21,21 +24,43 @@ from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
 if TYPE_CHECKING:
     from contextvars import ContextVar
 
-    from .._strategy.bulkhead import Bulkhead
     from .environment import T, Ts
 
-Admission: TypeAlias = "asyncio.Future[None]"
-"""Completes when a call that waits for a permit has got it."""
+
+class TaskAdmission:
+    """A task's place in the queue of a bulkhead; ``await`` gives the moment at which the permit was there."""
+
+    __slots__ = ("_bulkhead", "_future", "_waiter")
+
+    def __init__(self, bulkhead: Bulkhead, waiter: Waiter, future: asyncio.Future[None]) -> None:
+        self._bulkhead = bulkhead
+        self._waiter = waiter
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, float]:
+        waiter, timer = self._waiter, None
+        try:
+            if waiter.until < inf:
+                expire = to_its_end(self._bulkhead.expire, waiter)
+                timer = self._future.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
+            yield from self._future
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if waiter.reason:
+            raise self._bulkhead.refusal(waiter.reason)
+        return clock.monotonic()
 
 
-def acquire_in_task(bulkhead: Bulkhead, permit: object) -> Admission | None:
+def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
     """Take a permit for an attempt of the running task: at once (``None``), or when what is returned completes.
 
     Raises:
         BulkheadException: The bulkhead is full, and its queue too.
     """
     turn = turn_in_task()
-    return None if bulkhead.acquire(permit, turn.ident, turn.wake) is None else turn.comes  # type: ignore[return-value]
+    waiter = bulkhead.enter(Waiter(permit, turn.ident, turn.wake, Criticality.current()))
+    return None if waiter is None else TaskAdmission(bulkhead, waiter, turn.comes)  # type: ignore[arg-type]
 
 
 def turn_in_task() -> Turn:
@@ -140,8 +165,7 @@ class TaskEnvironment(Environment):
                 admission = acquire_in_task(bulkhead, permit)
                 if admission is not None:
                     record.queued = True
-                    await admission
-                    record.running_since = clock.monotonic()
+                    record.running_since = await admission
                 record.admitted = True
             result = attempt.function(*attempt.args, **attempt.kwargs)
             awaits = attempt.awaits if attempt.awaits is not None else not _is_concurrent_future(result)

@@ -28,6 +28,10 @@ when it is empty: every arrival and every leaver then asks under the lock.
 
 An *attempt_id* is never used twice at a time. ``held`` stays the same object; ``waiting`` is another one once somebody
 waits.
+
+Who is served next (rules Q3, Q4, K1) reorders ``waiting`` only, never ``held``. A waiter is told by ``wake`` that its
+wait is over, and finds out from ``reason`` how. One whose time is over is also refused by whoever comes or leaves, so
+that one which cannot look at the clock any more, as in a loop that was closed, holds up nobody.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, TypeVar
+from math import inf
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeVar
 
 from ..exceptions import BulkheadException
 from .condition import Condition
@@ -45,16 +51,40 @@ from .condition import Condition
 T = TypeVar("T")
 
 
+_CONGESTED_AFTER: Final = 0.1
+"""Seconds for which a queue may be filled before it counts as congested, where there is no longest wait."""
+USUAL_TIER: Final = 2
+"""The tier of calls that say nothing."""
+
+
 class Waiter:
-    """A call's place in the queue."""
+    """A call's place in the queue.
 
-    __slots__ = ("admitted", "attempt_id", "ident", "wake")
+    Args:
+        attempt_id: What the permit will be held under.
+        ident: The thread that leaves it behind in the child of a fork.
+        wake: Called from any thread, without a lock, once the wait is over; seldom more than once. If it raises, the
+            permit goes to the next waiter. ``None``: the call must not wait.
+        tier: How important the call is; higher ones go first.
+    """
 
-    def __init__(self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None) -> None:
+    __slots__ = ("admitted", "attempt_id", "ident", "reason", "tier", "until", "wake")
+
+    def __init__(
+        self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None, tier: int = USUAL_TIER
+    ) -> None:
         self.attempt_id = attempt_id
         self.ident = ident
         self.wake = wake
+        self.tier = tier
+        self.until = inf
+        """When it has waited for as long as it may."""
         self.admitted = False
+        self.reason: Literal["", "waited", "displaced"] = ""
+        """Why it got no permit; empty while it waits, and where it got one."""
+
+
+_tier = attrgetter("tier")
 
 
 class _Queue(OrderedDict[Hashable, Waiter]):
@@ -66,6 +96,11 @@ class _QueueThatCountsAsFilled(_Queue):
         return True
 
 
+_REASONS: Final = {
+    "full": "",
+    "waited": ", and no permit came free within the longest wait",
+    "displaced": ", and another call took the place in its queue",
+}
 _NOBODY, _NOBODY_KNOWS = _Queue(), _QueueThatCountsAsFilled()
 """Stand for the queue of every bulkhead for which no call has waited yet; nothing is ever stored in them."""
 
@@ -82,11 +117,16 @@ class Bulkhead:
         limit: Calls that may run at once.
         queue: Calls that may wait, of those that can be woken.
         name: Whose bulkhead it is, for the message of a refusal.
+        max_wait: Seconds that a call may wait; 0.0: as long as it takes.
+        now: Gives the moment in seconds; asked only where a call has to wait, or waits.
         lock_free: Whether callers may rely on the interpreter's single steps; by default, whether there is a GIL.
         lock: A reentrant one, which others may use too: it is held for a few steps, while a call asks or leaves.
     """
 
-    __slots__ = ("_ahead", "_ceiling", "_lock", "_name", "held", "limit", "queue", "waiting")
+    __slots__ = (
+        "_ahead", "_ceiling", "_filled_since", "_lock", "_name", "_now", "_tiers_differ",
+        "held", "limit", "max_wait", "queue", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -94,18 +134,24 @@ class Bulkhead:
         queue: int,
         name: str = "",
         *,
+        max_wait: float = 0.0,
+        now: Callable[[], float] = lambda: 0.0,
         lock_free: bool | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self.limit = limit
         self.queue = queue
+        self.max_wait = max_wait
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` hold a permit, others are about to ask or to leave."""
         self.waiting: _Queue = _NOBODY if (_has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
         """The attempts that wait; true if a caller has to ask. Changed under the lock only."""
         self._ahead: Sequence[Hashable] = ()  # guarded by _lock: who was there before the first waiter
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
+        self._filled_since = 0.0  # guarded by _lock: since when somebody has been waiting
+        self._tiers_differ = False  # guarded by _lock: whether those that wait may be of several tiers
         self._name = name
+        self._now = now
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock: AbstractContextManager[object] = threading.RLock() if lock is None else lock
 
@@ -125,27 +171,33 @@ class Bulkhead:
         return Condition(f"{self.running} of {self.limit} running{waiting}", is_impaired=self.running >= self.limit)
 
     def acquire(self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None = None) -> Waiter | None:
+        """Take a permit at once (``None``), or begin to wait for one; see ``Waiter`` and ``enter``."""
+        return self.enter(Waiter(attempt_id, ident, wake))
+
+    def enter(self, waiter: Waiter) -> Waiter | None:
         """Take a permit at once (``None``), or begin to wait for one.
 
         A caller that is interrupted before it gets the answer calls ``release``.
 
-        Args:
-            attempt_id: What the permit is held under.
-            ident: The thread that leaves it behind in the child of a fork.
-            wake: Called from any thread, without a lock, once the attempt is admitted; seldom more than once. If it
-                raises, the permit goes to the next waiter. ``None``: the call must not wait.
-
         Raises:
             BulkheadException: All permits are taken, or promised to calls that wait, and as many wait as may.
         """
-        self.held[attempt_id] = ident
+        self.held[waiter.attempt_id] = waiter.ident
         if len(self.held) <= self.limit and not self.waiting:
             return None
-        waiter = Waiter(attempt_id, ident, wake)
         decision = self._decide(self._acquire_locked, waiter)
         if decision == "refused":
-            raise BulkheadException(f"{self._name}: bulkhead is full" if self._name else "bulkhead is full")
+            raise self.refusal("full")
         return waiter if decision == "waits" else None
+
+    def refusal(self, reason: str) -> BulkheadException:
+        """Give what a call is told that got no permit; *reason* is ``"full"`` or that of its waiter."""
+        message = f"{self._name}: bulkhead is full" if self._name else "bulkhead is full"
+        return BulkheadException(message + _REASONS[reason], 0.0, reason)
+
+    def expire(self, waiter: Waiter) -> None:
+        """Refuse *waiter*, which has waited for as long as it may, unless it was admitted meanwhile; it is woken."""
+        self._decide(self._expire_locked, waiter)
 
     def release(self, attempt_id: Hashable) -> None:
         """Give back whatever the attempt has, a permit or a place in the queue; any number of times, at any time."""
@@ -156,9 +208,9 @@ class Bulkhead:
         """Give the permits that are free to those that wait; called by who left and saw ``waiting``."""
         self._decide(self._admit_waiters_locked)
 
-    def resize(self, limit: int, queue: int) -> None:
+    def resize(self, limit: int, queue: int, max_wait: float = 0.0) -> None:
         """Take new values. Those that run go on and those that wait stay, also beyond the new values."""
-        self._decide(self._resize_locked, limit, queue)
+        self._decide(self._resize_locked, limit, queue, max_wait)
 
     def keep_only(self, ident: int) -> None:
         """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
@@ -186,12 +238,19 @@ class Bulkhead:
         if self._is_admitted_locked(attempt_id):
             return "admitted"
         self.held.pop(attempt_id, None)
+        now = self._now()
+        self._refuse_overdue_locked(woken, now)
         if not len(self.waiting):
             if not room:
                 return "refused"
             self._ahead = list(self.held)
+            self._filled_since, self._tiers_differ = now, False
             if self.waiting is _NOBODY or self.waiting is _NOBODY_KNOWS:
                 self.waiting = type(self.waiting)()
+        elif waiter.tier != next(iter(self.waiting.values())).tier:
+            self._tiers_differ = True
+        if self.max_wait:
+            waiter.until = now + self.max_wait
         # Also where it may not wait: those that wait may all get in now, and leave room for one more.
         self.waiting[attempt_id] = waiter
         self._admit_waiters_locked(woken)
@@ -199,9 +258,12 @@ class Bulkhead:
             woken.remove(waiter)
             return "admitted"
         if len(self.waiting) > room:
-            del self.waiting[attempt_id]
-            self._admit_waiters_locked(woken)
-            return "refused"
+            loser = waiter if waiter.wake is None else self._loser_locked(now)
+            if loser is waiter:
+                self.waiting.pop(attempt_id, None)
+                self._admit_waiters_locked(woken)
+                return "refused"
+            self._refuse_locked(woken, loser, "displaced")
         return "waits"
 
     def _release_locked(self, woken: list[Waiter], attempt_id: Hashable) -> None:
@@ -209,10 +271,16 @@ class Bulkhead:
         self.waiting.pop(attempt_id, None)
         self._admit_waiters_locked(woken)
 
-    def _resize_locked(self, woken: list[Waiter], limit: int, queue: int) -> None:
+    def _expire_locked(self, woken: list[Waiter], waiter: Waiter) -> None:
+        if self.waiting.get(waiter.attempt_id) is waiter:
+            self._refuse_locked(woken, waiter, "waited")
+            self._admit_waiters_locked(woken)
+
+    def _resize_locked(self, woken: list[Waiter], limit: int, queue: int, max_wait: float) -> None:
         self._ceiling = max(limit, min(len(self.held), self._ceiling))
         self.limit = limit
         self.queue = queue
+        self.max_wait = max_wait
         self._admit_waiters_locked(woken)
 
     def _is_admitted_locked(self, attempt_id: Hashable) -> bool:
@@ -227,8 +295,11 @@ class Bulkhead:
 
     def _admit_waiters_locked(self, woken: list[Waiter]) -> None:
         held, waiting = self.held, self.waiting
+        now = self._now() if len(waiting) and (self.max_wait or self._tiers_differ) else 0.0
+        self._refuse_overdue_locked(woken, now)
         while len(waiting) and len(held) < self.limit:
-            attempt_id, waiter = next(iter(waiting.items()))
+            waiter = self._next_locked(now)
+            attempt_id = waiter.attempt_id
             held[attempt_id] = waiter.ident
             try:
                 has_room = self._is_among_first_locked(attempt_id)
@@ -244,6 +315,35 @@ class Bulkhead:
             woken.append(waiter)
         if not len(waiting):
             self._ahead = ()
+
+    def _refuse_overdue_locked(self, woken: list[Waiter], now: float) -> None:
+        while (oldest := next(iter(self.waiting.values()), None)) is not None and oldest.until < now:
+            self._refuse_locked(woken, oldest, "waited")
+
+    def _refuse_locked(self, woken: list[Waiter], waiter: Waiter, reason: Literal["waited", "displaced"]) -> None:
+        woken.append(waiter)
+        waiter.reason = reason
+        self.waiting.pop(waiter.attempt_id, None)
+
+    def _next_locked(self, now: float) -> Waiter:
+        """Choose who gets the next permit (rules Q3, Q4, K1)."""
+        if not self._is_congested_locked(now):
+            return next(iter(self.waiting.values()))
+        return self._choose_locked(max, newest=self.max_wait > 0.0)
+
+    def _loser_locked(self, now: float) -> Waiter:
+        """Choose who leaves a queue that is too long (rules Q3, K1): who would be served last."""
+        return self._choose_locked(min, newest=not (self.max_wait > 0.0 and self._is_congested_locked(now)))
+
+    def _choose_locked(self, choose: Callable[..., Waiter], newest: bool) -> Waiter:
+        waiters = reversed(self.waiting.values()) if newest else iter(self.waiting.values())
+        # In one step: others may come and go where a signal handler strikes.
+        return choose(waiters, key=_tier) if self._tiers_differ else next(waiters)
+
+    def _is_congested_locked(self, now: float) -> bool:
+        if not (self.max_wait or self._tiers_differ):
+            return False
+        return now - self._filled_since > (self.max_wait or _CONGESTED_AFTER)
 
     def _wake(self, woken: list[Waiter]) -> None:
         while woken:

@@ -16,10 +16,12 @@ __all__ = [
     "Halt",
     "Scenario",
     "again",
+    "beside_one",
     "breaks",
     "calls",
     "calls_at",
     "cancelled",
+    "cancelled_beside_one",
     "counts",
     "crowded",
     "fails",
@@ -207,6 +209,22 @@ async def crowded(run: Run) -> None:
     """Call while as many calls run and wait as may."""
     await run.hold(2 if run.way.queues else 1)
     await run.call()
+
+
+async def beside_one(run: Run) -> None:
+    """Call while one call runs."""
+    await run.hold(1)
+    await run.call()
+
+
+def cancelled_beside_one(seconds: float) -> Scene:
+    """Call while one call runs, and end it from outside."""
+
+    async def scene(run: Run) -> None:
+        await run.hold(1)
+        await run.call_cancelled(seconds)
+
+    return scene
 
 
 async def holds(run: Run) -> Any:

@@ -18,10 +18,12 @@ from .scenario import (
     Halt,
     Scenario,
     again,
+    beside_one,
     breaks,
     calls,
     calls_at,
     cancelled,
+    cancelled_beside_one,
     counts,
     crowded,
     fails,
@@ -631,6 +633,36 @@ row(
     "served",
     "served",
     scene=calls(2),
+)
+
+# Waiting: with a longest wait synchronous calls wait, too (Q1)
+
+ROOM_SOON = {"value": 1, "waiting_task_queue": 1, "max_wait": 900}
+row("waits for a permit", {"bulkhead": ROOM_SOON}, fails(times=0, sleeps=0.5), 1, "served", scene=beside_one)
+row(
+    "waits for a permit under a deadline, which counts the wait",
+    {"timeout": DEADLINE, "bulkhead": {**ROOM_SOON, "max_wait": 5000}},
+    fails(times=0, sleeps=0.6),
+    1,
+    "TimeoutException",
+    scene=beside_one,
+    offloaded=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "waits for a permit in vain, with a retry and a fallback",
+    lambda run: {"fallback": replaced(run), "retry": again(delay=100), "bulkhead": ROOM_SOON},
+    holds,
+    0,
+    "instead of BulkheadException after 3",
+    scene=beside_one,
+)
+row(
+    "cancelled while it waits for a permit",
+    {"circuit_breaker": BREAKER, "bulkhead": {**ROOM_SOON, "max_wait": 5000}},
+    holds,
+    0,
+    "cancelled",
+    scene=cancelled_beside_one(0.3),
 )
 
 # The throttle: which calls it refuses is up to the seed of the virtual time, and the same in every way

@@ -13,7 +13,7 @@ import signal
 import sqlite3
 from collections.abc import Awaitable, Iterable
 from datetime import timedelta
-from typing import Any, Protocol, assert_type
+from typing import Any, Literal, Protocol, assert_type
 
 import faulttolerance as ft
 from faulttolerance import (
@@ -22,6 +22,7 @@ from faulttolerance import (
     ChronoUnit,
     CircuitBreaker,
     Coalesce,
+    Criticality,
     ExecutionContext,
     Fallback,
     FallbackHandler,
@@ -41,6 +42,7 @@ from faulttolerance import (
     circuit_breaker_name,
     coalesce,
     completed_future,
+    criticality,
     exponential_backoff,
     fallback,
     fibonacci_backoff,
@@ -139,6 +141,17 @@ rate_limit(5, type=ft.RateLimitType.ROLLING)
 RateLimit(5, type="smooth")
 rate_limit(5, type="sliding")  # type: ignore[call-overload]
 RateLimit(5, type="sliding")  # type: ignore[arg-type]
+bulkhead(5, max_wait=200)
+Bulkhead(5, max_wait="200ms")
+bulkhead(5, max_wait=[200])  # type: ignore[call-overload]
+with criticality(Criticality.CRITICAL) as level:
+    assert_type(level, Criticality)
+criticality("best_effort")
+criticality("urgent")  # type: ignore[arg-type]
+criticality(3)  # type: ignore[arg-type]
+assert_type(Criticality.current(), Criticality)
+assert Criticality.BEST_EFFORT < Criticality.CRITICAL
+assert_type(ft.BulkheadException("full").reason, Literal["full", "waited", "displaced"])
 
 
 @adaptive_throttle

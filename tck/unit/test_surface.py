@@ -20,6 +20,7 @@ PROMISED = {
         apply_guard rate_limit RateLimitException RefusedException adaptive_throttle ThrottleException
         asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry
         Degradation degradations circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by""",
+    "how much it matters": "criticality Criticality",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
         completed_future shutdown on_deadline health fingerprint""",

@@ -76,6 +76,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("AdaptiveThrottle", "skip_on"): ("KeyError", (KeyError,), "int"),
     ("Bulkhead", "value"): ("3", 3, "0"),
     ("Bulkhead", "waiting_task_queue"): ("12", 12, "many"),
+    ("Bulkhead", "max_wait"): ("200ms", timedelta(milliseconds=200), "-1"),
     ("Coalesce", "key"): ("tenant, order", ("tenant", "order"), "an order"),
     ("Fallback", "value"): (f"{HERE}.handler", handler, f"{HERE}.handlr"),
     ("Fallback", "fallback_method"): ("other", "other", "not a name"),

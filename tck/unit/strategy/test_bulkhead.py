@@ -766,3 +766,130 @@ def test_ten_thousand_waiters_come_and_go_in_any_order(make: Callable[..., Bulkh
 
     assert all(waiter is None or waiter.admitted == (waiter.attempt_id % 2 == 0) for waiter in waiters)
     assert (bulkhead.running, bulkhead.waiting_count) == (0, 0)
+
+
+# longest waits and tiers
+
+
+class NaiveQueue:
+    """The yardstick: a list of those that wait, in the order of arrival, and rules Q3, Q4 and K1 as they are worded."""
+
+    def __init__(self, limit: int, queue: int, max_wait: float) -> None:
+        self.limit, self.queue, self.max_wait = limit, queue, max_wait
+        self.running: list[int] = []
+        self.waiting: list[tuple[int, int, float]] = []
+        self.filled_since = 0.0
+        self.told: list[tuple[int, str]] = []
+
+    def is_congested(self, now: float) -> bool:
+        return now - self.filled_since > (self.max_wait or 0.1)
+
+    def refuse_overdue(self, now: float) -> None:
+        for me, tier, since in list(self.waiting):
+            if self.max_wait and since + self.max_wait < now:
+                self.waiting.remove((me, tier, since))
+                self.told.append((me, "waited"))
+
+    def admit(self, now: float) -> None:
+        while self.waiting and len(self.running) < self.limit:
+            first = self.waiting[0]
+            if self.is_congested(now) and self.max_wait:
+                first = max(self.waiting, key=lambda one: (one[1], self.waiting.index(one)))
+            elif self.is_congested(now):
+                first = max(self.waiting, key=lambda one: (one[1], -self.waiting.index(one)))
+            self.waiting.remove(first)
+            self.running.append(first[0])
+            self.told.append((first[0], "admitted"))
+
+    def arrive(self, me: int, tier: int, now: float) -> str:
+        self.refuse_overdue(now)
+        if not self.waiting and len(self.running) < self.limit:
+            self.running.append(me)
+            return "runs"
+        if not self.waiting:
+            self.filled_since = now
+        self.waiting.append((me, tier, now))
+        if len(self.waiting) <= self.queue:
+            return "waits"
+        lowest = [one for one in self.waiting if one[1] == min(other[1] for other in self.waiting)]
+        loser = lowest[0] if self.max_wait and self.is_congested(now) else lowest[-1]
+        self.waiting.remove(loser)
+        if loser[0] == me:
+            return "full"
+        self.told.append((loser[0], "displaced"))
+        return "waits"
+
+    def leave(self, me: int, now: float) -> None:
+        self.running = [one for one in self.running if one != me]
+        self.waiting = [one for one in self.waiting if one[0] != me]
+        self.refuse_overdue(now)
+        self.admit(now)
+
+
+@pytest.mark.parametrize("tiers", [1, 4])
+@pytest.mark.parametrize("max_wait", [0.0, 0.2])
+def test_the_queue_does_what_the_rules_say(max_wait: float, tiers: int) -> None:
+    """Rules Q1 to Q5 and K1, said again naively: who runs, who is told what, in which order."""
+    for seed in range(150):
+        follows_the_rules(seed, max_wait, tiers)
+
+
+def follows_the_rules(seed: int, max_wait: float, tiers: int) -> None:
+    dice, now, told = random.Random(seed), [0.0], list[tuple[int, str]]()
+    limit, size = dice.randint(1, 3), dice.randint(1, 6)
+    bulkhead = Bulkhead(limit, size, max_wait=max_wait, now=lambda: now[0])
+    naive = NaiveQueue(limit, size, max_wait)
+    waiters: dict[int, Waiter] = {}
+    for me in range(120):
+        now[0] += dice.choice([0.0, 0.01, 0.03, 0.3 if dice.random() < 0.2 else 0.02])
+        if dice.random() < 0.6:
+            tier = dice.randrange(tiers)
+
+            def wake(me: int = me) -> None:
+                told.append((me, waiters[me].reason or "admitted"))
+
+            waiters[me] = Waiter(me, HERE, wake, tier)
+            try:
+                end = "runs" if bulkhead.enter(waiters[me]) is None else "waits"
+            except BulkheadException as refusal:
+                end = refusal.reason
+            assert end == naive.arrive(me, tier, now[0]), f"seed {seed}, call {me}"
+        elif here := [*naive.running, *(one[0] for one in naive.waiting)]:
+            goes = dice.choice(here)
+            bulkhead.release(goes)
+            naive.leave(goes, now[0])
+        assert told == naive.told, f"seed {seed}, call {me}"
+        assert list(bulkhead.held) == naive.running, f"seed {seed}, call {me}"
+
+
+def test_a_waiter_that_cannot_look_at_the_clock_is_refused_in_its_time() -> None:
+    """Rule Q2: by whoever comes next; a loop that was closed holds up nobody (B34)."""
+    now, told = [0.0], list[str]()
+    bulkhead = Bulkhead(1, 1, max_wait=0.2, now=lambda: now[0])
+    arrive(bulkhead, "runs")
+    bulkhead.enter(Waiter("gone", HERE, lambda: told.append("gone")))
+    now[0] = 0.21
+
+    assert bulkhead.enter(Waiter("next", HERE, lambda: told.append("next"))) is not None
+    assert told == ["gone"]
+    assert list(bulkhead.waiting) == ["next"]
+
+
+def test_a_waiter_whose_time_is_over_is_told_once() -> None:
+    """Rules Q2, Q5: a timer that comes late, or twice, changes nothing; nor does one that comes after the permit."""
+    told: list[str] = []
+    bulkhead = Bulkhead(1, 5, max_wait=0.2)
+    arrive(bulkhead, "runs")
+    late = bulkhead.enter(Waiter("late", HERE, lambda: told.append("late")))
+    lucky = bulkhead.enter(Waiter("lucky", HERE, lambda: told.append("lucky")))
+    assert late is not None
+    assert lucky is not None
+
+    bulkhead.expire(late)
+    bulkhead.expire(late)
+    leave(bulkhead, "runs")
+    bulkhead.expire(lucky)
+
+    assert told == ["late", "lucky"]
+    assert (late.reason, late.admitted, lucky.reason, lucky.admitted) == ("waited", False, "", True)
+    assert list(bulkhead.held) == ["lucky"]

@@ -1,0 +1,156 @@
+"""Threads and tasks that wait, in one queue, for permits: each is told once, none is lost, no limit is passed.
+
+Would have caught: a wake-up that is lost between the look at the queue and the sleep; a permit that stays with a waiter
+that has left; a waiter that is woken twice; a queue that a closed loop keeps filled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Bulkhead,
+    BulkheadException,
+    Criticality,
+    Guard,
+    Timeout,
+    TimeoutException,
+    criticality,
+    sleep,
+)
+from faulttolerance._guard import registry
+from faulttolerance._strategy import bulkhead as strategy
+from kit.crowd import Crowd
+
+SECONDS = float(os.environ.get("STRESS_SECONDS", "20")) / 4
+THREADS, TASKS, LOOPS, LIMIT = 64, 10_000, 2, 8
+
+pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]
+
+
+def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules Q1, Q2, Q3, K1: 64 threads and 10,000 tasks of two loops, cancelled and interrupted at random."""
+    woken: Counter[int] = Counter()
+    kept: list[Any] = []
+    enter = strategy.Bulkhead.enter
+
+    def watched(bulkhead: Any, waiter: Any) -> Any:
+        wake = waiter.wake
+        kept.append(waiter)
+
+        def counted() -> None:
+            woken[id(waiter)] += 1
+            wake()
+
+        waiter.wake = counted
+        return enter(bulkhead, waiter)
+
+    monkeypatch.setattr(strategy.Bulkhead, "enter", watched)
+    guard = Guard(bulkhead=Bulkhead(LIMIT, 200, max_wait=40), name="stress")
+    outer = Guard(timeout=Timeout(15), name="outer")
+    crowd, ends, wrong = Crowd(), Counter[str](), list[str]()
+    until = time.monotonic() + SECONDS
+
+    def body(seconds: float) -> None:
+        with crowd:
+            sleep(seconds)
+
+    async def body_async(seconds: float) -> None:
+        with crowd:
+            await asyncio.sleep(seconds)
+
+    def thread(seed: int) -> None:
+        dice = random.Random(seed)
+        while time.monotonic() < until:
+            try:
+                with criticality(dice.choice(list(Criticality))):
+                    call = guard.call if dice.random() < 0.7 else lambda *args: outer.call(guard.call, *args)
+                    call(body, dice.random() * 0.01)
+                ends["served"] += 1
+            except BulkheadException as refusal:
+                ends[refusal.reason] += 1
+            except TimeoutException:
+                ends["interrupted"] += 1
+            except BaseException as error:
+                wrong.append(repr(error))
+
+    async def task(dice: random.Random) -> None:
+        try:
+            with criticality(dice.choice(list(Criticality))):
+                await guard.call_async(body_async, dice.random() * 0.01)
+            ends["served"] += 1
+        except BulkheadException as refusal:
+            ends[refusal.reason] += 1
+        except asyncio.CancelledError:
+            ends["cancelled"] += 1
+
+    async def tasks(seed: int) -> None:
+        dice = random.Random(seed)
+        for _ in range(TASKS // LOOPS // 100):
+            fresh = [asyncio.ensure_future(task(dice)) for _ in range(100)]
+            await asyncio.sleep(dice.random() * SECONDS / 50)
+            for one in fresh:
+                if dice.random() < 0.3:
+                    one.cancel()
+            if dice.random() < 0.5:
+                await asyncio.gather(*fresh, return_exceptions=True)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+
+    threads = [threading.Thread(target=thread, args=(seed,), daemon=True) for seed in range(THREADS)]
+    threads += [threading.Thread(target=asyncio.run, args=(tasks(seed),), daemon=True) for seed in range(LOOPS)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(SECONDS * 5 + 60)
+    (state,) = [one for one in registry.every_state() if one.name == "stress"]
+    permits = state.strategies.get(Bulkhead)
+    try:
+        assert wrong == []
+        assert not [one.name for one in threads if one.is_alive()]
+        assert (dict(permits.held), list(permits.waiting), permits.running) == ({}, [], 0)
+        assert crowd.inside == 0
+        assert crowd.most == LIMIT
+        assert max(woken.values()) == 1
+        assert all(woken[id(waiter)] == 1 for waiter in kept if waiter.reason)
+        assert min(ends[end] for end in ("served", "waited", "displaced", "interrupted", "cancelled")) > 0, ends
+    finally:
+        guard.close()
+        outer.close()
+
+
+def test_a_loop_that_was_closed_holds_up_nobody() -> None:
+    """Rules Q2, Q3: tasks that wait in it are refused in their time by whoever comes or leaves (B34)."""
+    guard = Guard(bulkhead=Bulkhead(1, 5, max_wait=200), name="closed")
+    started, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        started.set()
+        go.wait(10)
+
+    holder = threading.Thread(target=guard.call, args=(hold,))
+    holder.start()
+    started.wait(10)
+    loop = asyncio.new_event_loop()
+    left = [loop.create_task(guard.call_async(asyncio.sleep, 0)) for _ in range(3)]
+    loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    with pytest.raises(BulkheadException):
+        guard.call(lambda: None)
+    go.set()
+    holder.join()
+
+    assert guard.call(lambda: "served") == "served"
+    (state,) = [one for one in registry.every_state() if one.name == "closed"]
+    assert not list(state.strategies.get(Bulkhead).waiting)
+    for one in left:
+        one._log_destroy_pending = False  # type: ignore[attr-defined]
+    guard.close()
