@@ -10,6 +10,7 @@ from .._metrics.counters import Counters, Ledger, ledger
 from .._policy import CircuitBreaker, CircuitBreakerName, Policy
 from .._runtime.clock import clock
 from .._strategy import circuit_breaker
+from .._strategy.condition import Condition
 from .._swap import Swap
 from .order import MEMORIES, Policies, Strategies
 
@@ -61,6 +62,12 @@ class State:
             for policy in policies:
                 MEMORIES[type(policy)].renew(self.strategies.get(type(policy)), policy)
             self._followed = policies
+
+    def conditions(self) -> dict[type[Policy], Condition]:
+        """Say how each strategy stands now whose policy is in force."""
+        now = clock.monotonic()
+        strategies = ((type(policy), self.strategies.get(type(policy))) for policy in self.policies)
+        return {kind: strategy.condition(now) for kind, strategy in strategies if hasattr(strategy, "condition")}
 
     def counts(self) -> dict[Series, float]:
         """Read every series of the method, histograms aside."""

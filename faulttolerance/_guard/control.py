@@ -75,6 +75,13 @@ class GuardedMethod:
         return fingerprint_of(self._effective)
 
     @property
+    def conditions(self) -> Mapping[str, str]:
+        """How each policy that remembers something stands now: ``{"CircuitBreaker": "open, half-open in 3.2 s"}``."""
+        state = self._resolver.state(self._cls)
+        conditions = state.conditions() if state is not None else {}
+        return {kind.annotation: condition.words for kind, condition in conditions.items()}
+
+    @property
     def counts(self) -> Mapping[Series, int]:
         """The value of each series of the method now: ``{("ft.retry.retries.total", ()): 3, ...}``."""
         state = self._resolver.state(self._cls)

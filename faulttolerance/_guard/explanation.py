@@ -42,8 +42,8 @@ class Explanation(str):
 
         ``{"name": ..., "policies": [{"annotation": "Retry", "enabled": True, "declared_on": ..., "parameters":
         {"maxRetries": {"value": 2, "source": "decorator", "default": 3, "variable": ...}, ...}}, ...], "wrong": []}``,
-        in the order in which policies nest; ``"inside"`` has the next guard in the same form, where several stand above
-        one another.
+        in the order in which policies nest; ``"now"`` says how a policy stands that remembers something, and
+        ``"inside"`` has the next guard in the same form, where several stand above one another.
         """
         from copy import deepcopy
 
@@ -56,7 +56,8 @@ class Explanation(str):
 def explain(target: Any, name: str = "", *, all: bool = False, source: bool = False) -> Explanation:  # noqa: A002
     """Say which policies hold for a guarded function, each value and where it came from.
 
-    What is not as by default comes first, with the environment variable that would change it.
+    What is not as by default comes first, with the environment variable that would change it. Policies that remember
+    something say how they stand now, as in ``3 of 10 running`` (rule X10).
 
     Args:
         target: A guarded function, a bound method (then of its object's class), a class together with *name*, or a
@@ -124,6 +125,8 @@ class GuardLayer:
         self._asynchronous = asynchronous
         self._where = where
         self._wrong = [*wrong, *map(str, faults)]
+        remembered = resolver.state(cls) if resolver is not None else None
+        self._conditions = remembered.conditions() if remembered is not None else {}
 
     @property
     def title(self) -> str:
@@ -138,7 +141,9 @@ class GuardLayer:
             lines.append("  runs plainly: no policy holds for it")
         for value, declared in zip(effective.values, effective.declared, strict=True):
             state = "" if value.enabled else f", switched off by {value.sources.get('enabled', 'configuration')}"
-            lines.append(f"  {value.policy.annotation} (declared on {_place(declared)}{state})")
+            condition = self._conditions.get(type(value.policy))
+            now = f", now {condition.words}" if condition is not None else ""
+            lines.append(f"  {value.policy.annotation} (declared on {_place(declared)}{state}){now}")
             lines += _lines_of(value, declared, all)
         lines += [f"  wrong: {problem}" for problem in self._wrong]
         if source and effective.policies:
@@ -147,6 +152,10 @@ class GuardLayer:
 
     def as_dict(self) -> dict[str, Any]:
         told = dict_of(self.effective) | {"wrong": self._wrong}
+        now = {kind.annotation: condition.words for kind, condition in self._conditions.items()}
+        for policy in told["policies"]:
+            if policy["annotation"] in now:
+                policy["now"] = now[policy["annotation"]]
         return {"name": self._where, "guard": self.effective.name, **told} if self._where else told
 
 

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from .._log import WARNING, log
 from .._record import Record
-from .._runtime.clock import clock
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .registry import every_state, resolvers
@@ -58,15 +57,12 @@ def health(critical: Iterable[str] | str = ()) -> Health:
         allowed = "names of guards, or patterns such as 'acme.payments.*'"
         raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))
     _tell_of_strangers(patterns)
-    now = clock.monotonic()
     reasons: dict[str, bool] = {}
     for state in every_state():
-        in_force = {type(policy) for policy in state.policies}
         is_critical = any(fnmatchcase(name, pattern) for name in (state.name, state.alias) for pattern in patterns)
-        for policy, strategy in state.strategies.items():
-            condition = strategy.condition(now)
-            if policy in in_force and condition.is_impaired:
-                reason = f"{state.name}: {policy.__name__} is {condition.words}"
+        for policy, condition in state.conditions().items():
+            if condition.is_impaired:
+                reason = f"{state.name}: {policy.annotation} is {condition.words}"
                 reasons[reason] = condition.is_down and is_critical
     status: Status = "down" if any(reasons.values()) else "degraded" if reasons else "up"
     return Health(status, tuple(sorted(reasons)))

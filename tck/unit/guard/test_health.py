@@ -15,10 +15,13 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     RateLimit,
+    Retry,
     circuit_breaker,
     circuit_breaker_name,
     circuit_breakers,
     configure,
+    explain,
+    guards,
     health,
     sleep,
     testing,
@@ -180,3 +183,30 @@ def test_it_may_be_asked_from_anywhere() -> None:
 
     assert [other.result(1) for other in others] == [None]
     assert seen.reasons == ("asked: Bulkhead is 2 of 2 running",)
+
+
+def test_what_is_remembered_stands_beside_what_is_configured() -> None:
+    """In ``explain`` and in ``guards``, once the guard was called and while the policy is in force (rule X10)."""
+    guard = Guard(name="live", circuit_breaker=breaker(), bulkhead=Bulkhead(3), retry=Retry(max_retries=0))
+
+    def conditions() -> dict[str, str]:
+        (mine,) = [one for one in guards() if one.name == "live"]
+        return dict(mine.conditions)
+
+    before = conditions(), "now" in explain(guard)
+    with virtual_time() as clock:
+        inside = guard.call(lambda: (conditions(), str(explain(guard))))
+        call(guard)
+        clock.advance(2)
+        after = conditions()
+    policies = explain(guard).as_dict()["policies"]
+    configure(properties={"live/CircuitBreaker/enabled": "false"})
+    without = conditions()
+    guard.close()
+
+    assert before == ({}, False)
+    assert inside[0] == {"CircuitBreaker": "closed", "Bulkhead": "1 of 3 running"}
+    assert "CircuitBreaker (declared on live), now closed" in inside[1]
+    assert after == {"CircuitBreaker": "open, half-open in 3 s", "Bulkhead": "0 of 3 running"}
+    assert [policy.get("now", "") != "" for policy in policies] == [False, True, True]
+    assert without == {"Bulkhead": "0 of 3 running"}
