@@ -29,6 +29,11 @@ def shown(value: object) -> str:
         return f"a {type(value).__qualname__} (its repr fails with {type(error).__name__})"
 
 
+def install(extra: str) -> str:
+    """Say how to get what an *extra* brings."""
+    return f'pip install "faulttolerance[{extra}]"'
+
+
 def told(error: BaseException) -> str:
     """Spell *error* with its class, on one line."""
     try:

@@ -1,9 +1,9 @@
 """The command line: what is guarded, how it is configured, and whether the configuration is right.
 
-python -m faulttolerance check acme.billing --strict
-python -m faulttolerance explain acme.billing:Client.charge
-python -m faulttolerance list acme.billing --json
-python -m faulttolerance keys acme.billing --format properties
+faulttolerance check acme.billing --strict
+faulttolerance explain acme.billing:Client.charge
+faulttolerance list acme.billing --json
+faulttolerance keys acme.billing --format env
 """
 
 from __future__ import annotations
@@ -11,26 +11,24 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
+import math
 import os
 import pkgutil
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
-from ._config import Declared, Effective, Key, Switches, enabled_keys, ignore_keys, parameter_keys, settings
+from ._config import Declared, Effective, ignore_keys, settings, template
 from ._config.formatting import formatted
-from ._config.key import SWITCHES, switch_key
 from ._config.report import Unused
+from ._config.snapshot import name_file
 from ._guard import control, explanation
 from ._guard.doubt import codes_of, doubts, unknown
 from ._policy import parameters
@@ -38,24 +36,53 @@ from ._shown import ends_the_caller, escaped, told
 from .exceptions import FaultToleranceDefinitionException
 
 app = typer.Typer(
-    name="python -m faulttolerance",
     help="Show and check what is guarded and how it is configured.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
+
+def _name_file(file: Path | None) -> None:
+    if file is not None:
+        name_file(file)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"faulttolerance {version('faulttolerance')}")
+        raise typer.Exit
+
+
 Modules = Annotated[list[str], typer.Argument(help="Modules to import, as in acme.billing.", metavar="MODULE...")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Import the submodules of packages, too.")]
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", exists=True, dir_okay=False, callback=_name_file,
+        help="A configuration file to read, beside those that the application reads.",
+    ),
+]  # fmt: skip
+Version = Annotated[
+    bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_tell_version)
+]
 
 
 class Format(StrEnum):
     """The forms in which ``keys`` writes."""
 
     TABLE = "table"
-    PROPERTIES = "properties"
+    ENV = "env"
     TOML = "toml"
+    PROPERTIES = "properties"
+
+
+@app.callback()
+def _common(config: Config = None, version: Version = False) -> None: ...
 
 
 @app.command()
@@ -68,6 +95,7 @@ def check(
     ignore: Annotated[
         list[str] | None, typer.Option("--ignore", help="Doubts not to tell of, as in FT002.", metavar="CODE")
     ] = None,
+    config: Config = None,
 ) -> None:
     """Import modules and report everything that is wrong; exit status 1 if anything is, or nothing was checked."""
     ignored = {code.strip().upper() for one in ignore or () for code in one.split(",")}
@@ -97,6 +125,7 @@ def explain(
     target: Annotated[str, typer.Argument(help="As in acme.billing:Client.charge.", metavar="MODULE:NAME")],
     show_all: Annotated[bool, typer.Option("--all", help="Show what is as by default, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    config: Config = None,
 ) -> None:
     """Show the policies of a function, or of a class's methods, in order, each value and where it came from."""
     module, colon, path = target.partition(":")
@@ -119,6 +148,7 @@ def list_(
     modules: Modules,
     recursive: Recursive = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    config: Config = None,
 ) -> None:
     """List every guard with its effective values and their sources."""
     with _apart():
@@ -129,7 +159,7 @@ def list_(
         typer.echo(json.dumps(listed, indent=2))
     else:
         rows = [(guard.name, *row) for guard in guards for _, effective in _resolved(guard) for row in _rows(effective)]
-        _print_table(("guard", "parameter", "value", "source"), rows)
+        _print_table(("guard", "parameter", "value", "source"), rows, _blocks_of_guards())
     with _apart():
         _validated()
 
@@ -139,68 +169,22 @@ def keys(
     modules: Modules,
     recursive: Recursive = False,
     how: Annotated[Format, typer.Option("--format", help="A table, or a template to fill in.")] = Format.TABLE,
+    config: Config = None,
 ) -> None:
     """List every key that could be set, its environment variable, the value that holds, and the declared one."""
     with _apart():
         _import(modules, recursive)
-        lines = _keys(pair for guard in control.guards() for pair in _resolved(guard))
+        lines = template.lines(pair for guard in control.guards() for pair in _resolved(guard))
     if how is Format.TABLE:
         rows = [(line.key.name, line.key.variable, line.value, line.default, line.allowed) for line in lines]
-        _print_table(("key", "environment variable", "value", "declared", "allowed"), rows)
+        _print_table(("key", "environment variable", "value", "declared", "allowed"), rows, _block_of_key)
     else:
-        typer.echo("\n".join(_template(lines, how)))
+        typer.echo("\n".join(template.template(lines, how)))
     with _apart():
         _validated()
 
 
 # What is listed
-
-
-@dataclass
-class _Line:
-    """One key, and what all guards that it reaches say of it."""
-
-    key: Key
-    allowed: str
-    values: set[str] = field(default_factory=set)
-    defaults: set[str] = field(default_factory=set)
-
-    @property
-    def value(self) -> str:
-        return _common(self.values)
-
-    @property
-    def default(self) -> str:
-        return _common(self.defaults)
-
-
-def _common(values: set[str]) -> str:
-    return next(iter(values)) if len(values) == 1 else "(several)"
-
-
-def _keys(resolved: Iterable[tuple[Declared, Effective]]) -> list[_Line]:
-    """List every key once, the global ones last."""
-    lines: dict[str, _Line] = {}
-
-    def add(key: Key, allowed: str, value: object, default: object) -> None:
-        line = lines.setdefault(key.name, _Line(key, allowed))
-        line.values.add(formatted(value))
-        line.defaults.add(formatted(default))
-
-    for declared, effective in resolved:
-        for name, parameter in parameters(declared.policy).items():
-            for key in parameter_keys(declared, name):
-                value, default = getattr(effective.policy, name), getattr(declared.policy, name)
-                add(key, parameter.configurable, value, default)
-        for key in enabled_keys(declared):
-            add(key, "true or false", effective.enabled, True)
-    try:
-        switches = settings.switches
-    except FaultToleranceDefinitionException:  # reported in the end, with everything else
-        switches = Switches()
-    for name, value, default in zip(SWITCHES, switches, Switches(), strict=True):
-        add(switch_key(name), "true or false" if isinstance(default, bool) else "an integer", value, default)
-    return sorted(lines.values(), key=lambda line: not line.key.has_class or line.key.name in SWITCHES)
 
 
 def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effective]]:
@@ -238,28 +222,6 @@ def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
     else:
         for name, parameter in parameters(policy).items():
             yield f"{annotation}/{parameter.key}", formatted(getattr(policy, name)) or "none", sources[name]
-
-
-def _template(lines: Iterable[_Line], how: Format) -> Iterator[str]:
-    """Write a file in which every key is commented out, with the value that holds now."""
-    spelled = _spelled_in_toml if how is Format.TOML else _spelling_of_properties()
-    for line in lines:
-        yield f"# {line.allowed}; declared: {line.default or 'nothing'}; variable: {line.key.variable}"
-        yield f"#{spelled(line.key.name, '' if line.value == '(several)' else line.value)}"
-        yield ""
-
-
-def _spelled_in_toml(key: str, value: Any) -> str:
-    return f"{json.dumps(key, ensure_ascii=False)} = {json.dumps(value, ensure_ascii=False)}"
-
-
-def _spelling_of_properties() -> Callable[[str, Any], str]:
-    try:
-        from javaproperties import join_key_value
-    except ImportError as error:
-        _warn(f"the format {Format.PROPERTIES} needs {error.name}: pip install 'faulttolerance[config]'")
-        raise typer.Exit(1) from error
-    return partial(join_key_value, separator="=")
 
 
 # Help
@@ -339,18 +301,54 @@ def _warn(line: str) -> None:
     typer.echo(escaped(line), err=True)
 
 
-def _print_table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print a table as wide as the terminal, or, for other programs, as wide as it takes: one row is one line."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(escaped(cell)) for cell in row))  # nothing in it is markup, nor meant for the terminal
-    console = Console()
-    if not console.is_terminal:
-        unlimited = Console(width=100_000)
-        console = Console(width=max(1, Measurement.get(unlimited, unlimited.options, table).maximum))
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
+def _print_table(
+    columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], blocks: Callable[[tuple[str, ...], int], Iterable[str]]
+) -> None:
+    """Print a table, one line for each row; *blocks* instead where a terminal is too narrow for it.
+
+    Lines would be folded there, and what is folded can be neither read nor copied.
+    """
+    cells = [columns, *(tuple(map(escaped, row)) for row in rows)]  # nothing in it is meant for the terminal
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    limit = _columns_at_most()
+    if sum(widths) + 2 * (len(widths) - 1) <= limit:
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    else:
+        lines = (line for row in cells[1:] for line in blocks(row, int(limit)))
+    for line in lines:
         typer.echo(line.rstrip())
+
+
+def _columns_at_most() -> float:
+    """Tell how wide lines may be; another program may get any, unless ``COLUMNS`` says otherwise."""
+    return shutil.get_terminal_size((0, 0)).columns or math.inf
+
+
+def _block_of_key(row: tuple[str, ...], width: int) -> Iterator[str]:
+    key, variable, value, default, allowed = row
+    yield key
+    yield f"  {variable}={value}"
+    declared = "" if value == default else f"; declared: {default or 'nothing'}"
+    yield from textwrap.wrap(
+        allowed + declared,
+        width,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _blocks_of_guards() -> Callable[[tuple[str, ...], int], Iterator[str]]:
+    shown = ""
+
+    def block(row: tuple[str, ...], width: int) -> Iterator[str]:
+        nonlocal shown
+        guard, parameter, value, source = row
+        if guard != shown:
+            yield guard
+            shown = guard
+        line = f"  {parameter} = {value}"
+        yield from [f"{line}  [{source}]"] if len(line) + len(source) + 4 <= width else [line, f"    [{source}]"]
+
+    return block

@@ -16,12 +16,12 @@ from importlib.util import find_spec
 from types import MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple, Self
 
+from ._shown import install
+
 try:
     import wrapt
 except ImportError as error:
-    raise ImportError(
-        "patching needs wrapt: pip install 'faulttolerance[intercept]'", name=error.name, path=error.path
-    ) from error
+    raise ImportError(f"patching needs wrapt: {install('patch')}", name=error.name, path=error.path) from error
 
 from ._guard import attach, control
 from ._guard.declaration import declaration_of, declared_on

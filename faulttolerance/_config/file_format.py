@@ -95,6 +95,9 @@ def _properties(text: str) -> tuple[Any, Lines]:
     return data, lines
 
 
+PACKAGES: Mapping[str, str] = {".properties": "javaproperties", ".yaml": "yaml", ".yml": "yaml"}
+"""What a format needs that not every installation has."""
+
 PARSERS: Mapping[str, Callable[[str], tuple[Any, Lines]]] = {
     ".properties": _properties,
     ".toml": _toml,

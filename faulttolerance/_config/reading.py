@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from .._shown import ends_the_caller, shown, told
+from .._shown import ends_the_caller, install, shown, told
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .file_format import PARSERS
 from .key import CONFIG_VARIABLE
@@ -77,10 +77,8 @@ def _file(name: str, absolute: str) -> Source:
     try:
         data, lines = PARSERS[suffix](text)
     except ImportError as error:
-        allowed = "pip install 'faulttolerance[config]'"
-        raise FaultToleranceDefinitionException(
-            Fault(name, f"cannot be read without {error.name}", None, allowed)
-        ) from error
+        fault = Fault(name, f"cannot be read without {error.name}", None, install("files"))
+        raise FaultToleranceDefinitionException(fault) from error
     if not isinstance(data, dict):
         raise TypeError("it holds no mapping")
     if suffix == ".toml":

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .._policy import DEFAULT_PLACE, Fallback, Policy, check, parameters
-from .._shown import shown
+from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import ENABLED, SWITCHES, TRACING_VARIABLE, Declared, enabled_keys, parameter_keys, switch_key
 from .snapshot import Snapshot
@@ -78,7 +78,8 @@ def _tracing() -> str:
     return os.environ.get(TRACING_VARIABLE, "")
 
 
-INSTALL = "pip install pydantic-settings"
+INSTALL = install("files")
+"""Brings also what every installation should have: pydantic-settings."""
 
 
 class Effective:

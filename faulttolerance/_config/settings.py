@@ -4,12 +4,13 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from .._log import WARNING, log
 from .._swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .key import Declared
+from .key import CONFIG_VARIABLE, Declared
 from .resolution import INSTALL, Effective, Switches, read_switches, resolved, tracing_faults
 from .snapshot import Inputs, Snapshot, environment, files_of_environment, inputs_of, sets_values, variables
 from .source import Source, entries_of, source_of
@@ -36,6 +37,7 @@ class Settings:
         self.version = Version()
         """Of the configuration, and of all that follows from it."""
         self._state = State()
+        self._has_packages = False
         self._places: dict[str, str] = {}
         """The paths of files that the environment names: the process may work in another directory by and by."""
 
@@ -84,6 +86,16 @@ class Settings:
         if state.switches is not None:
             return state.switches
         return Switches() if state.snapshot is None else read_switches(state.snapshot)[0]
+
+    def require_packages(self) -> None:
+        """Refuse to begin where what the environment configures cannot be read for lack of a package (rule O5).
+
+        Asked when a guard is made: the program that starts fails then, and not its first request.
+        """
+        if not self._has_packages:
+            if faults := _faults_of_packages():
+                raise FaultToleranceDefinitionException(*faults)
+            self._has_packages = True
 
     def prepare(
         self,
@@ -202,18 +214,33 @@ def _load() -> None:
         pass
 
 
-def _load_in_time() -> None:
-    """Load pydantic while the program starts and not in its first request, if there is something to read."""
-    if named := files_of_environment({}):
+def _faults_of_packages() -> list[Fault]:
+    """Load what reads the files and variables of the environment, and tell what is missing for it.
+
+    So it is loaded while the program starts, and not in its first request.
+    """
+    faults: list[Fault] = []
+
+    def load(package: str, where: str, problem: str, source: str = "") -> None:
         try:
-            from . import reading  # noqa: F401
-        except ImportError:
-            pass
+            import_module(package)
+        except ImportError as error:
+            faults.append(Fault(where, f"{problem} {error.name}", None, INSTALL, source))
+
+    named = files_of_environment({})
     if named or sets_values(variables()):
+        load(f"{__package__}.{'reading' if named else 'value'}", "the configuration", "needs")
+    if named:
+        from .file_format import PACKAGES
+
+        for name, path in named:
+            if package := PACKAGES.get(os.path.splitext(path)[1].lower()):
+                load(package, name, "cannot be read without", f"named by {CONFIG_VARIABLE}")
+    if not faults and named:
         _load()
+    return faults
 
 
 settings = Settings()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=settings.version.renew_lock)
-_load_in_time()

@@ -75,6 +75,12 @@ def files_of_environment(places: dict[str, str]) -> list[File]:
     return files
 
 
+def name_file(file: str | os.PathLike[str]) -> None:
+    """Let the environment of this process name *file* too, behind the others: the application may name its own."""
+    named = os.environ.get(CONFIG_VARIABLE, "")
+    os.environ[CONFIG_VARIABLE] = os.pathsep.join(filter(None, (named, os.fspath(file))))
+
+
 def _file(file: str | os.PathLike[str] | File) -> File:
     if isinstance(file, File):
         return file

@@ -69,6 +69,7 @@ class Resolver:
     __slots__ = ("__weakref__", "declaration", "uses")
 
     def __init__(self, declaration: Declaration | None) -> None:
+        settings.require_packages()
         self.declaration: Any = declaration
         self.uses: tuple[Use, ...] = ()
         """The classes that have called, and what is remembered for them."""

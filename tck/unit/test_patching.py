@@ -789,7 +789,7 @@ def test_without_wrapt_the_message_says_what_to_install() -> None:
 
     done = python(program)
 
-    assert "pip install 'faulttolerance[intercept]'" in done.stdout
+    assert 'pip install "faulttolerance[patch]"' in done.stdout
 
 
 def test_a_patch_says_what_it_is(vendor: Callable[[], Any]) -> None:

@@ -294,7 +294,8 @@ def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path
     program = f"import sys; sys.modules[{needs!r}] = None; import faulttolerance as ft; ft.configure(files=[{name!r}])"
     done = python(program, folder=tmp_path, environment=ALONE)
 
-    assert f"{name} cannot be read without {needs}; allowed: pip install 'faulttolerance[config]'" in done.stderr
+    install = 'pip install "faulttolerance[files]"'
+    assert f"{name} cannot be read without {needs}; allowed: {install}" in done.stderr
 
 
 def test_a_key_that_cannot_be_read_for_lack_of_pydantic_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +307,7 @@ def test_a_key_that_cannot_be_read_for_lack_of_pydantic_is_not_passed_over(monke
     _, faults = Settings().resolve([Declared(Retry(), "method", "a", "b")], "a.b")
 
     assert [(fault.where, fault.problem, fault.allowed) for fault in faults] == [
-        ("Retry/delay", "needs pydantic", "pip install pydantic-settings")
+        ("Retry/delay", "needs pydantic", 'pip install "faulttolerance[files]"')
     ]
 
 

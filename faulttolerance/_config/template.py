@@ -1,0 +1,128 @@
+"""Every key that could be set, and files to fill in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from .._policy import parameters
+from ..exceptions import FaultToleranceDefinitionException
+from .formatting import formatted
+from .key import SWITCHES, Declared, Key, enabled_keys, parameter_keys, switch_key
+from .resolution import Effective, Switches
+from .settings import settings
+
+
+class Line:
+    """One key, and what all guards that it reaches say of it.
+
+    Args:
+        key: The key.
+        allowed: What it may be set to, in words.
+        fitting: A text that is right, where the guards differ.
+    """
+
+    def __init__(self, key: Key, allowed: str, fitting: str) -> None:
+        self.key = key
+        self.allowed = allowed
+        self.fitting = fitting
+        self.values: set[str] = set()
+        self.defaults: set[str] = set()
+
+    @property
+    def value(self) -> str:
+        """What holds."""
+        return _common(self.values)
+
+    @property
+    def default(self) -> str:
+        """What is declared."""
+        return _common(self.defaults)
+
+
+def _common(values: set[str]) -> str:
+    return next(iter(values)) if len(values) == 1 else "(several)"
+
+
+def lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[Line]:
+    """List every key once, the global ones last."""
+    found: dict[str, Line] = {}
+
+    def add(key: Key, allowed: str, value: object, default: object, fitting: object) -> None:
+        line = found.setdefault(key.name, Line(key, allowed, formatted(fitting)))
+        line.values.add(formatted(value))
+        line.defaults.add(formatted(default))
+
+    for declared, effective in resolved:
+        for name, one in parameters(declared.policy).items():
+            for key in parameter_keys(declared, name):
+                value, default = getattr(effective.policy, name), getattr(declared.policy, name)
+                add(key, one.configurable, value, default, one.default if one.has_default else default)
+        for key in enabled_keys(declared):
+            add(key, "true or false", effective.enabled, True, True)
+    try:
+        switches = settings.switches
+    except FaultToleranceDefinitionException:  # reported in the end, with everything else
+        switches = Switches()
+    for name, value, default in zip(SWITCHES, switches, Switches(), strict=True):
+        allowed = "true or false" if isinstance(default, bool) else "an integer"
+        add(switch_key(name), allowed, value, default, default)
+    return sorted(found.values(), key=lambda line: not line.key.has_class or line.key.name in SWITCHES)
+
+
+def template(of: Iterable[Line], how: str) -> Iterator[str]:
+    """Write a file in the format *how*, one of ``FORMATS``: it can be named as it is, and changes nothing.
+
+    Each key is commented out, with the value that holds now, which is right where the sign is taken away.
+    """
+    spelled = FORMATS[how]
+    for line in of:
+        value = line.fitting if line.value == "(several)" else line.value
+        told = f"{line.allowed}; declared: {line.default or 'nothing'}"
+        yield f"# {told}" if how == "env" else f"# {told}; variable: {line.key.variable}"
+        yield f"#{spelled(line.key, value)}"
+        yield ""
+
+
+def _in_toml(key: Key, value: str) -> str:
+    plain = (
+        value if re.fullmatch(r"true|false|-?(0|[1-9]\d*)(\.\d+)?", value) else json.dumps(value, ensure_ascii=False)
+    )
+    return f"{json.dumps(key.name, ensure_ascii=False)} = {plain}"
+
+
+def _in_properties(key: Key, value: str) -> str:
+    return f"{_escaped(key.name, ' :=#!')}={_escaped(value, '')}"
+
+
+def _escaped(text: str, signs: str) -> str:
+    """Escape as java.util.Properties does: what would end a key, or begin a comment, and what Latin-1 may lack."""
+
+    def one(sign: str, is_first: bool) -> str:
+        if sign in "\\" + signs or (is_first and sign in " #!"):
+            return f"\\{sign}"
+        if " " <= sign <= "~":
+            return sign
+        units = sign.encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+    return "".join(one(sign, index == 0) for index, sign in enumerate(text))
+
+
+def _in_environment(key: Key, value: str) -> str:
+    plain = (
+        value
+        if re.fullmatch(r"[\w./:,+-]*", value, re.ASCII)
+        else "'" + value.replace("\\", r"\\").replace("'", r"\'") + "'"
+    )
+    return f"{key.variable}={plain}"
+
+
+FORMATS: Mapping[str, Callable[[Key, Any], str]] = {
+    "env": _in_environment,
+    "toml": _in_toml,
+    "properties": _in_properties,
+}
+"""How a key and its value are spelled."""

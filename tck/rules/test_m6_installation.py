@@ -1,0 +1,277 @@
+"""What an installation needs, and what the command line gives (rule M6, rule O5)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faulttolerance._config.template import FORMATS
+from kit.program import ALONE, output_of, python
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+ACME = """
+from faulttolerance import fallback, retry, timeout
+
+class Client:
+    @fallback(fallback_method="other", apply_on=OSError)
+    @retry(max_retries=4, delay="2s", retry_on=OSError)
+    @timeout("500ms")
+    def charge(self, amount: int) -> int:
+        return amount
+
+    def other(self, amount: int) -> int:
+        return 0
+
+@retry(max_retries=1, retry_on=(OSError, KeyError))
+def pay() -> None: ...
+"""
+
+
+def extras_named() -> set[str]:
+    """The extras that messages name, in the package."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "faulttolerance").rglob("*.py")]
+    return {name for text in texts for name in re.findall(r"\binstall\(['\"](\w+)['\"]\)", text)}
+
+
+def test_the_core_needs_one_package() -> None:
+    """Rule M6."""
+    assert [re.split(r"[>=<]", one)[0] for one in PROJECT["dependencies"]] == ["pydantic-settings"]
+
+
+def test_messages_name_extras_that_there_are() -> None:
+    """Rule M6: and `all` has each of those for users."""
+    users = {"files", "cli", "prometheus", "opentelemetry", "patch"}
+
+    assert extras_named() == {"files", "cli", "patch"}
+    assert users | {"all"} <= set(PROJECT["optional-dependencies"])
+    [everything] = PROJECT["optional-dependencies"]["all"]
+    assert set(re.findall(r"\w+", everything.partition("[")[2])) == users
+
+
+def test_the_readme_names_the_extras() -> None:
+    """Rule M6: each has a row."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert all(f"`{name}`" in readme for name in ("files", "cli", "prometheus", "opentelemetry", "patch", "all"))
+
+
+NEEDED = [
+    ({"FAULTTOLERANCE_CONFIG": "f.yaml"}, "yaml", "f.yaml cannot be read without yaml"),
+    ({"FAULTTOLERANCE_CONFIG": "f.properties"}, "javaproperties", "f.properties cannot be read without javaproperties"),
+    ({"FAULTTOLERANCE_CONFIG": "f.toml"}, "pydantic_settings", "the configuration needs pydantic_settings"),
+    ({"FAULTTOLERANCE_TIMEOUT_VALUE": "2s"}, "pydantic", "the configuration needs pydantic"),
+]
+STARTS = {
+    "the first guard": "@ft.timeout\ndef call(): ...",
+    "the first guard that is a value": "ft.Guard(timeout=ft.Timeout('1s'))",
+    "configure": "ft.configure(properties={'Timeout/value': 3})",
+    "validate": "ft.validate()",
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(("variables", "package", "problem"), NEEDED)
+def test_what_cannot_be_read_fails_when_the_program_starts(
+    start: str, variables: dict[str, str], package: str, problem: str, tmp_path: Path
+) -> None:
+    """Rule O5: by the first thing that it does with the library, with what to install."""
+    if start in ("configure", "validate") and package == "pydantic":
+        pytest.skip("nothing is there yet that a variable could concern")
+    (tmp_path / variables.get("FAULTTOLERANCE_CONFIG", "f")).write_text("")
+    program = (
+        f"import sys; sys.modules[{package!r}] = None\nimport faulttolerance as ft\nprint('imported')\n{STARTS[start]}"
+    )
+
+    done = python(program, folder=tmp_path, environment={**ALONE, **variables})
+
+    assert (done.returncode, done.stdout) == (1, "imported\n")
+    assert problem in done.stderr
+    assert 'allowed: pip install "faulttolerance[files]"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"FAULTTOLERANCE_RETRY_ENABLED": "false"}, {"MP_FAULT_TOLERANCE_METRICS_ENABLED": "false"}]
+)
+def test_what_needs_no_package_asks_for_none(variables: dict[str, str], tmp_path: Path) -> None:
+    """Rule O5: to switch policies on and off takes nothing."""
+    program = """
+    import sys
+    for name in ("pydantic", "pydantic_settings", "yaml", "javaproperties", "typer", "wrapt"):
+        sys.modules[name] = None
+    import faulttolerance as ft
+    @ft.retry(retry_on=OSError)
+    def call(): return "called"
+    print(call(), ft.validate())
+    """
+    assert output_of(program, folder=tmp_path, environment={**ALONE, **variables}) == "called []"
+
+
+def faulttolerance(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    pytest.importorskip("typer")
+    (folder / "acme.py").write_text(ACME)
+    return subprocess.run(
+        [sys.executable, "-m", "faulttolerance", *arguments],
+        capture_output=True, text=True, check=False, cwd=folder, env={**ALONE, **variables}, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [("--config", "f.toml", "list", "acme"), ("list", "acme", "--config", "f.toml")])
+def test_a_file_can_be_named_for_one_run(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """Rule M6: whichever side it stands on."""
+    (tmp_path / "f.toml").write_text("[Retry]\nmaxRetries = 9\n")
+
+    listed = json.loads(faulttolerance(*arguments, "--json", folder=tmp_path).stdout)
+
+    [retry] = [one for one in listed[1]["policies"] if one["annotation"] == "Retry"]
+    assert retry["parameters"]["maxRetries"]["value"] == 9
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """Rule M6."""
+    assert faulttolerance("list", "acme", "--config", "none.toml", folder=tmp_path).returncode == 2
+
+
+def test_it_tells_its_version(tmp_path: Path) -> None:
+    """Rule M6."""
+    assert faulttolerance("--version", folder=tmp_path).stdout == f"faulttolerance {PROJECT['version']}\n"
+
+
+def test_it_completes_in_shells(tmp_path: Path) -> None:
+    """Rule M6: as a script of its own."""
+    assert PROJECT["scripts"] == {"faulttolerance": "faulttolerance.__main__:main"}
+    assert "--show-completion" in faulttolerance("--help", folder=tmp_path).stdout
+
+
+LONG = {"FAULTTOLERANCE_TIMEOUT_VALUE": "3s"}
+"""It makes a source of many words."""
+
+
+@pytest.mark.parametrize("command", ["keys", "list"])
+def test_nothing_that_could_be_copied_is_folded(command: str, tmp_path: Path) -> None:
+    """Rule M6: at 80 columns; only what is one word may be longer."""
+    lines = faulttolerance(command, "acme", folder=tmp_path, COLUMNS="80", **LONG).stdout.splitlines()
+
+    assert [line for line in lines if len(line) > 80 and " in " not in line and len(line.split()) > 1] == []
+    text = "\n".join(lines)
+    if command == "keys":
+        assert "acme.Client/charge/Retry/maxRetries\n  ACME_CLIENT_CHARGE_RETRY_MAXRETRIES=4\n" in text
+    else:
+        assert "acme.Client.charge\n  Fallback/value = none" in text
+        assert "  Retry/maxRetries = 4  [decorator]\n" in text
+
+
+@pytest.mark.parametrize("command", ["keys", "list"])
+def test_a_pipe_gets_one_line_for_each_row(command: str, tmp_path: Path) -> None:
+    """Rule M6: for grep and awk."""
+    rows = faulttolerance(command, "acme", folder=tmp_path).stdout.splitlines()
+
+    assert [row for row in rows if "etry/maxRetries " in row and " 4 " in row]
+
+
+SUFFIX = {"env": ".env", "toml": ".toml", "properties": ".properties"}
+
+
+@pytest.mark.parametrize("how", FORMATS)
+def test_a_template_can_be_used_as_it_is_printed(how: str, tmp_path: Path) -> None:
+    """Rule M6: it changes nothing; and each line may be taken in."""
+    if how == "properties":
+        pytest.importorskip("javaproperties")
+    template = faulttolerance("keys", "acme", "--format", how, folder=tmp_path).stdout
+    plain = json.loads(faulttolerance("list", "acme", "--json", folder=tmp_path).stdout)
+    file = tmp_path / f"filled{SUFFIX[how]}"
+
+    file.write_text(template, encoding="utf-8")
+    assert json.loads(faulttolerance("list", "acme", "--json", "--config", file.name, folder=tmp_path).stdout) == plain
+    own = [line[1:] for line in template.splitlines() if line[:2] not in ("# ", "") and "acme" in line.lower()]
+    file.write_text("\n".join(own), encoding="utf-8")
+    done = faulttolerance("check", "acme", "--strict", "--config", file.name, folder=tmp_path)
+    filled = json.loads(faulttolerance("list", "acme", "--json", "--config", file.name, folder=tmp_path).stdout)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(own) > 30
+    assert values(filled) == values(plain)
+    assert "filled" in json.dumps(filled)
+
+
+def values(listed: Any) -> dict[str, Any]:
+    return {
+        f"{guard['name']} {policy['annotation']} {name}": one["value"]
+        for guard in listed
+        for policy in guard["policies"]
+        for name, one in policy["parameters"].items()
+    }
+
+
+@pytest.mark.parametrize("how", FORMATS)
+def test_every_line_of_a_template_is_right_without_its_sign(how: str, tmp_path: Path) -> None:
+    """Rule M6: also where guards differ; it is a value that is allowed."""
+    if how == "properties":
+        pytest.importorskip("javaproperties")
+    template = faulttolerance("keys", "acme", "--format", how, folder=tmp_path).stdout
+    lines = [line[1:] for line in template.splitlines() if line[:2] not in ("# ", "") and "Fallback" not in line]
+    lines = [line for line in lines if "FALLBACK" not in line]
+    file = tmp_path / f"filled{SUFFIX[how]}"
+    file.write_text("\n".join(lines), encoding="utf-8")
+
+    done = faulttolerance("check", "acme", "--config", file.name, folder=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "used by nothing" not in done.stderr
+
+
+def test_a_key_with_spaces_survives_every_format(tmp_path: Path) -> None:
+    """Rule M6: names of guards are anything."""
+    from faulttolerance._config.key import Key
+    from faulttolerance._config.template import _in_properties
+
+    javaproperties = pytest.importorskip("javaproperties")
+    for name in ("my guard/Retry/delay", "a:b=c#d!e/Retry/delay", "zażółć \U0001f680/Retry/delay", "back\\slash/x/y"):
+        for value in ("", " leading", "# no comment", "tab\there", "naïve\\"):
+            assert javaproperties.loads(_in_properties(Key(name), value)) == {name: value}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a terminal of POSIX")
+def test_a_terminal_is_asked_for_its_width(tmp_path: Path) -> None:
+    """Rule M6: without COLUMNS."""
+    import pty
+
+    pytest.importorskip("typer")
+    (tmp_path / "acme.py").write_text(ACME)
+    parent, child = pty.openpty()
+    import fcntl
+    import struct
+    import termios
+
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, "-m", "faulttolerance", "list", "acme"],
+        stdout=child,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env={**ALONE, **LONG},
+    ) as process:
+        os.close(child)
+        seen = b""
+        while chunk := _read(parent):
+            seen += chunk
+        process.wait(30)
+    os.close(parent)
+
+    assert "  Retry/maxRetries = 4  [decorator]" in seen.decode().splitlines()
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # the other side is closed
+        return b""
