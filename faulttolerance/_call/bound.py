@@ -17,6 +17,7 @@ from .._runtime.task_deadline import NO_DEADLINE
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.gate import NOT_ADMITTED, Gate
+from .._strategy.left_behind import LeftBehind
 from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Retry, Stop
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
@@ -65,6 +66,7 @@ class BoundPolicies:
         "fallbacks",
         "gate",
         "interrupt",
+        "left_behind",
         "name",
         "no_fallback_on",
         "queues",
@@ -94,6 +96,7 @@ class BoundPolicies:
         seconds: float = 0.0,
         interrupt: bool = True,
         conclude: Conclude | None = None,
+        left_behind: LeftBehind | None = None,
         bulkhead: Bulkhead | None = None,
         queues: bool = False,
         asynchronous: bool = False,
@@ -118,6 +121,8 @@ class BoundPolicies:
         self.interrupt = interrupt
         self.conclude = conclude
         """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` where there is none."""
+        self.left_behind = left_behind
+        """Knows the detached attempts that have timed out and go on."""
         self.bulkhead = bulkhead
         self.queues = queues
         """Whether calls may wait for a permit: those that are awaited, and others where there is a longest wait."""
@@ -261,7 +266,9 @@ class BoundPolicies:
         record.began = began
         due = began + self.seconds if self.seconds else None
         bulkhead, interrupt = self.bulkhead, self.interrupt
-        return Attempt(record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.late, self.seconds)
+        return Attempt(
+            record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.late, self.seconds, self.left_behind
+        )
 
     def late(self) -> str:
         """Return the message for a caller whose attempt did not end in time."""

@@ -38,7 +38,7 @@ from .._policy import (
 from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import Environment
-from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, rate_limit, retry
+from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from .._strategy.flights import Flights
 from .mistakes import Mistakes
 
@@ -243,7 +243,12 @@ def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
         else:
             from .._runtime.interruption import conclude
         bound["conclude"] = conclude
+    elif bound["seconds"]:
+        bound["left_behind"] = binding.strategies.get(Timeout)
     return bound
+
+
+_TIMEOUT = Memory(lambda *_: left_behind.LeftBehind(), lambda *_: None)
 
 
 def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float]:
@@ -319,7 +324,7 @@ ORDER = (
     Row(CircuitBreakerName, modifies=CircuitBreaker),
     Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),
     Row(RateLimit, lambda _, binding: {"rate_limit": binding.strategies.get(RateLimit)}, _RATE_LIMIT),
-    Row(Timeout, _timeout),
+    Row(Timeout, _timeout, _TIMEOUT),
     Row(Bulkhead, _bulkhead, _BULKHEAD),
 )
 """Outermost first."""

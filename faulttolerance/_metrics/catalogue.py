@@ -93,6 +93,12 @@ _TIMEOUT = (
         {"passed": ("false",), "timedOut": ("true",)},
     ),
     Metric("ft.timeout.executionDuration", "histogram", "Histogram of execution times for the method", unit="seconds"),
+    Metric(
+        "ft.timeout.abandoned",
+        "gauge",
+        "Number of executions that go on although their call has timed out",
+        readings={(): lambda left_behind, _: left_behind.count},
+    ),
 )
 _CIRCUIT_BREAKER = (
     Metric(

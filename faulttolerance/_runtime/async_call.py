@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from .. import typing
 from .callback import completion
-from .event_loop import keep, refuse_trio
+from .event_loop import keep, running_loop
 
 T = TypeVar("T")
 
@@ -32,9 +32,7 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
         if self._task is None:
             if self._start is None:
                 raise asyncio.CancelledError  # it was cancelled, or closed, before it began
-            if asyncio._get_running_loop() is None:
-                refuse_trio("an `@asynchronous async def`")
-            loop = asyncio.get_running_loop()
+            loop = asyncio._get_running_loop() or running_loop("an `@asynchronous async def`")
             start, self._start = self._start, None
             self._task = keep(loop.create_task(start(), context=self._context))
         return self._task

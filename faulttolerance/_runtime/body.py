@@ -49,6 +49,8 @@ class Body(Suspension):
         self._longest_wait: Timer | None = None
         self._withdrawn = False
         """Whether the body will never begin; looked at after a place in that queue was taken."""
+        self._is_over = False
+        """Whether the body has ended, or will never begin."""
         self._deadlines: ThreadDeadlines | None = None
         self._entry: Any = None
         self._awaited: AwaitedTask | concurrent.futures.Future[Any] | None = None
@@ -202,9 +204,12 @@ class Body(Suspension):
 
     def release_permit(self) -> None:
         """Give the permit back, or the place in the queue."""
+        self._is_over = True
         if self.attempt.bulkhead is not None:
             self.attempt.bulkhead.release(self.attempt.record)
             self._waiter = None  # which refers to this
+        if self.attempt.left_behind is not None:
+            self.attempt.left_behind.remove(self)
 
     # After the body
 
@@ -252,6 +257,11 @@ class Body(Suspension):
             self.attempt.record.timed_out = True
             self.error = TimeoutException(self.attempt.late())
             self._withdraw(may_interrupt=False, may_cancel=True)
+            left_behind = self.attempt.left_behind
+            if left_behind is not None and not self._withdrawn:
+                left_behind.add(self)
+                if self._is_over:
+                    left_behind.remove(self)
             self.submit(self.resume, urgent=True)
 
     def abandon(self, may_interrupt: bool) -> None:

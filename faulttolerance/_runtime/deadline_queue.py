@@ -10,14 +10,13 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
-from sys import modules
 from typing import Any
 
 from .._strategy.verdict import deadline_outcome
 from .callback import to_its_end
 from .clock import clock
 from .environment import AttemptRecord
-from .event_loop import kept_on, refuse_trio
+from .event_loop import kept_on, running_loop
 from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, RUNS, TaskDeadline, current
 
@@ -127,9 +126,7 @@ def task_and_queue(seconds: float, what: str) -> tuple[Any, DeadlineQueue]:
     Raises:
         FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
     """
-    if "trio" in modules:
-        refuse_trio(what)
-    loop = asyncio.get_running_loop()
+    loop = running_loop(what)
     task = current_task(loop)
     return NO_TASK if task is None else task, queue_of(loop, seconds)
 

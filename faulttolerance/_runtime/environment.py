@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.gate import Era
+    from .._strategy.left_behind import LeftBehind
     from .interrupting.thread_deadlines import Entry, ThreadDeadlines
     from .task_deadline import TaskDeadline
 
@@ -78,6 +79,8 @@ class Attempt(NamedTuple):
     """Gives what the ``TimeoutException`` says."""
     seconds: float = 0.0
     """How long after its beginning the deadline is; attempts with the same length are watched together."""
+    left_behind: LeftBehind | None = None
+    """Notes a body that goes on after its deadline; there wherever there is one."""
 
 
 class StoppedIteration(RuntimeError):

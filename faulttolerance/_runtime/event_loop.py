@@ -30,6 +30,25 @@ def refuse_trio(what: str) -> None:
         raise FaultToleranceException(f"{what} needs asyncio, and was called in a task of trio")
 
 
+def running_loop(what: str) -> asyncio.AbstractEventLoop:
+    """Give the event loop that runs (rule O3).
+
+    Args:
+        what: What has to wait.
+
+    Raises:
+        FaultToleranceException: The running task is trio's, or no loop of asyncio runs it.
+    """
+    import asyncio
+
+    if "trio" in sys.modules:
+        refuse_trio(what)
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        raise FaultToleranceException(f"{what} needs asyncio, and was called where no event loop of asyncio runs")
+    return loop
+
+
 def kept_on(loop: Any, name: str, make: Callable[[], T], elsewhere: T | None = None) -> T:
     """Give what *loop* has as its attribute *name*, made where there is none; it lives as long as the loop does.
 

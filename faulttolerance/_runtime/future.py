@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .callback import completion
-from .event_loop import refuse_trio
+from .event_loop import running_loop
 
 T = TypeVar("T")
 ExecutorFuture: TypeAlias = concurrent.futures.Future[T]
@@ -166,8 +166,7 @@ class Future(concurrent.futures.Future[T]):
         import asyncio
 
         if not self.done():
-            refuse_trio("to await a future")
-            loop = asyncio.get_running_loop()
+            loop = running_loop("to await a future")
             turn = loop.create_future()
             ends = completion(turn)
 

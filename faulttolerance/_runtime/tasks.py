@@ -17,7 +17,7 @@ from .clock import clock
 from .criticality import Criticality
 from .deadline_queue import begin_deadline, conclude_at, queue_of
 from .environment import Attempt, Environment, Turn
-from .event_loop import keep
+from .event_loop import keep, running_loop
 from .native import get_ident
 from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
 
@@ -65,7 +65,7 @@ def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
 
 def turn_in_task() -> Turn:
     """Make what the running task can wait for; waking it fails where its loop was closed."""
-    future = asyncio.get_running_loop().create_future()
+    future = running_loop("to wait for its turn").create_future()
     ident = get_ident()
     known = ref(future)  # queues outlive loops, and would keep one that was closed, and its tasks with it
 
@@ -104,6 +104,8 @@ class TaskEnvironment(Environment):
     begin_deadline = staticmethod(begin_deadline)
 
     async def pause(self, seconds: float) -> None:
+        if seconds > 0.0:
+            running_loop("to wait for the next attempt")
         await asyncio.sleep(seconds)
 
     def turn(self) -> Turn:
@@ -143,6 +145,9 @@ class TaskEnvironment(Environment):
             if not task.done():
                 attempt.record.timed_out = True
                 task.add_done_callback(_drop)
+                if attempt.left_behind is not None:
+                    attempt.left_behind.add(task)
+                    task.add_done_callback(attempt.left_behind.remove)
                 raise TimeoutException(attempt.late())
             if deadline is not None:
                 deadline.task = NO_TASK  # which refers to it by its context

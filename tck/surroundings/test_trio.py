@@ -149,3 +149,65 @@ print(asyncio.run(outcome_in(rest)()).partition(":")[0])
     )
 
     assert lines == ["TimeoutException"]
+
+
+def test_guards_are_refused_as_functions_are() -> None:
+    """Rule O3: ``Guard.call_async`` of either kind, and what a guard decorates, with what may have to wait."""
+    lines = run(
+        PREAMBLE
+        + """
+guard = Guard(name="shop", timeout=Timeout(500), bulkhead=Bulkhead(2))
+
+async def charge():
+    bodies.append(1)
+
+def compute():
+    bodies.append(1)
+    sleep(60)
+
+for start in (lambda: guard.call_async(charge), lambda: guard.call_async(compute), guard(charge)):
+    print(trio.run(outcome_in(start)), bodies)
+"""
+    )
+
+    assert [line.partition(" needs asyncio")[2] for line in lines] == [
+        ", and was called in a task of trio []",
+        ", and was called in a task of trio []",
+        ", and was called in a task of trio []",
+    ]
+
+
+def test_a_coroutine_that_no_loop_runs_is_told_that_it_needs_asyncio() -> None:
+    """Rule O3: other libraries step coroutines themselves; what waits for nothing works there as well."""
+    lines = run(
+        """
+from faulttolerance import *
+
+bodies = []
+
+async def charge():
+    bodies.append(1)
+    raise OSError("lost")
+
+def outcome(guarded):
+    bodies.clear()
+    try:
+        guarded().send(None)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}", len(bodies)
+
+for decorate in (timeout(500), asynchronous, lambda f: retry(asynchronous(timeout(f))), circuit_breaker,
+                 retry(delay=100, jitter=0), retry(max_retries=1, delay=0, jitter=0)):
+    print(*outcome(decorate(charge)))
+print(*outcome(lambda: Guard(timeout=Timeout(500)).call_async(charge)))
+"""
+    )
+
+    hint = "needs asyncio, and was called where no event loop of asyncio runs"
+    assert lines[0] == f"FaultToleranceException: __main__.charge {hint} 0"
+    assert lines[1] == lines[2] == f"FaultToleranceException: an `@asynchronous async def` {hint} 0"
+    assert lines[3] == "OSError: lost 1"
+    assert lines[4] == f"FaultToleranceException: to wait for the next attempt {hint} 1"
+    assert lines[5] == "OSError: lost 2"
+    assert lines[6].startswith("FaultToleranceException: ")
+    assert lines[6].endswith(f"{hint} 0")

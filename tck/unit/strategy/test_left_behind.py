@@ -1,0 +1,142 @@
+"""How many bodies go on after their time-out (rule O2)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from faulttolerance import Future, Guard, Timeout, TimeoutException, asynchronous, completed_future, timeout
+from faulttolerance._metrics.counters import ledger
+from faulttolerance._strategy.left_behind import LeftBehind
+from kit.waiting import wait_until
+
+PATIENCE = 20.0
+
+
+def abandoned(method: str) -> float | None:
+    """The gauge of the one whose name ends so; ``None`` where it has none yet."""
+    counts = ledger.read().counts
+    return next(
+        (values.get(("ft.timeout.abandoned", ())) for name, values in counts.items() if name.endswith(method)), None
+    )
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Ends every body."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def stubborn(event: threading.Event) -> None:
+    """Stand where nothing interrupts."""
+    while not event.is_set():
+        with contextlib.suppress(BaseException):
+            time.sleep(0.005)
+
+
+def test_bodies_on_threads_are_counted_until_they_end(release: threading.Event) -> None:
+    """O2: ``ft.timeout.abandoned`` is there once a body was left behind, and goes back to 0."""
+
+    @asynchronous
+    @timeout(30)
+    def on_threads() -> Future[None]:
+        stubborn(release)
+        return completed_future(None)
+
+    before = abandoned("on_threads")
+    for future in [on_threads() for _ in range(3)]:
+        with pytest.raises(TimeoutException):
+            future.result(PATIENCE)
+
+    assert before is None
+    wait_until(lambda: abandoned("on_threads") == 3)
+    release.set()
+    wait_until(lambda: abandoned("on_threads") == 0)
+
+
+def test_tasks_that_ignore_their_cancellation_are_counted_until_they_end() -> None:
+    """O2: those of ``@asynchronous async def``; one that was cancelled in time is none."""
+    ends: list[asyncio.Event] = []
+
+    @asynchronous
+    @timeout(20)
+    async def in_task(is_stubborn: bool) -> None:
+        end = asyncio.Event()
+        ends.append(end)
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                if not is_stubborn:
+                    raise
+
+    async def main() -> list[float | None]:
+        found = []
+        for is_stubborn in (False, True, True):
+            with pytest.raises(TimeoutException):
+                await in_task(is_stubborn)
+            await asyncio.sleep(0.01)
+            found.append(abandoned("in_task"))
+        for end in ends:
+            end.set()
+        await asyncio.sleep(0.01)
+        return [*found, abandoned("in_task")]
+
+    assert asyncio.run(main()) in ([0, 1, 2, 0], [None, 1, 2, 0])
+
+
+def test_a_guard_counts_what_it_offloads(release: threading.Event) -> None:
+    """O2: ``Guard.call_async`` of a plain function."""
+    guard = Guard(name="left-behind-guard", timeout=Timeout(30))
+
+    async def main() -> None:
+        with pytest.raises(TimeoutException):
+            await guard.call_async(stubborn, release)
+
+    asyncio.run(main())
+
+    wait_until(lambda: abandoned("left-behind-guard") == 1)
+    release.set()
+    wait_until(lambda: abandoned("left-behind-guard") == 0)
+
+
+def test_who_waits_for_a_late_body_leaves_none_behind() -> None:
+    """O2: a synchronous call ends with its body."""
+
+    @timeout(10, interrupt=False)
+    def waits() -> None:
+        time.sleep(0.03)
+
+    with pytest.raises(TimeoutException):
+        waits()
+
+    assert abandoned("waits") is None
+
+
+def test_a_body_that_is_collected_is_forgotten() -> None:
+    """A task of a loop that was closed never ends."""
+
+    class Body:
+        pass
+
+    left_behind = LeftBehind()
+    body, other = Body(), Body()
+    for one in (body, body, other):
+        left_behind.add(one)
+    counts = [left_behind.count]
+    left_behind.remove(other)
+    left_behind.remove(other)
+    counts.append(left_behind.count)
+    del body, one
+    counts.append(left_behind.count)
+    left_behind.add(other)
+    left_behind.keep_only(0)
+
+    assert [*counts, left_behind.count] == [2, 1, 0, 0]
