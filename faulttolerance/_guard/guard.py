@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from .._call.order import ORDER, GuardPolicies, is_detached
 from .._config import Declared
 from .._policy import Policy
+from .._runtime.event_loop import running_loop
 from .._runtime.frames import module_of
 from .._shown import shown
 from .._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
@@ -119,6 +120,7 @@ class Guard:
                 neither retried nor replaced, and no failure to the circuit breaker.
         """
         if not is_coroutine_code(function) and is_plain(function):
+            running_loop(self.name)  # before it begins
             return await self._resolver.path(call_detached)((function, *args), kwargs)
         resolver = self._resolver
         path = resolver.paths.get(call_awaited) or resolver.path(call_awaited)

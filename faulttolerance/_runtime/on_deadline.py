@@ -52,7 +52,7 @@ class on_deadline:  # noqa: N801
     """
 
     def __init__(self, cancel: Callable[[], object]) -> None:
-        if not callable(cancel) or iscoroutinefunction(cancel):
+        if not callable(cancel) or iscoroutinefunction(cancel) or iscoroutinefunction(type(cancel).__call__):
             raise TypeError(f"on_deadline(cancel) is {cancel!r}; allowed: a function without arguments, not async def")
         self._cancel = cancel
         self._prepared: dict[int, _Registration] = {}

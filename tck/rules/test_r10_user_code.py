@@ -14,6 +14,7 @@ from faulttolerance import (
     BulkheadException,
     CircuitBreaker,
     CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
     Guard,
     before_retry,
     bulkhead,
@@ -21,6 +22,7 @@ from faulttolerance import (
     circuit_breakers,
     custom_backoff,
     fallback,
+    on_deadline,
     retry,
     retry_when,
     timeout,
@@ -211,3 +213,29 @@ def test_what_is_told_and_not_awaited_cannot_be_a_coroutine_function() -> None:
         circuit_breakers.on_state_change("anything", told_later)
     with refused("set_event_sinks(sinks) is told_later, a coroutine function"):
         set_event_sinks([print, told_later])
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda function: set_event_sinks([function]),
+        lambda function: circuit_breakers.on_state_change("shop", function),
+        lambda function: retry(retry_when(exception=function)(lambda: None))(),
+        lambda function: retry(custom_backoff(function)(lambda: None))(),
+        lambda function: retry(before_retry(function)(lambda: None))(),
+        lambda function: fallback(function)(lambda: None)(),
+        lambda function: on_deadline(function),
+    ],
+    ids=["sink", "listener", "predicate", "back-off", "before_retry", "fallback", "on_deadline"],
+)
+@pytest.mark.parametrize("kind", ["function", "object"])
+def test_what_nobody_would_await_is_refused_when_it_is_given(give: Callable[[Any], Any], kind: str) -> None:
+    """See rule O4: a coroutine function would never run; before the first call, and by an error that says so."""
+
+    async def never_awaited(*_: object) -> None: ...
+
+    class NeverAwaited:
+        async def __call__(self, *_: object) -> None: ...
+
+    with pytest.raises((FaultToleranceDefinitionException, TypeError), match=r"coroutine|async def"):
+        give(never_awaited if kind == "function" else NeverAwaited())

@@ -152,7 +152,7 @@ print(asyncio.run(outcome_in(rest)()).partition(":")[0])
 
 
 def test_guards_are_refused_as_functions_are() -> None:
-    """Rule O3: ``Guard.call_async`` of either kind, and what a guard decorates, with what may have to wait."""
+    """See rule O3: ``Guard.call_async`` of either kind, and what a guard decorates, with what may have to wait."""
     lines = run(
         PREAMBLE
         + """
@@ -178,7 +178,7 @@ for start in (lambda: guard.call_async(charge), lambda: guard.call_async(compute
 
 
 def test_a_coroutine_that_no_loop_runs_is_told_that_it_needs_asyncio() -> None:
-    """Rule O3: other libraries step coroutines themselves; what waits for nothing works there as well."""
+    """See rule O3: other libraries step coroutines themselves; what waits for nothing works there as well."""
     lines = run(
         """
 from faulttolerance import *

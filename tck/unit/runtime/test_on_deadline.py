@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -432,7 +433,23 @@ def test_what_it_raises_is_logged_and_changes_nothing(caplog: pytest.LogCaptureF
     assert record.exc_info[0] is ZeroDivisionError
 
 
-@pytest.mark.parametrize("wrong", [None, "interrupt", pytest.param(asyncio.sleep, id="async def")])
+class AsyncCancel:
+    """An object that gives a coroutine when it is called."""
+
+    async def __call__(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        "interrupt",
+        pytest.param(asyncio.sleep, id="async def"),
+        pytest.param(partial(asyncio.sleep, 1), id="partial"),
+        pytest.param(AsyncCancel(), id="object"),
+    ],
+)
 def test_what_cannot_be_called_is_refused(wrong: Any) -> None:
     """S1: a coroutine function would do nothing."""
     with pytest.raises(TypeError, match=r"^on_deadline\(cancel\) is .*; allowed: a function without arguments"):
