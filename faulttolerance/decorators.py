@@ -32,6 +32,7 @@ from ._policy import (
     ExponentialBackoff,
     Fallback,
     FibonacciBackoff,
+    HonorRetryAfter,
     Policy,
     RateLimit,
     Retry,
@@ -287,6 +288,11 @@ def fibonacci_backoff() -> None:
 @_decorator_with_parentheses(CustomBackoff)
 def custom_backoff() -> None:
     """Let a function decide each delay of ``@retry``, in seconds; the parameter is that of ``CustomBackoff``."""
+
+
+@_decorator(HonorRetryAfter)
+def honor_retry_after() -> None:
+    """Let ``@retry`` wait as long as a failure says; the parameters are those of ``HonorRetryAfter``."""
 
 
 @_decorator_with_parentheses(RetryWhen)

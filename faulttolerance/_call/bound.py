@@ -147,8 +147,8 @@ class BoundPolicies:
         """Whether nothing was said yet about results of synchronous calls that come later (rule R8)."""
         self.advice = ""
         """The advice that goes with the error where results that can be awaited are one; empty where they are none."""
-        self.consults = retry is not None and any(map(is_coroutine_function, retry.predicates))
-        """Whether a predicate is to be awaited."""
+        self.consults = asynchronous and retry is not None and _may_have_to_await(retry)
+        """Whether a predicate or what decides on delays may have to be awaited."""
         self._refusals: list[None] | None = None
         self._counted = _ranked(gate_name if gate else "", rate_limit is not None, seconds > 0, bulkhead is not None)
 
@@ -345,6 +345,10 @@ class BoundPolicies:
             sinks.tell(Recovered(self.name, attempts))
 
 
+def _may_have_to_await(retry: Retry) -> bool:
+    return retry.lets_the_application_delay or any(map(is_coroutine_function, retry.predicates))
+
+
 @cache
 def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> tuple[tuple[int, str], ...]:
     """Return the policies that count attempts, outermost first, each with how many gates lead through it."""
@@ -382,4 +386,6 @@ _RETRY_RESULT = {
     Stop.MAX_DURATION_REACHED: "maxDurationReached",
     Stop.DEADLINE: "maxDurationReached",
     Stop.PREDICATE_FAILED: "exceptionNotRetryable",
+    Stop.TOLD_TOO_LONG: "exceptionNotRetryable",
+    Stop.TOLD_PAST_MAX_DURATION: "maxDurationReached",
 }

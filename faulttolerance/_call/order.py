@@ -28,6 +28,7 @@ from .._policy import (
     ExponentialBackoff,
     Fallback,
     FibonacciBackoff,
+    HonorRetryAfter,
     Policy,
     RateLimit,
     Retry,
@@ -39,6 +40,7 @@ from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import Environment
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
+from .._strategy.retry_after import RetryAfter
 from .._strategy.flights import Flights
 from .mistakes import Mistakes
 
@@ -131,6 +133,7 @@ class GuardPolicies(TypedDict, total=False):
     exponential_backoff: ExponentialBackoff | None
     fibonacci_backoff: FibonacciBackoff | None
     custom_backoff: CustomBackoff | None
+    honor_retry_after: HonorRetryAfter | None
     retry_when: RetryWhen | None
     before_retry: BeforeRetry | None
     circuit_breaker: CircuitBreaker | None
@@ -150,7 +153,9 @@ def is_detached(policies: Container[type[Policy]]) -> bool:
 def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     policies, name = binding.policies, binding.name
     when: Any = policies.get(RetryWhen)
-    tell = Mistakes(name) if when is not None or CustomBackoff in policies else retry.unheard
+    honor: Any = policies.get(HonorRetryAfter)
+    asks = when is not None or honor is not None or CustomBackoff in policies
+    tell = Mistakes(name) if asks else retry.unheard
     delay = seconds(policy.delay, policy.delay_unit)
     growth = [
         row.back_off(policies[row.policy], delay, name, tell)
@@ -168,6 +173,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
             when and when.exception,
             when and when.result,
             tell,
+            honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
         )
     }
 
@@ -183,6 +189,10 @@ _JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {
 
 def _chance() -> float:
     return clock.random()
+
+
+def _wall_time() -> float:
+    return clock.wall_time()
 
 
 def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
@@ -318,6 +328,7 @@ ORDER = (
     Row(ExponentialBackoff, modifies=Retry, back_off=_exponential),
     Row(FibonacciBackoff, modifies=Retry, back_off=_fibonacci),
     Row(CustomBackoff, modifies=Retry, back_off=_custom),
+    Row(HonorRetryAfter, modifies=Retry),
     Row(RetryWhen, modifies=Retry),
     Row(BeforeRetry, modifies=Retry),
     Row(CircuitBreaker, _gate, _BREAKER),

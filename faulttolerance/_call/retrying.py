@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
@@ -12,7 +12,7 @@ from .._runtime.clock import clock
 from .._runtime.environment import StoppedIteration
 from .._runtime.interruption import remaining
 from .._strategy.back_off import Delays
-from .._strategy.retry import UNASKED, Answer, Retry, Stop
+from .._strategy.retry import UNASKED, Answer, Retry, Stop, Told
 from .._strategy.verdict import matches
 from ..exceptions import FaultToleranceException, RefusedException
 
@@ -39,6 +39,7 @@ class CallRecord:
         "refusal",
         "replaced",
         "stop",
+        "told",
     )
 
     def __init__(self, began: float) -> None:
@@ -49,6 +50,8 @@ class CallRecord:
         """How many attempts have begun."""
         self.delays: Delays | None = None
         """Those of this call, where they have a memory; made at the first failure."""
+        self.told: Told | None = None
+        """What was said of the next delay, where that was awaited."""
         self.stop: Stop | None = None
         """Why no further attempt is made."""
         self.kind: type[BaseException] | None = None
@@ -104,11 +107,13 @@ _REASONS = {
     Stop.MAX_DURATION_REACHED: "max_duration reached",
     Stop.DEADLINE: "an enclosing deadline would pass during the delay",
     Stop.PREDICATE_FAILED: "the exception predicate of retry_when failed, which is logged",
+    Stop.TOLD_TOO_LONG: "it says to wait for longer than max_delay of honor_retry_after",
+    Stop.TOLD_PAST_MAX_DURATION: "it says to wait until after max_duration",
 }
 
 
 _RETRIED = advanced((("Retry", "retried"),))
-_ALWAYS_NOTED = (Stop.DEADLINE, Stop.PREDICATE_FAILED)
+_ALWAYS_NOTED = (Stop.DEADLINE, Stop.PREDICATE_FAILED, Stop.TOLD_TOO_LONG, Stop.TOLD_PAST_MAX_DURATION)
 """Reasons that are told of a single attempt too."""
 
 
@@ -166,6 +171,8 @@ async def follow_async(
         try:
             if failure is None:
                 break
+            if retry is not None and policies.consults:
+                call.told = await ask(_foresee, retry, call, failure)
             delay = _next_delay(policies, call, failure)
             if delay is None:
                 result = await _replaced_async(policies, call, failure, args, kwargs)
@@ -192,6 +199,14 @@ def _refusal_of(policies: BoundPolicies, retry: Retry, result: object, call: Cal
     return call.refusal
 
 
+def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[Told | None]:
+    """Ask, where that may have to be awaited, what decides on the next delay."""
+    if call.delays is None:
+        call.delays = retry.begin()
+    elapsed = clock.monotonic() - call.began
+    return retry.foresee(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.refusal)
+
+
 def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseException) -> float | None:
     """Return the seconds until the next attempt; ``None`` where there is none, and *failure* is final."""
     retry = policies.retry
@@ -210,7 +225,7 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
         call.delays = retry.begin()
     decide = retry.after_refusal if failure is call.refusal else retry.after_failure
     chance = clock.random() if retry.is_random else 0.0
-    decision = decide(failure, call.attempts, elapsed, remaining(), chance, call.delays, call.answer)
+    decision = decide(failure, call.attempts, elapsed, remaining(), chance, call.delays, call.answer, call.told)
     name = policies.name
     if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
         delay: float = decision  # type: ignore[assignment]

@@ -22,6 +22,7 @@ from .retry import (
     CustomBackoff as CustomBackoff,
     ExponentialBackoff as ExponentialBackoff,
     FibonacciBackoff as FibonacciBackoff,
+    HonorRetryAfter as HonorRetryAfter,
     Retry as Retry,
     RetryWhen as RetryWhen,
 )

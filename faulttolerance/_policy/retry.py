@@ -110,12 +110,30 @@ class CustomBackoff(Policy):
 
     Args:
         value: Called without arguments once per guarded call, it gives a function that is called with the failure and
-            returns the seconds to wait, or a ``timedelta``; a negative one stops retrying. Where it fails, that is
-            logged once, and ``delay`` of ``@retry`` counts.
+            returns the seconds to wait, or a ``timedelta``; a negative one stops retrying. Either may be a coroutine
+            function where the guarded function is asynchronous. Where it fails, that is logged once, and ``delay`` of
+            ``@retry`` counts.
     """
 
     value: Callable[[], Callable[[BaseException | None], float | timedelta]] = parameter(
         function("a class or function that makes the back-off function", is_optional=False)
+    )
+
+
+@final
+class HonorRetryAfter(Policy, kw_only=True):
+    """Let ``@retry`` wait as long as a failure says, where that is longer than the delay.
+
+    Args:
+        max_delay: A failure that says more ends the retries, in milliseconds; 0 for no limit.
+        read: Given the failure, it returns how long to wait, in seconds or as a ``timedelta``, or ``None``; instead of
+            looking for ``retry_after`` of refusals, the header ``Retry-After`` and gRPC's ``RetryInfo``. It may be a
+            coroutine function where the guarded function is asynchronous. One that fails is logged once.
+    """
+
+    max_delay: Duration = parameter(duration(), 60_000)
+    read: Callable[[BaseException], Any] | None = parameter(
+        function("a function that takes the failure and gives seconds, or None"), None
     )
 
 

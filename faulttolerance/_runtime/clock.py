@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from math import inf
+from time import time as _system_wall_time  # noqa: TID251  # what a server calls a date is on no other clock
 
 from ..typing import Clock, Timer
 from .greenlets import lock_here, timer_here
@@ -103,13 +104,18 @@ class _SystemClock:
     call_at = staticmethod(_call_at)
 
 
+def _wall_time_of(other: Clock | type[_SystemClock]) -> Callable[[], float]:
+    ahead = _system_wall_time() - other.monotonic()
+    return lambda: other.monotonic() + ahead
+
+
 class SharedClock:
     """The clock that the library uses: the system's, or another one in its place.
 
     Its parts are attributes, so that asking it costs no call but the one of the part.
     """
 
-    __slots__ = ("call_at", "is_virtual", "monotonic", "random", "sleep")
+    __slots__ = ("call_at", "is_virtual", "monotonic", "random", "sleep", "wall_time")
 
     monotonic: Callable[[], float]
     """Seconds since some moment; never goes back."""
@@ -124,6 +130,8 @@ class SharedClock:
     """Run a short callback once ``monotonic()`` has reached a moment."""
     is_virtual: bool
     """Whether time is another one than the system's."""
+    wall_time: Callable[[], float]
+    """Seconds since 1970; another clock's go on from where the system's stood."""
 
     def __init__(self) -> None:
         self._take(_SystemClock, is_virtual=False)
@@ -140,6 +148,7 @@ class SharedClock:
 
     def _take(self, other: Clock | type[_SystemClock], is_virtual: bool) -> None:
         self.is_virtual = is_virtual
+        self.wall_time = _wall_time_of(other) if is_virtual else _system_wall_time
         self.monotonic = other.monotonic
         self.random = other.random
         self.sleep = other.sleep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
@@ -16,6 +16,7 @@ __all__ = [
     "AnyBackOff",
     "BackOff",
     "CustomBackOff",
+    "CustomDelays",
     "Decorrelated",
     "Delays",
     "Full",
@@ -189,7 +190,7 @@ class CustomBackOff:
         tell: Told of that.
     """
 
-    __slots__ = ("_default", "_name", "_tell", "factory")
+    __slots__ = ("_name", "_tell", "default", "factory")
 
     has_jitter: Final = False
     is_random: Final = False
@@ -205,26 +206,20 @@ class CustomBackOff:
     ) -> None:
         self.factory = factory
         self._name = name
-        self._default = default
+        self.default = default
         self._tell = tell
 
-    def begin(self) -> Delays:
+    def begin(self) -> CustomDelays:
         """The delays of one guarded call."""
-        try:
-            decide = self.factory()
-        except Exception as mistake:  # noqa: BLE001  # the application's, and never in place of the call's own failure
-            self._tell(_FAILED, mistake)
-            return lambda attempt, failure, random=_MIDDLE: self._default
-        return lambda attempt, failure, random=_MIDDLE: self._delay(decide, failure)
+        return CustomDelays(self)
 
-    def _delay(self, decide: Callable[[BaseException | None], object], failure: BaseException | None) -> float:
-        try:
-            return self._seconds(decide(failure))
-        except Exception as mistake:  # noqa: BLE001  # as above
-            self._tell(_FAILED, mistake)
-            return self._default
+    def failed(self, mistake: Exception) -> float:
+        """Tell of a mistake of the application's, and give the delay that counts instead."""
+        self._tell(_FAILED, mistake)
+        return self.default
 
-    def _seconds(self, delay: Any) -> float:
+    def seconds(self, delay: Any) -> float:
+        """Read what the function of the application gave."""
         if isinstance(delay, timedelta):
             return delay.total_seconds()
         if isinstance(delay, (int, float)):
@@ -237,6 +232,42 @@ class CustomBackOff:
         allowed = "seconds or a timedelta; a negative one ends the retrying"
         fault = Fault(f"{self._name} @CustomBackoff(value)".lstrip(), f"gave {shown(delay)}", delay, allowed)
         raise FaultToleranceDefinitionException(fault)
+
+
+class CustomDelays:
+    """The delays of one guarded call, as *owner* makes them."""
+
+    __slots__ = ("_decide", "_owner")
+
+    def __init__(self, owner: CustomBackOff) -> None:
+        self._owner = owner
+        self._decide: Any = None
+        try:
+            self._decide = owner.factory()
+        except Exception as mistake:  # noqa: BLE001  # the application's, and never in place of the call's own failure
+            owner.failed(mistake)
+
+    def __call__(self, attempt: int, failure: BaseException | None, random: float = _MIDDLE, /) -> float:
+        """The seconds to wait, or a negative number: stop."""
+        try:
+            return self._owner.seconds(self._decide(failure) if self._decide is not None else self._owner.default)
+        except Exception as mistake:  # noqa: BLE001  # as above
+            return self._owner.failed(mistake)
+
+    async def later(self, failure: BaseException) -> float:
+        """Say the same where the function, or what made it, may have to be awaited."""
+        try:
+            if isinstance(self._decide, Awaitable):
+                made, self._decide = self._decide, None
+                self._decide = await made
+            if self._decide is None:
+                return self._owner.default
+            answer = self._decide(failure)
+            return self._owner.seconds(await answer if isinstance(answer, Awaitable) else answer)
+        except Exception as mistake:  # noqa: BLE001  # as above
+            return self._owner.failed(mistake)
+        finally:
+            del failure  # its traceback may hold this frame
 
 
 AnyBackOff: TypeAlias = BackOff | Full | Decorrelated | CustomBackOff

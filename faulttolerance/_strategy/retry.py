@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from .back_off import AnyBackOff, BackOff, Delays, Mistakes, unheard, varied
+from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, Mistakes, unheard, varied
+from .retry_after import RetryAfter
 from .verdict import Classes, matches
 
 __all__ = ["UNASKED", "Answer", "Retry", "Stop", "unheard"]
@@ -40,6 +41,17 @@ class Stop(Enum):
     DEADLINE = "deadline of an enclosing call"
     """The delay would reach the deadline of an enclosing call."""
     PREDICATE_FAILED = "the exception predicate failed"
+    TOLD_TOO_LONG = "told to wait longer than honor_retry_after allows"
+    TOLD_PAST_MAX_DURATION = "told to wait past max_duration"
+
+
+class Told(NamedTuple):
+    """The answers of functions of the application about the next delay, where they were awaited."""
+
+    delay: float | None
+    """What the back-off gives, in seconds; negative: stop; ``None`` where it is not the application's."""
+    wait: float | None
+    """The seconds to wait that the failure asks for; ``None`` where it says nothing."""
 
 
 class Retry:
@@ -55,6 +67,7 @@ class Retry:
         exception_predicate: Replaces *retry_on* and *abort_on* for every ``Exception``; control flow is never retried.
         result_predicate: True for a result that is retried as if the attempt had failed.
         tell: Told of a predicate that raises, or gives what is to be awaited where nothing does; it counts as false.
+        retry_after: Asks failures how long to wait; what they say replaces a shorter delay.
     """
 
     __slots__ = (
@@ -67,6 +80,7 @@ class Retry:
         "max_duration",
         "max_retries",
         "result_predicate",
+        "retry_after",
         "retry_on",
         "tell",
     )
@@ -82,6 +96,7 @@ class Retry:
         exception_predicate: Predicate | None = None,
         result_predicate: Predicate | None = None,
         tell: Mistakes = unheard,
+        retry_after: RetryAfter | None = None,
     ) -> None:
         self.max_retries: float = _FOR_EVER if max_retries == -1 else max_retries
         self.max_duration = max_duration or _FOR_EVER
@@ -96,11 +111,17 @@ class Retry:
         self.exception_predicate = exception_predicate
         self.result_predicate = result_predicate
         self.tell = tell
+        self.retry_after = retry_after
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
         """Those that there are."""
         return tuple(one for one in (self.exception_predicate, self.result_predicate) if one is not None)
+
+    @property
+    def lets_the_application_delay(self) -> bool:
+        """Whether a function of the application decides on delays, which may have to be awaited where calls are."""
+        return self.retry_after is not None or isinstance(self.back_off, CustomBackOff)
 
     def begin(self) -> Delays:
         """The delays of one guarded call, to be made at its first failure and given to every decision on that call."""
@@ -115,6 +136,7 @@ class Retry:
         random: float,
         delays: Delays | None = None,
         answer: Answer = UNASKED,
+        told: Told | None = None,
     ) -> float | Stop:
         """The seconds to wait before the next attempt, or why there is none.
 
@@ -128,16 +150,11 @@ class Retry:
             random: A number from [0, 1).
             delays: What ``begin`` gave for this call; needed only for a back-off with a memory.
             answer: What ``consult`` said of *error*, where that was awaited.
+            told: What ``foresee`` said of the delay, where that was awaited.
         """
-        if self.exception_predicate is None:
-            if not matches(error, self.retry_on, self.abort_on):
-                return Stop.NOT_RETRYABLE
-        else:
-            if answer is UNASKED:
-                answer = isinstance(error, Exception) and self._ask(self.exception_predicate, error, "exception")
-            if not answer:
-                return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
-        return self.after_refusal(error, attempt, elapsed, remaining, random, delays)
+        if (stop := self._kind_stop(error, answer)) is not None:
+            return stop
+        return self.after_refusal(error, attempt, elapsed, remaining, random, delays, answer, told)
 
     def after_refusal(
         self,
@@ -148,6 +165,7 @@ class Retry:
         random: float,
         delays: Delays | None = None,
         answer: Answer = UNASKED,
+        told: Told | None = None,
     ) -> float | Stop:
         """As ``after_failure``, where *error* stands for a result that ``result_predicate`` refused: limits only."""
         if attempt > self.max_retries:
@@ -155,17 +173,57 @@ class Retry:
         if elapsed >= self.max_duration:
             return Stop.MAX_DURATION_REACHED
         delay = self.fixed_delay
+        if delay is None and told is not None:
+            delay = told.delay
         if delay is None:
             delay = (delays or self.back_off.begin())(attempt, error, random)
         if not 0 <= delay < _FOR_EVER:
             return Stop.NOT_RETRYABLE
         if self.jitter:
             delay = varied(delay, self.jitter, random, self.back_off.maximum, self.back_off.minimum)
+        too_late = Stop.MAX_DURATION_REACHED
+        if self.retry_after is not None:
+            wait = told.wait if told is not None else self.retry_after.said(error)
+            if wait is not None and wait > delay:
+                longest = self.retry_after.max_delay
+                if wait > longest:
+                    return Stop.TOLD_TOO_LONG
+                delay, too_late = min(wait + self.jitter * random, longest), Stop.TOLD_PAST_MAX_DURATION
         if elapsed + delay >= self.max_duration:
-            return Stop.MAX_DURATION_REACHED
+            return too_late
         if remaining is not None and delay >= remaining:
             return Stop.DEADLINE
         return delay
+
+    async def foresee(
+        self,
+        error: BaseException,
+        attempt: int,
+        elapsed: float,
+        delays: Delays,
+        answer: Answer,
+        is_refusal: bool,
+    ) -> Told | None:
+        """Ask functions of the application about the next delay, where they may have to be awaited.
+
+        ``None`` where *error* ends the retries whatever they say; *is_refusal*: it stands for a refused result.
+        """
+        if attempt > self.max_retries or elapsed >= self.max_duration:
+            return None
+        if not is_refusal and self._kind_stop(error, answer) is not None:
+            return None
+        delay = await delays.later(error) if isinstance(delays, CustomDelays) else None
+        return Told(delay, await self.retry_after.said_later(error) if self.retry_after is not None else None)
+
+    def _kind_stop(self, error: BaseException, answer: Answer) -> Stop | None:
+        """Why failures of this kind are not retried; ``None``: they are."""
+        if self.exception_predicate is None:
+            return None if matches(error, self.retry_on, self.abort_on) else Stop.NOT_RETRYABLE
+        if answer is UNASKED:
+            answer = isinstance(error, Exception) and self._ask(self.exception_predicate, error, "exception")
+        if answer:
+            return None
+        return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
 
     def refuses(self, result: object, answer: Answer = UNASKED) -> bool:
         """Whether *result* is retried as if the attempt had failed; *answer* as in ``after_failure``."""

@@ -445,6 +445,24 @@ row(
     "ConnectionError",
 )
 row(
+    "told to wait",
+    {"retry": again(), "honor_retry_after": {"read": lambda failure: 2}},
+    fails(),
+    3,
+    "ConnectionError",
+)
+row(
+    "told to wait for too long",
+    lambda run: {
+        "fallback": replaced(run),
+        "retry": again(),
+        "honor_retry_after": {"max_delay": 1000, "read": lambda failure: 2},
+    },
+    fails(),
+    1,
+    "instead of ConnectionError after 1",
+)
+row(
     "full jitter",
     {"retry": again(delay=100, jitter_kind="full"), "exponential_backoff": {"factor": 1.5, "min_delay": 50}},
     fails(),

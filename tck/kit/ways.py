@@ -30,8 +30,8 @@ Body: TypeAlias = Callable[["Run"], Coroutine[Any, Any, Any]]
 Scene: TypeAlias = Callable[["Run"], Coroutine[Any, Any, None]]
 
 _ORDER = (
-    "coalesce", "fallback", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff", "retry_when",
-    "before_retry", "circuit_breaker", "adaptive_throttle", "rate_limit", "timeout", "bulkhead",
+    "coalesce", "fallback", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff", "honor_retry_after",
+    "retry_when", "before_retry", "circuit_breaker", "adaptive_throttle", "rate_limit", "timeout", "bulkhead",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import pytest
@@ -125,14 +126,34 @@ def test_coroutine_function_that_nothing_awaits_is_a_definition_error(decorator:
     assert raised.value.allowed == "a function that answers at once"
 
 
-@pytest.mark.parametrize("back_off", [later, Slow])
-def test_coroutine_function_as_a_back_off_is_a_definition_error_everywhere(back_off: Any) -> None:
-    """R9: it is asked for each delay, and is to answer at once."""
+class TwoSeconds:
+    """A back-off that has to be awaited."""
 
-    async def awaited() -> None: ...
+    async def __call__(self, failure: BaseException | None) -> float:
+        return 2.0
 
-    with pytest.raises(FaultToleranceDefinitionException, match="which nothing awaits"):
-        custom_backoff(back_off)(retry(awaited))
+
+async def two_seconds() -> TwoSeconds:
+    """Make one, which has to be awaited too."""
+    return TwoSeconds()
+
+
+@pytest.mark.parametrize("back_off", [TwoSeconds, two_seconds, lambda: lambda _: TwoSeconds()(None)])
+def test_back_off_may_be_awaited_where_calls_are(back_off: Any, invoke: Invoke, clock: Clock) -> None:
+    """rule T3: the function, what makes it, or what a lambda gives."""
+    began = []
+
+    @invoke.body
+    async def charge() -> None:
+        began.append(clock.monotonic())
+        raise ConnectionError
+
+    if invoke.convention == "blocking":
+        return
+    with pytest.raises(ConnectionError):
+        invoke(custom_backoff(back_off)(retry(max_retries=2)(charge)))
+
+    assert [later - sooner for sooner, later in pairwise(began)] == pytest.approx([2, 2])
 
 
 def test_coroutine_function_as_the_predicate_of_what_turns_out_synchronous_is_refused_at_the_first_call() -> None:

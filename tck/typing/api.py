@@ -128,6 +128,10 @@ timeout([500])  # type: ignore[call-overload]
 retry(retry_on=ft.caused_by(OSError), abort_on=(KeyError, ft.caused_by(OSError, ValueError)))
 ft.caused_by("OSError")  # type: ignore[arg-type]
 retry(jitter_kind="full")
+ft.honor_retry_after(lambda: 7)
+ft.honor_retry_after(max_delay="30s", read=lambda failure: timedelta(seconds=len(failure.args)))
+ft.honor_retry_after(reed=None)  # type: ignore[call-overload]
+ft.Guard(retry=ft.Retry(), honor_retry_after=ft.HonorRetryAfter(max_delay=0))
 retry(jitter_kind="equal")  # type: ignore[call-overload]
 retry(delay="2s", max_duration="PT1M", jitter=0)
 Timeout("500ms")

@@ -14,12 +14,13 @@ PROMISED = {
         FallbackHandler ExecutionContext ChronoUnit FaultToleranceException TimeoutException
         CircuitBreakerOpenException BulkheadException FaultToleranceDefinitionException""",
     "policies as values": """
-        Guard Retry ExponentialBackoff FibonacciBackoff CustomBackoff RetryWhen BeforeRetry Timeout CircuitBreaker
-        CircuitBreakerName AdaptiveThrottle Bulkhead Fallback RateLimit RateLimitType""",
+        Guard Retry ExponentialBackoff FibonacciBackoff CustomBackoff HonorRetryAfter RetryWhen BeforeRetry Timeout
+        CircuitBreaker CircuitBreakerName AdaptiveThrottle Bulkhead Fallback RateLimit RateLimitType""",
     "beyond the specification": """
         apply_guard rate_limit RateLimitException RefusedException adaptive_throttle ThrottleException
         asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry
-        Degradation degradations circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by""",
+        Degradation degradations circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by
+        honor_retry_after""",
     "how much it matters": "criticality Criticality",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._call.order import ORDER, Row, is_detached
 from ..._config import Declared
-from ..._policy import BeforeRetry, Coalesce, CustomBackoff, Fallback, Policy, RetryWhen
+from ..._policy import BeforeRetry, Coalesce, CustomBackoff, Fallback, HonorRetryAfter, Policy, RetryWhen
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
@@ -196,14 +196,16 @@ def callback_faults(
     asked: list[tuple[str, Any]] = []
     if isinstance(policy, RetryWhen):
         asked = [("exception", policy.exception), ("result", policy.result)]
-        if any(is_coroutine_function(predicate) for _, predicate in asked):
-            from .callback import is_awaited_in_the_end
-
-            # Whoever awaits the call awaits the predicate; a decorator that makes it so may still follow.
-            if is_awaited_in_the_end(declaration, asynchronous, final) is not False:
-                return []
+    elif isinstance(policy, HonorRetryAfter):
+        asked = [("read", policy.read)]
     elif isinstance(policy, CustomBackoff):
         asked = [("value", policy.value.__call__ if isinstance(policy.value, type) else policy.value)]
+    if any(is_coroutine_function(function) for _, function in asked):
+        from .callback import is_awaited_in_the_end
+
+        # Whoever awaits the call awaits what is asked; a decorator that makes it so may still follow.
+        if is_awaited_in_the_end(declaration, asynchronous, final) is not False:
+            return []
     return [
         fault
         for parameter, function in asked

@@ -95,6 +95,8 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("FibonacciBackoff", "max_delay"): (".5h", timedelta(minutes=30), "h"),
     ("FibonacciBackoff", "max_delay_unit"): ("SECONDS", ChronoUnit.SECONDS, "S"),
     ("CustomBackoff", "value"): (f"{HERE}.handler", handler, ""),
+    ("HonorRetryAfter", "max_delay"): ("30s", timedelta(seconds=30), "-1"),
+    ("HonorRetryAfter", "read"): (f"{HERE}.handler", handler, "handler"),
     ("RetryWhen", "exception"): (f"{HERE}.handler", handler, "handler"),
     ("RetryWhen", "result"): ("callable", callable, f"{HERE}.TABLE"),
     ("BeforeRetry", "value"): (f"{HERE}:handler", handler, "not there"),

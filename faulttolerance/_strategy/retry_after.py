@@ -1,0 +1,186 @@
+"""How long a failure says to wait: refusals of our own, HTTP's ``Retry-After``, gRPC's ``RetryInfo``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, timedelta
+from typing import Any, Final
+
+from .._shown import shown
+from ..exceptions import RefusedException
+from .back_off import Mistakes, unheard
+
+__all__ = ["RetryAfter", "said_by"]
+
+_SECONDS: Final = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
+_LONGEST_TEXT: Final = 100
+"""No date of HTTP has more characters."""
+_GRPC_STATUS: Final = "grpc-status-details-bin"
+_GRPC_RETRY_INFO: Final = "google.rpc.retryinfo-bin"
+
+
+class RetryAfter:
+    """Asks failures how long to wait. Whatever goes wrong meanwhile is told, and counts as nothing said.
+
+    Args:
+        max_delay: No wait is longer, in seconds; 0 for no limit.
+        read: Asked instead of ``said_by``; gives seconds, a ``timedelta`` or ``None``.
+        wall_time: Gives the seconds since 1970, for dates.
+        tell: Told of what went wrong.
+    """
+
+    __slots__ = ("_read", "_tell", "_wall_time", "max_delay")
+
+    def __init__(
+        self,
+        max_delay: float,
+        read: Callable[[BaseException], Any] | None,
+        wall_time: Callable[[], float],
+        tell: Mistakes = unheard,
+    ) -> None:
+        self.max_delay = max_delay or math.inf
+        self._read = read
+        self._wall_time = wall_time
+        self._tell = tell
+
+    def said(self, failure: BaseException) -> float | None:
+        """Seconds to wait as *failure* says; ``None`` where it says nothing."""
+        try:
+            answer = self._asked(failure)
+            if hasattr(answer, "__await__"):
+                if hasattr(answer, "close"):
+                    answer.close()
+                raise TypeError(f"gave {answer!r}, which is to be awaited")
+            return _seconds(answer)
+        except Exception as mistake:  # noqa: BLE001  # never in place of the call's own failure
+            self._silent(mistake)
+            return None
+        finally:
+            del failure  # the traceback of a failure may hold this frame
+
+    async def said_later(self, failure: BaseException) -> float | None:
+        """Say the same where the answer may have to be awaited."""
+        try:
+            answer = self._asked(failure)
+            return _seconds(await answer if isinstance(answer, Awaitable) else answer)
+        except Exception as mistake:  # noqa: BLE001  # as above
+            self._silent(mistake)
+            return None
+        finally:
+            del failure
+
+    def _asked(self, failure: BaseException) -> Any:
+        return said_by(failure, self._wall_time()) if self._read is None else self._read(failure)
+
+    def _silent(self, mistake: Exception) -> None:
+        what = "reading a failure for" if self._read is None else "`read` of"
+        self._tell(f"{what} @honor_retry_after, for which the failure says nothing", mistake)
+
+
+def said_by(failure: BaseException, now: float) -> float | None:
+    """Seconds to wait as *failure* says at *now*, seconds since 1970; ``None`` where it says nothing.
+
+    Headers are those of ``failure.response``, of the failure itself, or of a result that was refused.
+    """
+    if isinstance(failure, RefusedException):
+        return failure.retry_after
+    for carrier in (getattr(failure, "response", None), failure, getattr(failure, "result", None)):
+        headers = getattr(carrier, "headers", None)
+        if headers is not None and (text := _header(headers)) and (wait := _of_header(text, now)) is not None:
+            return wait
+    trailing = getattr(failure, "trailing_metadata", None)
+    return _of_metadata(trailing() or ()) if callable(trailing) else None
+
+
+def _seconds(answer: Any) -> float | None:
+    if answer is None:
+        return None
+    if isinstance(answer, timedelta):
+        return answer.total_seconds()
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool) and answer == answer:
+        return float(answer) if abs(answer) < 1e300 else math.inf if answer > 0 else -math.inf
+    raise TypeError(f"gave {shown(answer)}; allowed: seconds, a timedelta or None")
+
+
+def _header(headers: Any) -> str:
+    """Find the header, also in a mapping that tells capital letters from others."""
+    for name in ("Retry-After", "retry-after"):
+        value = headers.get(name)
+        if value is not None:
+            text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+            return text.strip()
+    return ""
+
+
+def _of_header(text: str, now: float) -> float | None:
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    if len(text) > _LONGEST_TEXT:
+        return None
+    from email.utils import parsedate_to_datetime
+
+    try:
+        date = parsedate_to_datetime(text)
+        return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+# gRPC: a google.rpc.Status in the trailing metadata, one of whose details is a google.rpc.RetryInfo
+
+
+def _of_metadata(metadata: Any) -> float | None:
+    entries: Mapping[str, Any] = {entry[0]: entry[1] for entry in metadata}
+    try:
+        info = entries.get(_GRPC_RETRY_INFO)
+        for number, detail in _fields(entries.get(_GRPC_STATUS) or b""):
+            if number == 3:
+                parts = dict(_fields(detail))
+                if isinstance(kind := parts.get(1), bytes) and kind.endswith(b"google.rpc.RetryInfo"):
+                    info = parts.get(2)
+        return _duration(dict(_fields(info)).get(1, b"")) if info is not None else None
+    except (ValueError, TypeError, IndexError):
+        return None
+
+
+def _duration(message: bytes) -> float:
+    """Read a google.protobuf.Duration; a negative one says nothing more than 0."""
+    parts = dict(_fields(message))
+    seconds, nanos = parts.get(1, 0), parts.get(2, 0)
+    return 0.0 if seconds >= 1 << 63 else seconds + nanos / 1e9
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Give the fields of a message of protobuf, each with its number: whole numbers, and bytes.
+
+    Raises:
+        ValueError, IndexError: If it is no such message.
+    """
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        kind = key & 7
+        if kind == 0:
+            value, place = _varint(message, place)
+            yield key >> 3, value
+            continue
+        length = {1: 8, 5: 4}.get(kind, -1)
+        if kind == 2:
+            length, place = _varint(message, place)
+        if length < 0 or place + length > len(message):
+            raise ValueError("no message of protobuf")
+        yield key >> 3, message[place : place + length]
+        place += length
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+    raise ValueError("no whole number of protobuf")
