@@ -40,8 +40,8 @@ from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import Environment
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
-from .._strategy.retry_after import RetryAfter
 from .._strategy.flights import Flights
+from .._strategy.retry_after import RetryAfter
 from .mistakes import Mistakes
 
 Policies = Mapping[type[Policy], Policy]
