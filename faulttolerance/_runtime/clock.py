@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from math import inf
-from time import time as _system_wall_time  # noqa: TID251  # what a server calls a date is on no other clock
 
 from ..typing import Clock, Timer
 from .greenlets import lock_here, timer_here
@@ -13,7 +12,7 @@ from .interrupting.async_exception import interruption_for, withdraw
 from .interrupting.cancels import make_due
 from .interrupting.thread_deadlines import deadlines_here, due, unmasked
 from .interrupting.watchdog import watchdog
-from .native import native
+from .native import native, wall_time
 
 _LONGEST_WAIT = 86400.0
 _RealLock = type(native.allocate_lock())
@@ -105,7 +104,7 @@ class _SystemClock:
 
 
 def _wall_time_of(other: Clock | type[_SystemClock]) -> Callable[[], float]:
-    ahead = _system_wall_time() - other.monotonic()
+    ahead = wall_time() - other.monotonic()
     return lambda: other.monotonic() + ahead
 
 
@@ -148,7 +147,7 @@ class SharedClock:
 
     def _take(self, other: Clock | type[_SystemClock], is_virtual: bool) -> None:
         self.is_virtual = is_virtual
-        self.wall_time = _wall_time_of(other) if is_virtual else _system_wall_time
+        self.wall_time = _wall_time_of(other) if is_virtual else wall_time
         self.monotonic = other.monotonic
         self.random = other.random
         self.sleep = other.sleep

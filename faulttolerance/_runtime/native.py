@@ -78,6 +78,11 @@ allows_watching: bool = getattr(_thread, "daemon_threads_allowed", lambda: True)
 """False in an isolated sub-interpreter: no thread may outlive a call there, and looking at frames corrupts memory."""
 
 
+def wall_time() -> float:
+    """Seconds since 1970, for dates of servers; whoever stops the clock of a test stops them too."""
+    return time.time()  # noqa: TID251  # no duration
+
+
 def threads_are_real() -> bool:
     """Tell whether what ``threading`` starts is a thread, and no greenlet."""
     return _thread.start_new_thread is native.start_thread
