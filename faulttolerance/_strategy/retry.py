@@ -168,10 +168,8 @@ class Retry:
         told: Told | None = None,
     ) -> float | Stop:
         """As ``after_failure``, where *error* stands for a result that ``result_predicate`` refused: limits only."""
-        if attempt > self.max_retries:
-            return Stop.MAX_RETRIES_REACHED
-        if elapsed >= self.max_duration:
-            return Stop.MAX_DURATION_REACHED
+        if (stop := self._limit_stop(attempt, elapsed)) is not None:
+            return stop
         delay = self.fixed_delay
         if delay is None and told is not None:
             delay = told.delay
@@ -208,9 +206,9 @@ class Retry:
 
         ``None`` where *error* ends the retries whatever they say; *is_refusal*: it stands for a refused result.
         """
-        if attempt > self.max_retries or elapsed >= self.max_duration:
-            return None
         if not is_refusal and self._kind_stop(error, answer) is not None:
+            return None
+        if self._limit_stop(attempt, elapsed) is not None:
             return None
         delay = await delays.later(error) if isinstance(delays, CustomDelays) else None
         return Told(delay, await self.retry_after.said_later(error) if self.retry_after is not None else None)
@@ -224,6 +222,14 @@ class Retry:
         if answer:
             return None
         return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
+
+    def _limit_stop(self, attempt: int, elapsed: float) -> Stop | None:
+        """Why nothing is retried any more; ``None``: it is."""
+        if attempt > self.max_retries:
+            return Stop.MAX_RETRIES_REACHED
+        if elapsed >= self.max_duration:
+            return Stop.MAX_DURATION_REACHED
+        return None
 
     def refuses(self, result: object, answer: Answer = UNASKED) -> bool:
         """Whether *result* is retried as if the attempt had failed; *answer* as in ``after_failure``."""
