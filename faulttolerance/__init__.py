@@ -1,8 +1,8 @@
 """MicroProfile Fault Tolerance 4.1 for Python: policies around calls, declared by decorators.
 
 >>> from faulttolerance import retry, timeout
->>> @retry(max_retries=2)
-... @timeout(500)
+>>> @retry(max_retries=2, retry_on=OSError)
+... @timeout("500ms")
 ... def fetch() -> str:
 ...     return "fetched"
 >>> fetch()

@@ -205,8 +205,8 @@ def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[expl
     if isinstance(target, type):
         return [one for member in dir(target) for one in _explained(target, member, None, show_all)]
     try:
-        of = (parent, name) if isinstance(parent, type) else (target,)
-        return [explanation.explain(*of, all=show_all)]
+        in_class = isinstance(parent, type)
+        return [explanation.explain(parent if in_class else target, name if in_class else "", all=show_all)]
     except (AttributeError, ValueError):
         return []
 

@@ -6,7 +6,7 @@ has the parameters, ranges and defaults of the policy that it declares: ``@retry
 needs none of them may stand without parentheses.
 
 >>> @retry(max_retries=2, retry_on=OSError)
-... @timeout(400)
+... @timeout("400ms")
 ... def read() -> str:
 ...     return "ready"
 >>> read()

@@ -2,7 +2,7 @@
 
 >>> import textwrap
 >>> from faulttolerance import retry, timeout
->>> with patch(textwrap, "dedent", retry(max_retries=1), timeout(500)):
+>>> with patch(textwrap, "dedent", retry(max_retries=1, retry_on=OSError), timeout("500ms")):
 ...     textwrap.dedent("  guarded")
 'guarded'
 """

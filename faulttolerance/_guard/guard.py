@@ -69,7 +69,7 @@ class Guard:
             one that it belongs to, or something else is given than the policy that the parameter is called after.
 
     >>> from faulttolerance import Retry
-    >>> guard = Guard(retry=Retry(max_retries=2, jitter=0))
+    >>> guard = Guard(retry=Retry(max_retries=2, retry_on=OSError))
     >>> guard.call(int, "7")
     7
     """

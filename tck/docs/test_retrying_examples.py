@@ -1,0 +1,87 @@
+"""Examples that retry name the failures that they retry, for they are copied (rule M5)."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ABOUT = "what-may-be-retried.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = [*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "faulttolerance").rglob("*.py"))]
+_FENCE = re.compile(r"^```(python|pycon)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def examples(path: Path) -> Iterator[str]:
+    """The code of a page, of a module of examples, or of the docstrings of a module."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        for kind, code in _FENCE.findall(text):
+            yield shown(code) if kind == "pycon" else code
+    elif path.is_relative_to(ROOT / "examples"):
+        yield text
+    else:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield shown(ast.get_docstring(node) or "")
+
+
+def shown(session: str) -> str:
+    return "".join(example.source for example in doctest.DocTestParser().get_examples(session))
+
+
+def retries(code: str) -> Iterator[tuple[int, bool]]:
+    """Where something is retried, and whether it is said what."""
+    decided = set()
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        beside = [*getattr(node, "decorator_list", [])]
+        if isinstance(node, ast.Call):
+            beside += [*node.args, *(one.value for one in node.keywords)]
+        if any(name_of(one) in ("retry_when", "RetryWhen") and says(one, "exception") for one in beside):
+            decided |= {id(one) for one in beside}
+        for one in getattr(node, "decorator_list", []):
+            if name_of(one) == "retry" and not isinstance(one, ast.Call):
+                yield one.lineno, id(one) in decided
+        if isinstance(node, ast.Call) and name_of(node) in ("retry", "Retry") and not never(node):
+            yield node.lineno, id(node) in decided or says(node, "retry_on", "abort_on")
+
+
+def name_of(node: ast.AST) -> str:
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def never(call: ast.Call) -> bool:
+    """Whether it retries nothing, or is refused."""
+    return any(one.arg == "max_retries" and ast.unparse(one.value) in ("0", "-3") for one in call.keywords)
+
+
+def says(call: ast.AST, *names: str) -> bool:
+    return isinstance(call, ast.Call) and any(one.arg in (None, *names) for one in call.keywords)
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", [*PAGES, *MODULES], ids=named)
+def test_an_example_that_retries_names_the_failures(path: Path) -> None:
+    """Rule M5: also those that are about something else."""
+    bare = [
+        (code.splitlines()[line - 1], line) for code in examples(path) for line, names in retries(code) if not names
+    ]
+
+    assert bare == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_page_that_retries_says_where_to_read_what_may_be_retried(page: Path) -> None:
+    """Rule M5: by a link."""
+    if page.name != ABOUT and any(True for code in examples(page) for _ in retries(code)):
+        assert ABOUT in page.read_text(encoding="utf-8")
