@@ -221,7 +221,7 @@ def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
         yield annotation, "", sources.get("enabled", "decorator")
     else:
         for name, parameter in parameters(policy).items():
-            yield f"{annotation}/{parameter.key}", formatted(getattr(policy, name)) or "none", sources[name]
+            yield f"{annotation}/{parameter.key}", formatted(parameter.told(policy)) or "none", sources[name]
 
 
 # Help
