@@ -33,6 +33,7 @@ from ._policy import (
     Fallback,
     FibonacciBackoff,
     HonorRetryAfter,
+    PartitionBy,
     Policy,
     RateLimit,
     Retry,
@@ -251,6 +252,17 @@ def coalesce() -> None:
 
     For functions and methods, not for classes; the parameter is that of ``Coalesce``. A single function as the key is
     named, as in ``@coalesce(key=by_order)``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if the key does not fit the function.
+    """
+
+
+@_decorator_with_parentheses(PartitionBy)
+def partition_by() -> None:
+    """Keep a circuit breaker or throttle, permits and a rate window for each key, instead of one for all calls.
+
+    As in ``@partition_by("host")``; the parameters are those of ``PartitionBy``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if the key does not fit the function.

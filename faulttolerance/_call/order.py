@@ -3,7 +3,8 @@
 The specification (chapters on interactions) and SmallRye's rate limit give the order, whatever order the decorators are
 written in:
 
-    coalesce( asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( the method ))))))))
+    partition_by( coalesce( asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( method
+    )))))))))
 
 The adaptive throttle takes the place of the circuit breaker.
 """
@@ -29,6 +30,7 @@ from .._policy import (
     Fallback,
     FibonacciBackoff,
     HonorRetryAfter,
+    PartitionBy,
     Policy,
     RateLimit,
     Retry,
@@ -41,6 +43,7 @@ from .._runtime.clock import clock
 from .._runtime.environment import Environment
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from .._strategy.flights import Flights
+from .._strategy.partitions import Partitions
 from .._strategy.retry_after import RetryAfter
 from .mistakes import Mistakes
 
@@ -60,8 +63,10 @@ class Strategies(tuple[Any, ...]):
         return self[_PLACES[policy]]
 
     def items(self) -> Iterator[tuple[type[Policy], Any]]:
-        """Give the strategies that there are, each with its policy."""
-        return ((policy, self[place]) for policy, place in _PLACES.items() if self[place] is not None)
+        """Give the strategies that there are, each with its policy; those for each key too."""
+        yield from ((policy, self[place]) for policy, place in _PLACES.items() if self[place] is not None)
+        for partition in self.get(PartitionBy) or ():
+            yield from partition.strategies.items()
 
 
 class Binding(NamedTuple):
@@ -79,8 +84,8 @@ class Binding(NamedTuple):
     """The function whose parameters a call has; ``None`` where each call is given one."""
     takes_itself: bool = False
     """Whether the first argument of a call is its instance or class."""
-    counters_of: Callable[[type[Policy]], Counters | None] = lambda kind: None
-    """Gives what counts a policy by its facts alone, as a layer outside all others; ``None``: nothing is counted."""
+    counters_of: Callable[..., Counters | None] = lambda *kinds, counts_calls=False: None
+    """Gives what counts policies of some kinds, beside what counts the calls; ``None``: nothing is counted."""
 
 
 Layer: TypeAlias = Callable[[GuardedCall, Environment | None], GuardedCall]
@@ -143,6 +148,7 @@ class GuardPolicies(TypedDict, total=False):
     timeout: Timeout | None
     bulkhead: Bulkhead | None
     coalesce: Coalesce | None
+    partition_by: PartitionBy | None
 
 
 def is_detached(policies: Container[type[Policy]]) -> bool:
@@ -319,7 +325,12 @@ def _coalesce(policy: Coalesce, binding: Binding) -> Layer:
     return Coalescing(binding.name, flights, key_of(policy.key, binding), counters)
 
 
+def _limit_partitions(partitions: Partitions, policy: PartitionBy) -> None:
+    partitions.limit = policy.max_partitions
+
+
 ORDER = (
+    Row(PartitionBy, memory=Memory(lambda name, policy, _: Partitions(policy.max_partitions), _limit_partitions)),
     Row(Coalesce, memory=Memory(lambda *_: Flights(), lambda *_: None), layer=_coalesce, is_for_classes=False),
     Row(Asynchronous, excludes=AsynchronousNonBlocking),
     Row(AsynchronousNonBlocking),

@@ -7,10 +7,11 @@ from operator import is_
 
 from .._metrics.catalogue import Meter, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
-from .._policy import CircuitBreaker, CircuitBreakerName, Policy
+from .._policy import CircuitBreaker, CircuitBreakerName, PartitionBy, Policy
 from .._runtime.clock import clock
-from .._strategy import circuit_breaker
+from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition
+from .._strategy.partitions import Partitions
 from .._swap import Swap
 from .order import MEMORIES, Policies, Strategies
 
@@ -40,9 +41,19 @@ class State:
         self._meter: Meter | None = None
 
     @property
-    def circuit_breaker(self) -> circuit_breaker.CircuitBreaker | None:
+    def circuit_breaker(self) -> circuits.CircuitBreaker | None:
         """The breaker, if there is one."""
         return self.strategies.get(CircuitBreaker)  # type: ignore[no-any-return]
+
+    @property
+    def partitions(self) -> Partitions | None:
+        """What is remembered for each key, if calls are told apart by keys."""
+        return self.strategies.get(PartitionBy)  # type: ignore[no-any-return]
+
+    def every_breaker(self) -> list[circuits.CircuitBreaker]:
+        """Give the breaker, if there is one, behind those of the keys that have one of their own."""
+        owners = (*(partition.strategies for partition in self.partitions or ()), self.strategies)
+        return [breaker for strategies in owners if (breaker := strategies.get(CircuitBreaker)) is not None]
 
     @property
     def breaker_names(self) -> tuple[str, ...]:
@@ -60,14 +71,22 @@ class State:
         while (policies := self.policies) is not self._followed:
             self._followed = None
             for policy in policies:
-                MEMORIES[type(policy)].renew(self.strategies.get(type(policy)), policy)
+                kind = type(policy)
+                for strategies in (self.strategies, *(partition.strategies for partition in self.partitions or ())):
+                    if (strategy := strategies.get(kind)) is not None:
+                        MEMORIES[kind].renew(strategy, policy)
             self._followed = policies
 
     def conditions(self) -> dict[type[Policy], Condition]:
-        """Say how each strategy stands now whose policy is in force."""
-        now = clock.monotonic()
-        strategies = ((type(policy), self.strategies.get(type(policy))) for policy in self.policies)
-        return {kind: strategy.condition(now) for kind, strategy in strategies if hasattr(strategy, "condition")}
+        """Say how each strategy stands now whose policy is in force; of those for several keys, the worst."""
+        now, in_force = clock.monotonic(), {type(policy) for policy in self.policies}
+        worst: dict[type[Policy], Condition] = {}
+        for kind, strategy in self.strategies.items():
+            if kind in in_force and hasattr(strategy, "condition"):
+                condition = strategy.condition(now)
+                if kind not in worst or condition[1:] > worst[kind][1:]:
+                    worst[kind] = condition
+        return worst
 
     def counts(self) -> dict[Series, float]:
         """Read every series of the method, histograms aside."""
@@ -80,8 +99,8 @@ class State:
         """Give back what threads other than *ident* held, and measure time from 0, in the child of a fork."""
         for strategy in filter(None, self.strategies):
             strategy.keep_only(ident)
-        if self.circuit_breaker is not None:
-            self.circuit_breaker.start_counting(clock.monotonic())
+        for breaker in self.every_breaker():
+            breaker.start_counting(clock.monotonic())
         self.follow()  # a thread that is not here may have been about to
 
 

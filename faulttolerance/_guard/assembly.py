@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 from .._call.attempt import attempt, compose, flags_of
 from .._call.bound import BoundPolicies
-from .._call.order import ORDER, Binding, Layer, Row, is_detached, may_queue
+from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
 from .._metrics.counters import Counters, Ledger
-from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, Policy
+from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, PartitionBy, Policy
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.environment import Environment
 from .._runtime.interrupting.roles import CALLER, register
@@ -126,17 +126,23 @@ def guarded_call(
         declaration: What names the tasks and coroutines of calls, if that is to be the function.
         advice: What goes with the error where a synchronous call gives what is to be awaited; empty: it is no error.
     """
-    steps = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached, declaration=declaration)
-    innermost = steps[0]
-    assert isinstance(innermost, BoundPolicies)
-    innermost.advice = advice
+    binding = _binding(effective, draft, declaration, asynchronous=asynchronous, detached=detached)
+    parts = _parts(effective, binding)
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
-    composed = partial(
-        _composed,
-        steps,
-        [(_called(link), side_call(link)) for link in _links(fallback)] if isinstance(fallback, Fallback) else [],
-        side_call(before_retry) if before_retry is not None else None,
-    )
+    links = _links(fallback) if isinstance(fallback, Fallback) else ()
+    fallbacks = [(_called(link), side_call(link)) for link in links]
+    reconnect = side_call(before_retry) if before_retry is not None else None
+
+    def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
+        def make(strategies: Strategies) -> GuardedCall:
+            steps = _bound(parts, binding._replace(strategies=strategies))
+            if isinstance(innermost := steps[0], BoundPolicies):
+                innermost.advice = advice
+            return _composed(steps, fallbacks, reconnect, function, environment, awaits)
+
+        partition_by = effective.policies.get(PartitionBy)
+        return _by_key(partition_by, binding, draft, make) if partition_by is not None else make(draft.strategies)
+
     if not asynchronous:
         return composed(function, None, awaits)
     if on_threads:
@@ -146,11 +152,11 @@ def guarded_call(
         return partial(offload.start, _named(driver, declaration))
     from .._runtime.tasks import TaskEnvironment
 
-    is_certain = innermost.detached or function is call_awaited or is_coroutine_code(function)
+    is_certain = detached or function is call_awaited or is_coroutine_code(function)
     target = function if is_certain else partial(call_awaited, function)
     driver = composed(target, TaskEnvironment(), awaits)
-    driver = _named(driver if is_certain else refusing(innermost.name, driver), declaration)
-    if not innermost.detached:
+    driver = _named(driver if is_certain else refusing(effective.name, driver), declaration)
+    if not detached:
         return driver  # type: ignore[no-any-return]
     from .._runtime.async_call import AsyncCall
 
@@ -165,6 +171,15 @@ def _called(policy: Fallback) -> str:
     """Name the fallback, for people."""
     value = policy.value
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
+
+
+def _by_key(policy: Any, binding: Binding, draft: StateDraft, make: Callable[[Strategies], GuardedCall]) -> GuardedCall:
+    """Let calls go the way of their key; *make* makes one from the strategies for it."""
+    from .._call.partitioning import Partitioning
+
+    shared = make(draft.strategies)
+    partitions = draft.strategies.get(PartitionBy)
+    return Partitioning(draft.state, partitions, key_of(policy.key, binding), shared, make).call(binding.asynchronous)
 
 
 def _composed(
@@ -219,58 +234,92 @@ def _spreading(call: GuardedCall) -> Callable[..., Any]:
     return lambda *args, **kwargs: call(args, kwargs)
 
 
-def bound_policies(
+def _binding(
     effective: EffectivePolicies,
     draft: StateDraft,
+    declaration: Declaration | None = None,
     *,
     asynchronous: bool,
     detached: bool,
-    declaration: Declaration | None = None,
-) -> list[BoundPolicies | Layer]:
-    """Bind the policies of one guarded function to what its state is to become, and give what ``guarded_call`` takes.
-
-    What stands between two layers is one step; nearly every function has no layer, and one step. The outermost one
-    counts the calls, and the innermost one runs attempts apart.
-    """
-    policies, name = effective.policies, effective.line or effective.name
+) -> Binding:
+    """Say to what the policies of one guarded function are bound: what its state is to become."""
+    name = effective.line or effective.name
 
     def counters_of(*kinds: type[Policy], counts_calls: bool = False) -> Counters | None:
         if not effective.switches.metrics_enabled:
             return None
-        return draft.counters_for(name, may_queue(policies, asynchronous), kinds, counts_calls=counts_calls)
+        return draft.counters_for(name, may_queue(effective.policies, asynchronous), kinds, counts_calls=counts_calls)
 
     template = declaration.template if declaration is not None else None
     takes_itself = declaration is not None and declaration.binding != FUNCTION
-    binding = Binding(
-        effective.name, policies, draft.strategies, asynchronous, detached, deliver_transitions,
+    return Binding(
+        effective.name, effective.policies, draft.strategies, asynchronous, detached, deliver_transitions,
         template, takes_itself, counters_of,
     )  # fmt: skip
-    parts: list[tuple[Layer | None, list[Row]]] = [(None, [])]
+
+
+class _Part(NamedTuple):
+    """Policies with no layer among them, and the layer inside them."""
+
+    layer: Row | None
+    rows: Sequence[Row]
+    """Those that remember something, and so are bound to a state."""
+    fixed: Mapping[str, Any]
+    """What ``BoundPolicies`` holds of the others, and of none in particular."""
+    watches_results: bool
+    is_step: bool
+    """Whether there is anything outside the layer."""
+
+
+def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
+    """Divide the policies of one guarded function by the layers among them, the innermost first.
+
+    Nearly every function has no layer, and one part. The outermost one counts the calls, and the innermost one runs
+    attempts apart.
+    """
+    policies = binding.policies
+    divided: list[tuple[Row | None, list[Row]]] = [(None, [])]
     for row in reversed(ORDER):
         if row.policy in policies:
-            layer = row.layer(policies[row.policy], binding) if row.layer is not None else None
-            if layer is not None:
-                parts.append((layer, []))
-            parts[-1][1].append(row)
+            if row.layer is not None and row.layer(policies[row.policy], binding) is not None:
+                divided.append((row, []))
+            divided[-1][1].append(row)
     # Where `@asynchronous` was switched off, what comes later is meant to.
     is_meant = is_detached({type(declared.policy) for declared in effective.declared})
-    steps: list[BoundPolicies | Layer] = []
-    for at, (layer, rows) in enumerate(parts):
-        if layer is not None:
-            steps.append(layer)
-        if at and not any(row.is_bound for row in rows):
-            continue
-        counts_calls = not any(row.is_bound for _, outside in parts[at + 1 :] for row in outside)
-        values: dict[str, Any] = {}
+    parts: list[_Part] = []
+    for at, (layer, rows) in enumerate(divided):
+        counts_calls = not any(row.is_bound for _, outside in divided[at + 1 :] for row in outside)
+        is_step = not at or any(row.is_bound for row in rows)
+        fixed: dict[str, Any] = {
+            "asynchronous": binding.asynchronous,
+            "detached": binding.detached and not at,
+            "counts_calls": counts_calls,
+        }
+        if is_step:
+            fixed["counters"] = binding.counters_of(*(row.policy for row in rows), counts_calls=counts_calls)
         for row in reversed(rows):
-            values |= row.bind(policies[row.policy], binding)
-        kinds = [row.policy for row in rows]
-        bound = BoundPolicies(
-            effective.name, **values, asynchronous=asynchronous, detached=detached and not at,
-            counters=counters_of(*kinds, counts_calls=counts_calls), counts_calls=counts_calls,
-        )  # fmt: skip
-        bound.watches_results = not (at or is_meant)
-        steps.append(bound)
+            if row.memory is None:
+                fixed |= row.bind(policies[row.policy], binding)
+        remembering = [row for row in reversed(rows) if row.memory is not None and row.is_bound]
+        parts.append(_Part(layer, remembering, fixed, not (at or is_meant), is_step))
+    return parts
+
+
+def _bound(parts: Sequence[_Part], binding: Binding) -> list[BoundPolicies | Layer]:
+    """Bind *parts* to the strategies of *binding*; give the steps of a call, the innermost first."""
+    steps: list[BoundPolicies | Layer] = []
+    for part in parts:
+        if part.layer is not None and part.layer.layer is not None:
+            layer = part.layer.layer(binding.policies[part.layer.policy], binding)
+            assert layer is not None
+            steps.append(layer)
+        if part.is_step:
+            values = dict(part.fixed)
+            for row in part.rows:
+                values |= row.bind(binding.policies[row.policy], binding)
+            bound = BoundPolicies(binding.name, **values)
+            bound.watches_results = part.watches_results
+            steps.append(bound)
     return steps
 
 
@@ -280,7 +329,8 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     detached = is_detached(policies)
     # The state of a call that nobody makes: what it would count is nobody's business.
     draft = StateDraft(State(effective.name), policies, Ledger())
-    bound, *_ = bound_policies(effective, draft, asynchronous=asynchronous, detached=detached)
+    binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
+    bound, *_ = _bound(_parts(effective, binding), binding)
     assert isinstance(bound, BoundPolicies)
     is_followed = bound.fallback_on is not None or bound.retry is not None
     return source_of(attempt, flags_of(bound, is_followed=is_followed))

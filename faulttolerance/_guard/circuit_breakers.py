@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from .. import _policy as policies
 from .._event import StateChanged, sinks
 from .._log import ERROR, log
 from .._runtime.clock import clock
-from .._strategy.circuit_breaker import CircuitBreaker
+from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from ..exceptions import FaultToleranceDefinitionException
 from .registry import every_state, nothing_named, resolvers
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from .._strategy.circuit_state import CircuitSnapshot
 
 Listener: TypeAlias = Callable[[str, str, str], object]
+
+EVERY: Final = object()
+"""Stands for every key."""
 
 _listeners: dict[object, tuple[str, Listener]] = {}
 """Whom to tell, with the name of the breaker; each under a key of its own, for the same callback may come twice."""
@@ -62,13 +66,21 @@ class CircuitBreakers:
         _resolve_breakers()
         return sorted(_by_name())
 
-    def state(self, name: str) -> str:
+    def state(self, name: str, key: Hashable = EVERY) -> str:
         """Give ``closed``, ``open`` or ``half-open``; the last as soon as the delay is over, also when nobody calls.
 
+        Args:
+            name: That of the breaker.
+            key: The key whose breaker it is, where ``@partition_by`` tells calls apart: as the arguments give it, for
+                several names a tuple. A key that nothing is remembered of is ``closed``. By default the breaker of any
+                key counts that is open, or else half-open.
+
         Raises:
-            KeyError: No breaker has this name.
+            KeyError: No breaker has this name, or a key is given and calls are not told apart.
         """
-        return self._breakers(name)[-1].state_name(clock.monotonic())
+        now = clock.monotonic()
+        states = {breaker.state_name(now) for breaker in _breakers_of(self._states(name)[-1], key)}
+        return next((state for state in (OPEN, HALF_OPEN) if state in states), CLOSED)
 
     def snapshot(self, name: str) -> CircuitSnapshot:
         """Give what the breaker *name* is at this moment: its state, since when, and what its window holds.
@@ -78,13 +90,13 @@ class CircuitBreakers:
         """
         return self._breakers(name)[-1].snapshot(clock.monotonic())
 
-    def reset(self, name: str) -> None:
-        """Close the breaker *name* and forget its results; what was forced is so no longer.
+    def reset(self, name: str, key: Hashable = EVERY) -> None:
+        """Close the breaker *name*, or that of one *key*, and forget its results; what was forced is so no longer.
 
         Raises:
-            KeyError: No breaker has this name.
+            KeyError: No breaker has this name, or a key is given and calls are not told apart.
         """
-        self._steer(self._breakers(name), CircuitBreaker.reset)
+        self._steer(self._breakers(name, key), CircuitBreaker.reset)
 
     def reset_all(self) -> None:
         """Close every breaker."""
@@ -130,14 +142,17 @@ class CircuitBreakers:
             operation(breaker, clock.monotonic())
             deliver_transitions(breaker)
 
-    def _breakers(self, name: str) -> list[CircuitBreaker]:
+    def _breakers(self, name: str, key: Hashable = EVERY) -> list[CircuitBreaker]:
+        return [breaker for state in self._states(name) for breaker in _breakers_of(state, key)]
+
+    def _states(self, name: str) -> list[State]:
         _resolve_breakers(name)  # also where another has the name: a module may have been loaded again
         if name not in _by_name():
             _resolve_breakers()  # that name may be configured
-        breakers = _by_name()
-        if name not in breakers:
-            raise nothing_named("circuit breaker", name, breakers)
-        return breakers[name]
+        states = _by_name()
+        if name not in states:
+            raise nothing_named("circuit breaker", name, states)
+        return states[name]
 
 
 circuit_breakers = CircuitBreakers()
@@ -146,17 +161,31 @@ circuit_breakers = CircuitBreakers()
 def _every_breaker() -> Iterator[tuple[State, CircuitBreaker]]:
     """Give every breaker of a method that was called, with the state that it belongs to."""
     for state in every_state():
-        if state.circuit_breaker is not None:
-            yield state, state.circuit_breaker
+        yield from ((state, breaker) for breaker in state.every_breaker())
 
 
-def _by_name() -> dict[str, list[CircuitBreaker]]:
-    """Sort the breakers by all their names, the one made last behind the others."""
-    breakers: dict[str, list[CircuitBreaker]] = {}
-    for state, breaker in _every_breaker():
+def _by_name() -> dict[str, list[State]]:
+    """Sort what has breakers by all their names, what was made last behind the others."""
+    states: dict[str, list[State]] = {}
+    for state in every_state():
         for name in state.breaker_names:
-            breakers.setdefault(name, []).append(breaker)
-    return breakers
+            states.setdefault(name, []).append(state)
+    return states
+
+
+def _breakers_of(state: State, key: Hashable) -> list[CircuitBreaker]:
+    """Give the breakers of *state*, or the one for a *key*; none where nothing is remembered of that."""
+    partitions = state.partitions
+    if key is EVERY:
+        return state.every_breaker()
+    if partitions is None:
+        raise KeyError(f"the calls of {state.name} are not told apart by a key: it has no @partition_by")
+    partitions.look_again()
+    if key in partitions.by_key:
+        breaker = partitions.by_key[key].strategies.get(policies.CircuitBreaker)
+    else:  # it shares one with all others that found no place
+        breaker = state.circuit_breaker if len(partitions) >= partitions.limit else None
+    return [breaker] if breaker is not None else []
 
 
 def _resolve_breakers(name: str | None = None) -> None:

@@ -87,6 +87,12 @@ class GuardedMethod:
         state = self._resolver.state(self._cls)
         return state.counts() if state is not None else {}
 
+    @property
+    def partitions(self) -> int:
+        """How many keys have a state of their own under ``@partition_by``."""
+        state = self._resolver.state(self._cls)
+        return len(state.partitions or ()) if state is not None else 0
+
     def __repr__(self) -> str:
         return f"GuardedMethod({self.name!r}, {', '.join(map(repr, self.policies))})"
 

@@ -9,7 +9,7 @@ from weakref import ref
 
 from .._call.state import alias_in
 from .._config import Declared, State as Configuration, settings
-from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, Policy
+from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, PartitionBy, Policy
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.interrupting.roles import CALLER, register
 from .._swap import Swap
@@ -185,7 +185,7 @@ def misfits(
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
             faults.append(Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class"))
-        elif function not in _CALLERS or not isinstance(policy, Coalesce):  # those ask each function
+        elif function not in _CALLERS or not isinstance(policy, (Coalesce, PartitionBy)):  # those ask each function
             declaration = _declaration(function)
             if function not in _CALLERS:
                 where = f"{declaration.where} under Guard {name}"

@@ -11,7 +11,18 @@ from functools import cache
 from itertools import product
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from .._policy import AdaptiveThrottle, Bulkhead, CircuitBreaker, Coalesce, Fallback, Policy, RateLimit, Retry, Timeout
+from .._policy import (
+    AdaptiveThrottle,
+    Bulkhead,
+    CircuitBreaker,
+    Coalesce,
+    Fallback,
+    PartitionBy,
+    Policy,
+    RateLimit,
+    Retry,
+    Timeout,
+)
 from .._runtime.clock import clock
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 
@@ -45,6 +56,8 @@ class Metric(NamedTuple):
     """Whether it is there only where calls may wait."""
     of_process: bool = False
     """Whether it is the whole process's: it has no tag ``method``, and its method is called ``""``."""
+    is_highest: bool = False
+    """Whether the highest of several readings counts, one for each key, and not their sum."""
 
     def series(self, values: tuple[str, ...]) -> Series:
         """Give the series whose tags have *values*."""
@@ -140,6 +153,7 @@ _ADAPTIVE_THROTTLE = (
         "gauge",
         "The probability with which a call is refused, from 0 to 1",
         readings={(): lambda throttle, now: throttle.probability(now)},
+        is_highest=True,
     ),
 )
 _BULKHEAD = (
@@ -195,6 +209,14 @@ _COALESCE = (
         {"leader": ("leader",), "follower": ("follower",)},
     ),
 )
+_PARTITION_BY = (
+    Metric(
+        "ft.partitions",
+        "gauge",
+        "The number of keys that have a state of their own",
+        readings={(): lambda partitions, _: len(partitions)},
+    ),
+)
 
 TABLE = (
     PolicyMetrics(Fallback),
@@ -205,6 +227,7 @@ TABLE = (
     PolicyMetrics(RateLimit, "passed", _RATE_LIMIT),
     PolicyMetrics(AdaptiveThrottle, "success", _ADAPTIVE_THROTTLE),
     PolicyMetrics(Coalesce, metrics=_COALESCE),
+    PolicyMetrics(PartitionBy, metrics=_PARTITION_BY),
 )
 """In the order of the specification's table."""
 
@@ -320,9 +343,14 @@ class Meter(NamedTuple):
     def read(self, *, levels: bool) -> Iterator[tuple[Series, float]]:
         """Give the series that only grow and, with *levels*, those that go up and down."""
         now = clock.monotonic()
+        highest: dict[Series, float] = {}
         for policy, strategy in self.strategies.items():
             for metric in _METRICS.get(policy, ()):
                 if (levels or metric.kind != "gauge") and (self.queues or not metric.needs_queue):
                     for values, read in metric.readings.items():
-                        if (value := read(strategy, now)) is not None:
-                            yield metric.series(values), value
+                        series, value = metric.series(values), read(strategy, now)
+                        if value is not None and metric.is_highest:
+                            highest[series] = max(value, highest.get(series, value))
+                        elif value is not None:
+                            yield series, value
+        yield from highest.items()

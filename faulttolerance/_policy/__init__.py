@@ -16,6 +16,7 @@ from .parameter import (
     shared as shared,
     typed_call as typed_call,
 )
+from .partition_by import PartitionBy as PartitionBy
 from .rate_limit import RateLimit as RateLimit, RateLimitType as RateLimitType
 from .retry import (
     BeforeRetry as BeforeRetry,

@@ -23,6 +23,7 @@ Key: TypeAlias = Callable[..., Hashable] | str | tuple[str, ...] | None
 """A callable with the parameters of the guarded function, the names of some of these, or ``None``: the target and all
 arguments. Of a method, the callable may leave the instance or the class out."""
 
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -199,7 +200,8 @@ def _takes_itself(key: Callable[..., Any], signature: Signature) -> bool:
         return True
     own, others = signature_of(key), signature.parameters
     first = next(iter(own.parameters.values()), None) if own is not None else None
-    is_named_so = first is not None and (first.kind is Parameter.VAR_POSITIONAL or first.name == next(iter(others), ""))
+    names = ("self", "cls", next(iter(others), ""))
+    is_named_so = first is not None and (first.kind is Parameter.VAR_POSITIONAL or first.name in names)
     return is_named_so and _accepts(key, signature, leaves_out_first=False)
 
 
@@ -209,6 +211,8 @@ def _accepts(key: Callable[..., Any], signature: Signature, *, leaves_out_first:
     if own is None:
         return not leaves_out_first
     parameters = list(signature.parameters.values())
+    if all(parameter.kind in _VARIADIC for parameter in parameters[:2]) and len(parameters) == 2:
+        return True  # it hands on whatever comes, and what that is, nobody knows
     if leaves_out_first and parameters and parameters[0].kind in _POSITIONAL:
         del parameters[0]
     args = [None for parameter in parameters if parameter.kind in _POSITIONAL]
@@ -218,8 +222,6 @@ def _accepts(key: Callable[..., Any], signature: Signature, *, leaves_out_first:
     except TypeError:
         return False
     takes: dict[Any, bool] = {parameter.kind: True for parameter in own.parameters.values()}
-    return all(
-        takes.get(parameter.kind, False)
-        for parameter in parameters
-        if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    ) or bool(inspect.isbuiltin(key))
+    return all(takes.get(parameter.kind, False) for parameter in parameters if parameter.kind in _VARIADIC) or bool(
+        inspect.isbuiltin(key)
+    )

@@ -201,6 +201,10 @@ class AdaptiveThrottle:
         probability = self.probability(now)
         return Condition(f"refusing {100 * probability:.0f} % of the calls", is_impaired=probability > 0)
 
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing is lost if it is forgotten: no call would be refused."""
+        return not self.probability(now)
+
     def refusal(self, wait: float) -> ThrottleException:
         """Make what a caller is told who is refused; when another one would be let in, nobody knows."""
         return ThrottleException(self._message)

@@ -165,6 +165,10 @@ class Bulkhead:
         """How many calls wait for a permit."""
         return len(self.waiting)
 
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing is lost if it is forgotten: no permit is held or waited for."""
+        return not self.held and not len(self.waiting)
+
     def condition(self, now: float) -> Condition:
         """How it stands, whenever that is."""
         waiting = f", {len(self.waiting)} waiting" if self.waiting else ""

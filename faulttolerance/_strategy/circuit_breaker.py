@@ -336,6 +336,24 @@ class CircuitBreaker:
         until = f", half-open in {era.until - now:.3g} s" if state == OPEN else ""
         return Condition(state + until, is_impaired=state != CLOSED, is_down=state == OPEN)
 
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing is lost if the circuit is forgotten: it is closed, and no result in its window failed."""
+        with self._lock:
+            era = self.state
+            return isinstance(era, Closed) and not era.is_forced and not era.window.held(now)[1]
+
+    def be_forced_as(self, other: "CircuitBreaker", now: float) -> None:
+        """Be forced into a state where *other* is."""
+        if other.state.is_forced and not self.state.is_forced:
+            (self.force_open if isinstance(other.state, Open) else self.force_closed)(now)
+
+    def count_on(self, other: "CircuitBreaker", now: float) -> None:
+        """Go on with what *other* counted, which is no more."""
+        spent = {state: other.time_in(state, now) for state in _NOTHING_SPENT}
+        with self._lock:
+            self._spent = {state: seconds + spent[state] for state, seconds in self._spent.items()}
+            self.opened_total += other.opened_total
+
     def time_in(self, state: StateName, now: float) -> float:
         """Seconds spent in *state* since creation, or since ``start_counting``; never less than before."""
         with self._lock:

@@ -23,6 +23,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from types import TracebackType
 from typing import ClassVar, TypeAlias
 
+from .condition import Condition
+
 __all__ = ["Flight", "Flights", "Outcome", "Seat"]
 
 Outcome: TypeAlias = tuple[object, BaseException | None, TracebackType | None]
@@ -118,6 +120,14 @@ class Flights:
                 self._leave_locked(woken, seat, outcome)
             self._wake(woken)
             raise
+
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing is lost if they are forgotten: there are none."""
+        return not self._by_key
+
+    def condition(self, now: float) -> Condition:
+        """How they stand."""
+        return Condition(f"{len(self)} under way")
 
     def keep_only(self, ident: int) -> None:
         """Drop the calls of other threads than *ident* in the child of a fork: they do not go on there."""

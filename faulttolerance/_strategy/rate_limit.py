@@ -196,6 +196,13 @@ class RateLimit:
             used = self._window.used(moment)
         return Condition(f"{used} let through in its window", is_impaired=due > moment)
 
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing is lost if it is forgotten: no call that was let through still counts."""
+        with self._lock:
+            moment = _ticks(now)
+            is_spaced = self._last is None or self._last + self._spacing <= moment
+            return is_spaced and not self._window.used(moment)
+
     def reconfigure(self, limit: int, window: float, min_spacing: float, kind: WindowKind, now: float) -> None:
         """Take new values; calls that were let through still count."""
         with self._lock:

@@ -25,6 +25,7 @@ PAGES = sorted(
         "circuit-breaker",
         "coalesce",
         "fallback",
+        "partition-by",
         "rate-limit",
         "retry",
         "timeout",

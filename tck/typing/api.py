@@ -28,6 +28,9 @@ from faulttolerance import (
     FallbackHandler,
     Future,
     Guard,
+    PartitionBy,
+    circuit_breakers,
+    partition_by,
     RateLimit,
     Retry,
     Timeout,
@@ -46,6 +49,7 @@ from faulttolerance import (
     exponential_backoff,
     fallback,
     fibonacci_backoff,
+    partition_by,
     rate_limit,
     remaining,
     retry,
@@ -191,7 +195,19 @@ assert_type(coalesced("a"), bytes)
 coalesced(1)  # type: ignore[arg-type]
 coalesce(key=lambda order: order)
 coalesce(key=1)  # type: ignore[call-overload]
-Guard(coalesce=Coalesce(key="order"))
+Guard(coalesce=Coalesce(key="order"), partition_by=PartitionBy("tenant", max_partitions=10))
+
+
+@partition_by(("tenant", "order"), max_partitions=50)
+def partitioned(tenant: str, order: str) -> bytes:
+    return order.encode()
+
+
+assert_type(partitioned("a", "b"), bytes)
+partition_by(lambda tenant: tenant)
+partition_by(1)  # type: ignore[arg-type]
+assert_type(circuit_breakers.state("a", key=("b", 1)), str)
+circuit_breakers.reset("a", key="b")
 AdaptiveThrottle(window=None)  # type: ignore[arg-type]
 assert_type(Guard(adaptive_throttle=AdaptiveThrottle(min_requests=5)).call(throttled, "a"), bytes)
 Guard(adaptive_throttle=CircuitBreaker())  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._call.order import ORDER, Row, is_detached
 from ..._config import Declared
-from ..._policy import BeforeRetry, Coalesce, CustomBackoff, Fallback, HonorRetryAfter, Policy, RetryWhen
+from ..._policy import BeforeRetry, Coalesce, CustomBackoff, Fallback, HonorRetryAfter, PartitionBy, Policy, RetryWhen
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
@@ -191,7 +191,7 @@ def callback_faults(
         from . import callback  # only what compares functions needs ``inspect``
 
         return callback.faults(policy, declaration, where, asynchronous, owner or declaration.owner, final)
-    if isinstance(policy, Coalesce):
+    if isinstance(policy, (Coalesce, PartitionBy)):
         return _key_faults(f"{where} @{policy.annotation}(key)", policy.key, declaration)
     asked: list[tuple[str, Any]] = []
     if isinstance(policy, RetryWhen):

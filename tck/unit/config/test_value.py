@@ -77,6 +77,8 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("Bulkhead", "value"): ("3", 3, "0"),
     ("Bulkhead", "waiting_task_queue"): ("12", 12, "many"),
     ("Bulkhead", "max_wait"): ("200ms", timedelta(milliseconds=200), "-1"),
+    ("PartitionBy", "key"): ("tenant", "tenant", "a tenant"),
+    ("PartitionBy", "max_partitions"): ("50", 50, "0"),
     ("Coalesce", "key"): ("tenant, order", ("tenant", "order"), "an order"),
     ("Fallback", "value"): (f"{HERE}.handler", handler, f"{HERE}.handlr"),
     ("Fallback", "fallback_method"): ("other", "other", "not a name"),
@@ -106,6 +108,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
 BASE: dict[str, Policy] = {
     "Fallback": Fallback(fallback_method="substitute"),
     "CustomBackoff": CustomBackoff(lambda: lambda failure: 0.0),
+    "PartitionBy": ft.PartitionBy("order"),
     "RetryWhen": RetryWhen(result=bool),
     "BeforeRetry": BeforeRetry(handler),
 }

@@ -81,6 +81,7 @@ FITTING = {
     ("RetryWhen/result", "a lambda"),
     ("BeforeRetry/value", "a lambda"),
     ("Coalesce/key", "a lambda"),
+    ("PartitionBy/key", "a lambda"),
 }
 """It is a callable; whether it fits the function is another question."""
 
@@ -101,6 +102,7 @@ def guarded() -> Iterator[Callable[[], object]]:
     @ft.timeout
     @ft.bulkhead
     @ft.coalesce
+    @ft.partition_by(lambda: None)
     def function() -> None: ...
 
     backed_off = (ft.exponential_backoff, ft.fibonacci_backoff, ft.custom_backoff(lambda: lambda failure: 0.0))

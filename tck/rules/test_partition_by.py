@@ -1,0 +1,529 @@
+"""State for each key, through public names: found by key, forgotten when idle, shared where there is no place."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Bulkhead,
+    BulkheadException,
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    Guard,
+    PartitionBy,
+    RateLimitException,
+    adaptive_throttle,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    circuit_breakers,
+    coalesce,
+    configure,
+    guards,
+    health,
+    partition_by,
+    rate_limit,
+    reload,
+    retry,
+    sleep,
+)
+from faulttolerance._metrics.counters import ledger
+from faulttolerance.testing import virtual_time
+from kit import Invoke
+from kit.definition import refused
+
+
+class Down(Exception):
+    pass
+
+
+class Client:
+    """Calls hosts, of which those in ``down`` fail."""
+
+    def __init__(self, *down: str) -> None:
+        self.down = set(down)
+
+    @partition_by("host", max_partitions=3)
+    @circuit_breaker(request_volume_threshold=2, fail_on=Down, delay="60s")
+    def fetch(self, host: str, path: str = "/") -> str:
+        if host in self.down:
+            raise Down(host)
+        return host + path
+
+
+FETCH = f"{__name__}.Client.fetch"
+
+
+def counts_of(name: str) -> dict[Any, Any]:
+    (guard,) = [guard for guard in guards() if guard.name.endswith(name)]
+    return dict(guard.counts)
+
+
+def outcome(call: Any, *args: Any) -> str:
+    try:
+        return str(call(*args))
+    except Exception as error:
+        return type(error).__name__
+
+
+def test_one_host_that_is_down_opens_no_other_circuit() -> None:
+    """By rule N1: each key has its own breaker."""
+    client = Client("bad")
+
+    outcomes = [outcome(client.fetch, host) for host in ("bad", "bad", "bad", "good", "good")]
+
+    assert outcomes == ["Down", "Down", "CircuitBreakerOpenException", "good/", "good/"]
+
+
+def test_each_key_has_its_own_permits_and_window(invoke: Invoke) -> None:
+    """By rule N1: in every way of calling, what one key uses up is not missing to another."""
+
+    class Service:
+        @partition_by(lambda self, tenant: tenant)
+        @rate_limit(2, window="1h")
+        @invoke.body
+        async def work(self, tenant: str) -> str:
+            return tenant
+
+    service = Service()
+    outcomes = [invoke.outcome(service.work, tenant) for tenant in ("a", "a", "a", "b", "b", "b")]
+
+    assert outcomes == ["a", "a", RateLimitException, "b", "b", RateLimitException]
+
+
+def test_permits_are_held_by_key() -> None:
+    """By rule N1: the bulkhead of one key is full, that of another is not."""
+
+    class Service:
+        @partition_by(lambda tenant: tenant.lower())
+        @bulkhead(1)
+        def work(self, tenant: str) -> None:
+            sleep(1)
+
+    service = Service()
+    with virtual_time() as clock:
+        busy = clock.start(service.work, "A")
+        clock.advance(0.5)
+
+        with pytest.raises(BulkheadException):
+            service.work("a")
+        service.work("b")
+        busy.result()
+
+
+def test_a_key_function_that_raises_takes_nothing(invoke: Invoke) -> None:
+    """By rule N1: its error comes out, in the way of the call, and nothing was taken."""
+
+    class Service:
+        @partition_by(lambda tenant: tenant.lower(), max_partitions=1)
+        @rate_limit(1, window="1h")
+        @bulkhead(1)
+        @invoke.body
+        async def work(self, tenant: Any) -> Any:
+            return tenant
+
+    service = Service()
+
+    assert [invoke.outcome(service.work, value) for value in (1, 2, "a")] == [AttributeError, AttributeError, "a"]
+    assert invoke.outcome(service.work, "a") is RateLimitException
+
+
+def test_a_key_without_a_hash_is_an_error_that_names_what_helps(invoke: Invoke) -> None:
+    """By rule N1: as where calls share a result."""
+
+    @partition_by(lambda key: [key])
+    @bulkhead(1)
+    @invoke.body
+    async def work(key: str) -> None: ...
+
+    with pytest.raises(TypeError, match="key="):
+        invoke(work, "a")
+
+
+def test_the_idle_key_that_was_used_least_recently_goes() -> None:
+    """By rule N2: at ``max_partitions`` it makes room; its limit begins anew when it comes again."""
+
+    @partition_by("key", max_partitions=2)
+    @rate_limit(1, window="10s")
+    def work(key: str) -> str:
+        return key
+
+    with virtual_time() as clock:
+        work("a")
+        clock.advance(1)
+        work("b")
+        clock.advance(9.5)  # the window of "a" is empty, that of "b" is not
+        work("c")
+        assert outcome(work, "b") == "RateLimitException"
+        clock.advance(11)
+        work("b")
+        work("a")  # "c" was used least recently
+
+        assert [outcome(work, key) for key in "ba"] == ["RateLimitException"] * 2
+    assert counts_of(work.__qualname__)["ft.partitions", ()] == 2
+
+
+def test_what_is_not_idle_stays() -> None:
+    """By rule N2: an open circuit, a failure in its window, a permit, a throttle that refuses, a window in use stay."""
+
+    @partition_by("key", max_partitions=2)
+    @adaptive_throttle(min_requests=1)
+    def throttled(key: str) -> None:
+        if key == "bad":
+            raise Down
+
+    @partition_by("key", max_partitions=2)
+    @bulkhead(1)
+    def held(key: str) -> None:
+        sleep(5)
+
+    @partition_by("key", max_partitions=2)
+    @circuit_breaker(request_volume_threshold=10, fail_on=Down)
+    def failed(key: str) -> None:
+        if key == "bad":
+            raise Down
+
+    with virtual_time() as clock:
+        busy = clock.start(held, "bad")
+        clock.advance(0.1)
+        for _ in range(6):
+            outcome(throttled, "bad")
+        outcome(failed, "bad")
+        for number in range(10):
+            throttled(f"new {number}")
+            failed(f"new {number}")
+            clock.start(held, f"new {number}").result()
+            if number == 0:
+                busy.result()
+                busy = clock.start(held, "bad")
+                clock.advance(0.1)
+            break
+
+        assert outcome(held, "bad") == "BulkheadException"
+        busy.result()
+        assert "ThrottleException" in [outcome(throttled, "bad") for _ in range(20)]
+
+
+def test_a_flood_of_keys_neither_grows_nor_closes_an_open_circuit() -> None:
+    """By rule N2: so many keys as one likes leave the open circuit of another open, and memory as it was (trap 26)."""
+    client = Client("bad")
+    for _ in range(2):
+        outcome(client.fetch, "bad")
+
+    for number in range(2000):
+        assert client.fetch(f"host {number}") == f"host {number}/"
+
+    assert circuit_breakers.state(FETCH, key="bad") == "open"
+    assert outcome(client.fetch, "bad") == "CircuitBreakerOpenException"
+    assert counts_of("Client.fetch")["ft.partitions", ()] == 3
+
+
+def test_calls_that_find_no_place_share_one_state() -> None:
+    """By rule N2: where no key is idle, others have one state together; where one is again, they have their own."""
+    client = Client("a", "b", "c", "d", "e")
+    for host in "aabbcc":
+        outcome(client.fetch, host)
+
+    outcomes = [outcome(client.fetch, host) for host in ("d", "e", "d", "fine")]
+    assert outcomes == ["Down", "Down", "CircuitBreakerOpenException", "CircuitBreakerOpenException"]
+
+    circuit_breakers.reset(FETCH, key="b")
+    assert client.fetch("fine") == "fine/"
+    assert [circuit_breakers.state(FETCH, key=host) for host in "abcd"] == ["open", "open", "open", "open"]
+
+
+def test_metrics_add_up_under_the_name_of_the_method() -> None:
+    """By rule N3: one set of series, whatever the keys; what was counted for a key that went stays."""
+    client = Client("bad")
+    for host in ("bad", "bad", "bad", "a", "b", "c", "d"):
+        outcome(client.fetch, host)
+    circuit_breakers.reset(FETCH, key="bad")
+    for host in "efgh":
+        client.fetch(host)
+
+    counts = counts_of("Client.fetch")
+    calls = {tags: count for (metric, tags), count in counts.items() if metric == "ft.circuitbreaker.calls.total"}
+    assert calls == {
+        (("circuitBreakerResult", "success"),): 8,
+        (("circuitBreakerResult", "failure"),): 2,
+        (("circuitBreakerResult", "circuitBreakerOpen"),): 1,
+    }
+    assert counts["ft.circuitbreaker.opened.total", ()] == 1
+    assert counts["ft.partitions", ()] == 3
+
+
+def test_a_circuit_is_asked_and_closed_by_key() -> None:
+    """By rule N3: by name and key; without a key, the state is that of any that is open, and all are closed."""
+    client = Client("bad", "worse")
+    for host in ("bad", "bad", "worse", "worse", "fine"):
+        outcome(client.fetch, host)
+
+    assert [circuit_breakers.state(FETCH, key=key) for key in ("bad", "fine", "unknown")] == [
+        "open",
+        "closed",
+        "closed",
+    ]
+    assert circuit_breakers.state(FETCH) == "open"
+    circuit_breakers.reset(FETCH, key="bad")
+    assert [circuit_breakers.state(FETCH, key=key) for key in ("bad", "worse")] == ["closed", "open"]
+    circuit_breakers.reset(FETCH)
+    assert circuit_breakers.state(FETCH) == "closed"
+    (guard,) = [guard for guard in guards() if guard.name == FETCH]
+    assert guard.partitions == 3
+
+    @circuit_breaker
+    def whole() -> None: ...
+
+    whole()
+    with pytest.raises(KeyError, match="has no @partition_by"):
+        circuit_breakers.state(f"{__name__}.{whole.__qualname__}", key="a")
+
+
+def test_a_circuit_that_is_forced_open_is_so_for_new_keys_too() -> None:
+    """By rule N3: whoever takes a dependency away means all of it."""
+    client = Client()
+    client.fetch("a")
+    circuit_breakers.force_open(FETCH)
+
+    assert [outcome(client.fetch, host) for host in "ab"] == ["CircuitBreakerOpenException"] * 2
+
+    circuit_breakers.reset(FETCH)
+    assert [outcome(client.fetch, host) for host in "ab"] == ["a/", "b/"]
+
+
+def test_listeners_and_health_hear_of_every_key() -> None:
+    """By rule N3: under the name of the method."""
+    client, heard = Client("bad"), []
+    undo = circuit_breakers.on_state_change(FETCH, lambda *change: heard.append(change))
+    for _ in range(2):
+        outcome(client.fetch, "bad")
+    undo()
+
+    assert heard == [(FETCH, "closed", "open")]
+    assert any(FETCH in reason for reason in health().reasons)
+
+
+def test_a_change_of_the_configuration_reaches_every_key() -> None:
+    """By rule N2: at once, keys that were there before included; and the number of keys is one of the values."""
+    pytest.importorskip("pydantic_settings")
+    client = Client("bad", "worse")
+    with virtual_time() as clock:
+        for host in ("bad", "bad", "worse", "worse"):
+            outcome(client.fetch, host)
+        try:
+            configure(properties={"CircuitBreaker/delay": "1s", "PartitionBy/maxPartitions": "2"})
+            reload()
+            outcome(client.fetch, "worse")
+            client.down.clear()
+            clock.advance(61)
+            assert [outcome(client.fetch, host) for host in ("bad", "worse")] == ["bad/", "worse/"]
+            client.down.add("bad")
+            for _ in range(2):
+                outcome(client.fetch, "bad")
+            clock.advance(1.5)
+            assert circuit_breakers.state(FETCH, key="bad") == "half-open"
+            for host in "abcdef":
+                client.fetch(host)
+            assert counts_of("Client.fetch")["ft.partitions", ()] == 2
+        finally:
+            configure(properties={})
+
+
+def test_a_policy_that_is_switched_on_later_is_there_for_keys_that_were_before() -> None:
+    """By rule N2: what a key lacks is made when its next call comes."""
+    pytest.importorskip("pydantic_settings")
+
+    @partition_by("key")
+    @circuit_breaker(request_volume_threshold=1, fail_on=Down)
+    @rate_limit(1, window="1h")
+    def work(key: str) -> str:
+        return key
+
+    try:
+        configure(properties={"RateLimit/enabled": False})
+        assert [work("a"), work("a")] == ["a", "a"]
+        configure(properties={"RateLimit/enabled": True})
+        assert [outcome(work, "a"), outcome(work, "a")] == ["a", "RateLimitException"]
+    finally:
+        configure(properties={})
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_keeps_what_is_known_of_each_key_and_drops_what_others_held() -> None:
+    """By rule N2: permits of threads that are not there are given back; an open circuit stays open."""
+
+    class Service:
+        @partition_by("key")
+        @circuit_breaker(request_volume_threshold=1, fail_on=Down, failure_ratio=1.0)
+        @bulkhead(1)
+        def work(self, key: str) -> str:
+            if key == "bad":
+                raise Down
+            entered.set()
+            go.wait(30)
+            return key
+
+    entered, go, service = threading.Event(), threading.Event(), Service()
+    outcome(service.work, "bad")
+    thread = threading.Thread(target=service.work, args=("busy",))
+    thread.start()
+    entered.wait(30)
+    child = os.fork()
+    if not child:
+        go.set()
+        is_right = (
+            outcome(service.work, "busy") == "busy" and outcome(service.work, "bad") == "CircuitBreakerOpenException"
+        )
+        os._exit(0 if is_right else 1)
+    go.set()
+    thread.join(30)
+
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_class_that_is_dropped_leaves_no_key_behind() -> None:
+    """Rule L4: its partitions go with it."""
+
+    class Service:
+        @partition_by("key")
+        @bulkhead(1)
+        def work(self, key: object) -> None: ...
+
+    class Key:
+        pass
+
+    key = Key()
+    Service().work(key)
+    gone, kept = weakref.ref(Service), weakref.ref(key)
+    del Service, key
+    gc.collect()
+    ledger.read()  # its final counts are taken when somebody reads, or when many classes have gone
+
+    assert gone() is None
+    assert kept() is None
+
+
+def test_a_key_is_all_that_is_kept_of_a_call() -> None:
+    """By rule N2: by its parameter's name, neither the object nor other arguments stay."""
+
+    class Service:
+        @partition_by("key")
+        @bulkhead(1)
+        def work(self, key: str, body: object = None) -> None: ...
+
+    service = Service()
+    service.work("a", service)
+    gone = weakref.ref(service)
+    del service
+    gc.collect()
+
+    assert gone() is None
+
+
+def test_a_guard_tells_calls_apart_by_the_parameters_of_what_it_calls() -> None:
+    """By rule N1: names are those of each function's parameters; a function without them is a ``TypeError``."""
+    guard = Guard(
+        partition_by=PartitionBy("host"),
+        circuit_breaker=CircuitBreaker(request_volume_threshold=1, fail_on=Down),
+        bulkhead=Bulkhead(1),
+    )
+
+    def get(host: str) -> str:
+        if host == "bad":
+            raise Down
+        return host
+
+    async def post(body: str, host: str) -> str:
+        return get(host)
+
+    assert [outcome(guard.call, get, host) for host in ("bad", "bad", "good")] == [
+        "Down",
+        "CircuitBreakerOpenException",
+        "good",
+    ]
+    with pytest.raises(CircuitBreakerOpenException):
+        asyncio.run(guard.call_async(post, "x", host="bad"))
+    assert asyncio.run(guard.call_async(post, "x", "good")) == "good"
+    assert guard(get)("good") == "good"
+    with pytest.raises(TypeError, match="'host'"):
+        guard.call(lambda other: other, 1)
+
+
+def test_calls_of_several_partitions_are_different_calls() -> None:
+    """By rule N1: sharing a result stays within a partition."""
+    asked = []
+
+    @partition_by("tenant")
+    @coalesce(key="order")
+    def load(tenant: str, order: str) -> str:
+        asked.append(tenant)
+        sleep(1)
+        return tenant
+
+    with virtual_time() as clock:
+        calls = [clock.start(load, tenant, "o") for tenant in "aabb"]
+
+        assert [call.result() for call in calls] == list("aabb")
+    assert sorted(asked) == ["a", "b"]
+
+
+def test_every_way_of_calling_finds_its_key(invoke: Invoke) -> None:
+    """By rule N1: retries stay with the key with which the call began."""
+
+    class Service:
+        seen: list[str] = []  # noqa: RUF012
+
+        @partition_by(lambda host: host)
+        @retry(max_retries=2, jitter=0)
+        @circuit_breaker(request_volume_threshold=2, fail_on=Down, failure_ratio=1.0)
+        @invoke.body
+        async def work(self, host: str) -> str:
+            self.seen.append(host)
+            if host == "bad":
+                raise Down
+            return host
+
+    service = Service()
+
+    assert invoke.outcome(service.work, "bad") is CircuitBreakerOpenException
+    assert invoke.outcome(service.work, "good") == "good"
+    assert service.seen == ["bad", "bad", "good"]
+
+
+def test_what_cannot_be_meant_is_refused() -> None:
+    """By rule N1: no key, a name that a method does not have, and no room at all."""
+
+    def work(host: str) -> str:
+        return host
+
+    with refused("stands without arguments"):
+
+        @partition_by
+        def bare(host: str) -> None: ...
+
+    with refused("names 'hots'", "did you mean 'host'"):
+        partition_by("hots")(work)
+    with refused("@PartitionBy(max_partitions) is 0"):
+        partition_by("host", 0)(work)
+    with refused("@PartitionBy(key) is ()"):
+        partition_by(())(work)
+    with refused("names 'host'"):
+
+        @partition_by("host")
+        class Service:
+            def get(self, host: str) -> None: ...
+
+            def close(self) -> None: ...
+
+    with refused("@PartitionBy(key) names 'host'"):
+
+        @asynchronous
+        @partition_by("host")
+        async def other(hostname: str) -> None: ...
