@@ -341,7 +341,7 @@ class BoundPolicies:
             else:
                 result = _RETRY_RESULT[stop] if applied or not returned else _RETURNED
                 self.counters.add(call_series(returned, fallback, attempts > 1, result))
-        if returned and not applied and attempts > 1 and sinks.wanted[Recovered]():
+        if returned and stop is None and attempts > 1 and sinks.wanted[Recovered]():
             sinks.tell(Recovered(self.name, attempts))
 
 

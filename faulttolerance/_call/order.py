@@ -180,6 +180,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
             when and when.result,
             tell,
             honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
+            when is not None and when.give == "result",
         )
     }
 

@@ -135,7 +135,8 @@ def follow(
                 break
             delay = _next_delay(policies, call, failure)
             if delay is None:
-                result = _replaced(policies, call, failure, args, kwargs)
+                if retry is None or failure is not call.refusal or not retry.gives_result:
+                    result = _replaced(policies, call, failure, args, kwargs)
                 break
             if delay:
                 pause(policies.name, delay)
@@ -175,7 +176,8 @@ async def follow_async(
                 call.told = await ask(_foresee, retry, call, failure)
             delay = _next_delay(policies, call, failure)
             if delay is None:
-                result = await _replaced_async(policies, call, failure, args, kwargs)
+                if retry is None or failure is not call.refusal or not retry.gives_result:
+                    result = await _replaced_async(policies, call, failure, args, kwargs)
                 break
             # Also without a delay: whoever retries again and again must let others go on.
             if delay or call.attempts > 1:
@@ -234,7 +236,7 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
         return delay
     call.stop = decision
     call.explain(failure)
-    if call.attempts > 1 or decision in _ALWAYS_NOTED:
+    if call.attempts > 1 or decision in _ALWAYS_NOTED or failure is call.refusal:
         call.note(failure, elapsed, decision)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
         sinks.tell(GaveUp(name, call.attempts, elapsed, decision.value, failure))

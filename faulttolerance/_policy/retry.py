@@ -144,18 +144,22 @@ class RetryWhen(Policy, kw_only=True):
     Args:
         exception: Given the exception; its answer replaces ``retry_on`` and ``abort_on``. Like *result* it may be a
             coroutine function where the guarded function is asynchronous.
-        result: Given what the function returned; true means that the call is retried as if it had failed. When the
-            limit is met, ``FaultToleranceException`` is raised, whose ``result`` is the last one.
+        result: Given what the function returned; true means that the call is retried as if it had failed.
+        give: What comes out when no further attempt is made. ``"exception"``: a ``FaultToleranceException``, whose
+            ``result`` is the last one, unless a fallback replaces it; ``"result"``: the last result itself.
     """
 
     exception: Predicate[BaseException] | None = parameter(function("a predicate or None"), None)
     result: Predicate[Any] | None = parameter(function("a predicate or None"), None)
+    give: Literal["exception", "result"] = parameter(word("exception", "result"), "exception")
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse to have no predicate."""
+        """Refuse to have no predicate, and to give results that nothing refuses."""
         if values["exception"] is None and values["result"] is None:
             yield "exception", "is None, and so is result", "at least one predicate", ("result",)
+        elif values["give"].lower() == "result" and values["result"] is None:
+            yield "give", "is 'result', and no predicate refuses results", "'exception', or a predicate", ("result",)
 
 
 @final

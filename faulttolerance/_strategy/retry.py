@@ -68,6 +68,7 @@ class Retry:
         result_predicate: True for a result that is retried as if the attempt had failed.
         tell: Told of a predicate that raises, or gives what is to be awaited where nothing does; it counts as false.
         retry_after: Asks failures how long to wait; what they say replaces a shorter delay.
+        gives_result: Whether a result that was refused to the end comes out, and no exception in its place.
     """
 
     __slots__ = (
@@ -75,6 +76,7 @@ class Retry:
         "back_off",
         "exception_predicate",
         "fixed_delay",
+        "gives_result",
         "is_random",
         "jitter",
         "max_duration",
@@ -97,6 +99,7 @@ class Retry:
         result_predicate: Predicate | None = None,
         tell: Mistakes = unheard,
         retry_after: RetryAfter | None = None,
+        gives_result: bool = False,
     ) -> None:
         self.max_retries: float = _FOR_EVER if max_retries == -1 else max_retries
         self.max_duration = max_duration or _FOR_EVER
@@ -112,6 +115,7 @@ class Retry:
         self.result_predicate = result_predicate
         self.tell = tell
         self.retry_after = retry_after
+        self.gives_result = gives_result
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:

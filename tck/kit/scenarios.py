@@ -445,6 +445,17 @@ row(
     "ConnectionError",
 )
 row(
+    "results that are refused for ever, and given",
+    lambda run: {
+        "fallback": replaced(run),
+        "retry": again(),
+        "retry_when": {"result": lambda result: True, "give": "result"},
+    },
+    serves,
+    3,
+    "served",
+)
+row(
     "told to wait",
     {"retry": again(), "honor_retry_after": {"read": lambda failure: 2}},
     fails(),

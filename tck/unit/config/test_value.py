@@ -100,6 +100,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("HonorRetryAfter", "max_delay"): ("30s", timedelta(seconds=30), "-1"),
     ("HonorRetryAfter", "read"): (f"{HERE}.handler", handler, "handler"),
     ("RetryWhen", "exception"): (f"{HERE}.handler", handler, "handler"),
+    ("RetryWhen", "give"): ("Result", "result", "both"),
     ("RetryWhen", "result"): ("callable", callable, f"{HERE}.TABLE"),
     ("BeforeRetry", "value"): (f"{HERE}:handler", handler, "not there"),
     ("BeforeRetry", "method_name"): ("reconnect", "reconnect", "not there"),
