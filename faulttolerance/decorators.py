@@ -30,6 +30,7 @@ from ._policy import (
     Coalesce,
     CustomBackoff,
     ExponentialBackoff,
+    FailWhen,
     Fallback,
     FibonacciBackoff,
     HonorRetryAfter,
@@ -212,6 +213,17 @@ def adaptive_throttle() -> None:
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator_with_parentheses(FailWhen)
+def fail_when() -> None:
+    """Let predicates decide what is a failure of the circuit breaker, or of the adaptive throttle in its place.
+
+    A result that is a failure of the circuit is returned all the same; the parameters are those of ``FailWhen``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if there is no predicate, or one does not fit.
     """
 
 

@@ -82,7 +82,7 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
     waits = bulkhead or policies.retry is not None
-    slow = policies.slow > 0
+    slow, fail_when = policies.slow > 0, policies.fail_when is not None
     return {
         "ASYNC": asynchronous,
         "DETACHED": detached,
@@ -95,7 +95,8 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         "CLOCKED": detached or deadline or waits or slow or policies.rate_limit is not None,
         # A deadline looks for its loop itself.
         "LOOP": asynchronous and not detached and not deadline and waits,
-        "JUDGED": slow or (policies.retry is not None and policies.retry.result_predicate is not None),
+        "FAIL_WHEN": fail_when,
+        "JUDGED": slow or fail_when or (policies.retry is not None and policies.retry.result_predicate is not None),
         "FOLLOWED": detached or is_followed,
         "COUNTED": policies.counters is not None,
     }
@@ -110,7 +111,7 @@ if TYPE_CHECKING:
     from .._strategy.rate_limit import RateLimit
 
     ASYNC = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = QUEUES = False
-    CLOCKED = LOOP = JUDGED = FOLLOWED = COUNTED = False
+    CLOCKED = LOOP = FAIL_WHEN = JUDGED = FOLLOWED = COUNTED = False
 
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
@@ -258,6 +259,9 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
                 if QUEUES:
                     record.queued, record.running_since = admission is not None, running_since
+                if FAIL_WHEN:
+                    asked = policies.consult(record, failure, result)
+                    failure = await asked if ASYNC else asked
                 failure = policies.settle(record, failure, 1 if progress is None else progress.attempts)
             permit = None  # nothing is held any more
             if progress is not None:

@@ -19,7 +19,7 @@ from .._strategy.bulkhead import Bulkhead
 from .._strategy.gate import NOT_ADMITTED, Gate
 from .._strategy.left_behind import LeftBehind
 from .._strategy.rate_limit import RateLimit
-from .._strategy.retry import Retry, Stop
+from .._strategy.retry import Predicates, Retry, Stop
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import RefusedException
 from .retrying import CallRecord
@@ -62,6 +62,7 @@ class BoundPolicies:
         "detached",
         "environment",
         "fail_on",
+        "fail_when",
         "fallback_on",
         "fallbacks",
         "gate",
@@ -92,6 +93,7 @@ class BoundPolicies:
         fail_on: Exceptions = (Exception,),
         skip_on: Exceptions = (),
         slow: float = 0.0,
+        fail_when: Predicates | None = None,
         rate_limit: RateLimit | None = None,
         seconds: float = 0.0,
         interrupt: bool = True,
@@ -114,6 +116,8 @@ class BoundPolicies:
         """Tells listeners and sinks of the transitions of *gate*."""
         self.fail_on = fail_on
         self.skip_on = skip_on
+        self.fail_when = fail_when
+        """What the application says is a failure to *gate*, beside *fail_on*."""
         self.slow = slow
         """After how many seconds a success is a failure to *gate*; 0 where it never is."""
         self.rate_limit = rate_limit
@@ -157,6 +161,8 @@ class BoundPolicies:
     def settle(self, record: AttemptRecord, failure: BaseException | None, number: int) -> BaseException | None:
         """Give back what an attempt still holds, let the gate judge it, count and report it.
 
+        Where ``fail_when`` judges, ``end`` was called before.
+
         Args:
             record: The attempt.
             failure: What it raised.
@@ -165,6 +171,22 @@ class BoundPolicies:
         Returns:
             What it failed with, a passed deadline considered.
         """
+        if self.fail_when is None:
+            failure = self.end(record, failure)
+        if self.gate is not None:
+            self._judge(self.gate, record, failure)
+        if self.counters is not None and self._counted:
+            self._count_attempt(self.counters, record)
+        if record.timed_out:
+            if sinks.wanted[TimedOut]():
+                sinks.tell(TimedOut(self.name, number, self.seconds))
+        elif record.refused_by and sinks.wanted[Rejected]():
+            assert failure is not None
+            sinks.tell(Rejected(self.name, number, record.refused_by, failure))
+        return failure
+
+    def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
+        """Give back what an attempt still holds, but its place at the gate; return what it failed with."""
         bulkhead = self.bulkhead
         if self.detached and failure is not None:
             failure = StoppedIteration.meant(failure)
@@ -181,16 +203,31 @@ class BoundPolicies:
             record.passed = CIRCUIT
         if isinstance(failure, RefusedException):
             record.refused_by = next((name for rank, name in self._counted if rank > record.passed), "")
-        if self.gate is not None:
-            self._judge(self.gate, record, failure)
-        if self.counters is not None and self._counted:
-            self._count_attempt(self.counters, record)
-        if record.timed_out:
-            if sinks.wanted[TimedOut]():
-                sinks.tell(TimedOut(self.name, number, self.seconds))
-        elif record.refused_by and sinks.wanted[Rejected]():
-            assert failure is not None
-            sinks.tell(Rejected(self.name, number, record.refused_by, failure))
+        return failure
+
+    def consult(self, record: AttemptRecord, failure: BaseException | None, result: object) -> Any:
+        """``end`` the attempt, and ask the application whether it is a failure to the gate, if that let it in.
+
+        Returns:
+            What it failed with; to be awaited, where calls are.
+        """
+        failure = self.end(record, failure)
+        when, is_admitted = self.fail_when, record.era is not NOT_ADMITTED
+        assert when is not None
+        if self.asynchronous:
+            return self._consult(record, failure, result, when if is_admitted else None)
+        if is_admitted:
+            record.fails = when.ask(failure, result)
+        return failure
+
+    async def _consult(
+        self, record: AttemptRecord, failure: BaseException | None, result: object, when: Predicates | None
+    ) -> BaseException | None:
+        assert self.environment is not None
+        if when is not None and any(map(is_coroutine_function, when.all)):
+            record.fails = await self.environment.call(when.consult, failure, result)
+        elif when is not None:
+            record.fails = when.ask(failure, result)
         return failure
 
     def _judge(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
@@ -198,13 +235,13 @@ class BoundPolicies:
         era = record.era
         assert era is not None
         if era is not NOT_ADMITTED:
-            kind, now = type(failure).__name__, clock.monotonic()
+            kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
             if failure is None:
-                verdict = SUCCESS
+                verdict = FAILURE if record.fails else SUCCESS
             elif record.refused_by and not gate.judges_refusals:
                 verdict = NEUTRAL
             else:
-                verdict = verdict_on(failure, self.fail_on, self.skip_on)
+                verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)
             if (
                 self.slow
                 and verdict is SUCCESS

@@ -27,6 +27,7 @@ from .._policy import (
     Coalesce,
     CustomBackoff,
     ExponentialBackoff,
+    FailWhen,
     Fallback,
     FibonacciBackoff,
     HonorRetryAfter,
@@ -115,6 +116,8 @@ class Row(NamedTuple):
     memory: Memory | None = None
     modifies: type[Policy] | None = None
     """The policy without which this one does nothing."""
+    or_else: type[Policy] | None = None
+    """Another one that this one may modify."""
     excludes: type[Policy] | None = None
     """The policy beside which this one may not stand."""
     layer: Callable[[Any, Binding], Layer | None] | None = None
@@ -144,6 +147,7 @@ class GuardPolicies(TypedDict, total=False):
     circuit_breaker: CircuitBreaker | None
     circuit_breaker_name: CircuitBreakerName | None
     adaptive_throttle: AdaptiveThrottle | None
+    fail_when: FailWhen | None
     rate_limit: RateLimit | None
     timeout: Timeout | None
     bulkhead: Bulkhead | None
@@ -221,12 +225,16 @@ _BREAKER = Memory(
 
 
 def _gate(policy: CircuitBreaker | AdaptiveThrottle, binding: Binding) -> Mapping[str, Any]:
+    when: Any = binding.policies.get(FailWhen)
+    # Beside what names every exception a predicate would say nothing.
+    decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
     return {
         "gate": binding.strategies.get(type(policy)),
         "gate_name": policy.annotation,
         "deliver": binding.deliver,
-        "fail_on": policy.fail_on,
+        "fail_on": () if decides_alone else policy.fail_on,
         "skip_on": policy.skip_on,
+        "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", Mistakes(binding.name)),
         "slow": seconds(policy.slow, ChronoUnit.MILLIS) if isinstance(policy, CircuitBreaker) else 0.0,
     }
 
@@ -346,6 +354,7 @@ ORDER = (
     Row(CircuitBreaker, _gate, _BREAKER),
     Row(CircuitBreakerName, modifies=CircuitBreaker),
     Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),
+    Row(FailWhen, modifies=CircuitBreaker, or_else=AdaptiveThrottle),
     Row(RateLimit, lambda _, binding: {"rate_limit": binding.strategies.get(RateLimit)}, _RATE_LIMIT),
     Row(Timeout, _timeout, _TIMEOUT),
     Row(Bulkhead, _bulkhead, _BULKHEAD),

@@ -3,7 +3,11 @@
 from .adaptive_throttle import AdaptiveThrottle as AdaptiveThrottle
 from .asynchronous import Asynchronous as Asynchronous, AsynchronousNonBlocking as AsynchronousNonBlocking
 from .bulkhead import Bulkhead as Bulkhead
-from .circuit_breaker import CircuitBreaker as CircuitBreaker, CircuitBreakerName as CircuitBreakerName
+from .circuit_breaker import (
+    CircuitBreaker as CircuitBreaker,
+    CircuitBreakerName as CircuitBreakerName,
+    FailWhen as FailWhen,
+)
 from .coalesce import Coalesce as Coalesce
 from .fallback import Fallback as Fallback
 from .kind import Kind as Kind

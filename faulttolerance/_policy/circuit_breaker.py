@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Iterable, Mapping
+from typing import Any, final
 
 from ..typing import Duration, ExceptionSet
-from .kind import duration, exceptions, integer, number, text, unit
-from .parameter import Policy, parameter
+from .kind import duration, exceptions, function, integer, number, text, unit
+from .parameter import Contradiction, Policy, parameter
+from .retry import Predicate
 from .unit import ChronoUnit
 
 
@@ -52,3 +54,24 @@ class CircuitBreakerName(Policy, is_configurable=False):
     """
 
     value: str = parameter(text("a name", bool))
+
+
+@final
+class FailWhen(Policy, kw_only=True):
+    """Let predicates decide what is a failure of the circuit, or of the throttle in its place, and nothing else.
+
+    Args:
+        exception: Given an exception that ``skip_on`` does not name; true means that it is a failure, beside those that
+            ``fail_on`` names. Where that is ``Exception``, as by default, the predicate alone decides. Like *result* it
+            may be a coroutine function where the guarded function is asynchronous.
+        result: Given what the function returned; true means that it is a failure. The caller gets it all the same.
+    """
+
+    exception: Predicate[BaseException] | None = parameter(function("a predicate or None"), None)
+    result: Predicate[Any] | None = parameter(function("a predicate or None"), None)
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
+        """Refuse to have no predicate."""
+        if values["exception"] is None and values["result"] is None:
+            yield "exception", "is None, and so is result", "at least one predicate", ("result",)

@@ -37,6 +37,8 @@ class AttemptRecord:
     """The policy that did not let it in."""
     era: Era | None = None
     """The state of the gate that let it in."""
+    fails: bool | None = False
+    """Whether the predicate of ``@fail_when`` says that it is a failure to the gate."""
     verdict = ""
     """The verdict of the gate."""
     deadlines: ThreadDeadlines | None = None

@@ -68,7 +68,7 @@ class CircuitSnapshot(NamedTuple):
     half_open_at: float | None
     """When an open circuit lets a probe through; ``None`` where it is not open, or is forced."""
     last_failure: str
-    """The class of the last failure, ``slow call``, or ``result``; empty where none was since the last reset."""
+    """The class of the last failure, ``slow call``, or ``bad result``; empty where none was since the last reset."""
 
     def as_dict(self) -> dict[str, Any]:
         """Give the same by name, as an administrative endpoint shows it."""

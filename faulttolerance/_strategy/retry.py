@@ -11,7 +11,7 @@ from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, 
 from .retry_after import RetryAfter
 from .verdict import Classes, matches
 
-__all__ = ["UNASKED", "Answer", "Retry", "Stop", "unheard"]
+__all__ = ["UNASKED", "Answer", "Predicates", "Retry", "Stop", "unheard"]
 
 
 _FOR_EVER: Final = math.inf
@@ -29,6 +29,74 @@ Answer: TypeAlias = bool | Unasked | None
 
 Predicate: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
 """Of the application; what gives something to await is for ``consult``."""
+
+
+class Predicates:
+    """What the application says of the outcomes of attempts; one that raises says nothing, which counts as false.
+
+    Args:
+        exception: The predicate on an ``Exception``, if there is one.
+        result: The predicate on what was returned, if there is one.
+        source: The decorator that gave them, for people.
+        tell: Told of one that raises, or gives what is to be awaited where nothing does.
+    """
+
+    __slots__ = ("_source", "_tell", "exception", "result")
+
+    def __init__(self, exception: Predicate | None, result: Predicate | None, source: str, tell: Mistakes) -> None:
+        self.exception = exception
+        self.result = result
+        self._source = source
+        self._tell = tell
+
+    @property
+    def all(self) -> tuple[Predicate, ...]:
+        """Those that there are."""
+        return tuple(one for one in (self.exception, self.result) if one is not None)
+
+    def ask(self, failure: BaseException | None, result: object) -> bool | None:
+        """Ask about an attempt; ``None`` where the predicate cannot say."""
+        predicate = self._predicate(failure)
+        try:
+            if predicate is None:
+                return False
+            answer: Any = predicate(result if failure is None else failure)
+            if hasattr(answer, "__await__"):
+                if hasattr(answer, "close"):
+                    answer.close()
+                raise TypeError(f"gave {answer!r}, which is to be awaited; allowed: a truth value")
+            return bool(answer)
+        except Exception as mistake:  # noqa: BLE001  # the predicate's, and never in place of the call's own failure
+            self._report(failure, mistake)
+            return None
+        finally:
+            del failure  # its traceback may hold this frame
+
+    async def consult(self, failure: BaseException | None, result: object) -> bool | None:
+        """Ask as ``ask`` does, where the answer may have to be awaited."""
+        predicate = self._predicate(failure)
+        try:
+            if predicate is None:
+                return False
+            answer = predicate(result if failure is None else failure)
+            return bool(await answer if isinstance(answer, Awaitable) else answer)
+        except Exception as mistake:  # noqa: BLE001  # as above
+            self._report(failure, mistake)
+            return None
+        finally:
+            del failure  # as above
+
+    def _predicate(self, failure: BaseException | None) -> Predicate | None:
+        """Return what is asked about an attempt; nothing is about control flow."""
+        return self.result if failure is None else self.exception if isinstance(failure, Exception) else None
+
+    def _report(self, failure: BaseException | None, mistake: Exception) -> None:
+        parameter = "result" if failure is None else "exception"
+        self._tell(f"the {parameter} predicate of {self._source}, which counts as false", mistake)
+
+
+_NO_PREDICATES: Final = Predicates(None, None, "@retry_when", unheard)
+"""Those of every retry that has none."""
 
 
 class Stop(Enum):
@@ -72,6 +140,7 @@ class Retry:
     """
 
     __slots__ = (
+        "_predicates",
         "abort_on",
         "back_off",
         "exception_predicate",
@@ -116,11 +185,14 @@ class Retry:
         self.tell = tell
         self.retry_after = retry_after
         self.gives_result = gives_result
+        self._predicates = _NO_PREDICATES
+        if exception_predicate is not None or result_predicate is not None:
+            self._predicates = Predicates(exception_predicate, result_predicate, "@retry_when", tell)
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
         """Those that there are."""
-        return tuple(one for one in (self.exception_predicate, self.result_predicate) if one is not None)
+        return self._predicates.all
 
     @property
     def lets_the_application_delay(self) -> bool:
@@ -222,7 +294,7 @@ class Retry:
         if self.exception_predicate is None:
             return None if matches(error, self.retry_on, self.abort_on) else Stop.NOT_RETRYABLE
         if answer is UNASKED:
-            answer = isinstance(error, Exception) and self._ask(self.exception_predicate, error, "exception")
+            answer = self._predicates.ask(error, None)
         if answer:
             return None
         return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
@@ -239,35 +311,8 @@ class Retry:
         """Whether *result* is retried as if the attempt had failed; *answer* as in ``after_failure``."""
         if self.result_predicate is None:
             return False
-        return bool(self._ask(self.result_predicate, result, "result") if answer is UNASKED else answer)
+        return bool(self._predicates.ask(None, result) if answer is UNASKED else answer)
 
     async def consult(self, failure: BaseException | None, result: object) -> Answer:
         """Ask the predicate about an attempt, where predicates may have to be awaited."""
-        predicate, subject, parameter = self.result_predicate, result, "result"
-        if failure is not None:
-            predicate, subject, parameter = self.exception_predicate, failure, "exception"
-        try:
-            if predicate is None or not (failure is None or isinstance(failure, Exception)):
-                return False
-            answer = predicate(subject)
-            return bool(await answer if isinstance(answer, Awaitable) else answer)
-        except Exception as mistake:  # noqa: BLE001  # as below
-            self._report(parameter, mistake)
-            return None
-        finally:
-            del failure, subject  # the traceback of a failure may hold this frame
-
-    def _ask(self, predicate: Predicate, subject: object, parameter: str) -> bool | None:
-        try:
-            answer: Any = predicate(subject)
-            if hasattr(answer, "__await__"):
-                if hasattr(answer, "close"):
-                    answer.close()
-                raise TypeError(f"gave {answer!r}, which is to be awaited; allowed: a truth value")
-            return bool(answer)
-        except Exception as mistake:  # noqa: BLE001  # the predicate's, and never in place of the call's own failure
-            self._report(parameter, mistake)
-            return None
-
-    def _report(self, parameter: str, mistake: Exception) -> None:
-        self.tell(f"the {parameter} predicate of @retry_when, which counts as false", mistake)
+        return await self._predicates.consult(failure, result)

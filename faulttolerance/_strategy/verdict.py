@@ -74,14 +74,15 @@ FAILURE: Final = Verdict.FAILURE
 NEUTRAL: Final = Verdict.NEUTRAL
 
 
-def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes) -> Verdict:
+def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes, fails: bool | None = False) -> Verdict:
     """Judge an attempt that raised *error* (specification: *skip_on* goes before *fail_on*, the rest is success).
 
-    An error that is no ``Exception`` is neutral unless one of the sets names it.
+    An error that is no ``Exception`` is neutral unless one of the sets names it. *fails* is what a predicate says that
+    stands beside *fail_on*.
     """
     if contains(skip_on, error):
         return SUCCESS
-    if contains(fail_on, error):
+    if fails or contains(fail_on, error):
         return FAILURE
     return SUCCESS if isinstance(error, Exception) else NEUTRAL
 

@@ -635,6 +635,25 @@ row(
     "instead of LookupError after 3",
 )
 row(
+    "results that are failures of the circuit",
+    lambda run: {"fallback": replaced(run), "circuit_breaker": BREAKER, "fail_when": {"result": lambda result: True}},
+    serves,
+    2,
+    "served",
+    "served",
+    "instead of CircuitBreakerOpenException after 1",
+    scene=calls(3),
+)
+row(
+    "failures that the predicate of the circuit does not name, and one with a mistake",
+    {"circuit_breaker": BREAKER, "fail_when": {"exception": breaks, "result": breaks}},
+    fails(times=2),
+    3,
+    *["ConnectionError"] * 2,
+    "served",
+    scene=calls(3),
+)
+row(
     "failures that have left a window of time",
     {"circuit_breaker": {**BREAKER, "window": 5000}},
     fails(),

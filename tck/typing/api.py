@@ -596,3 +596,14 @@ ft.Fallback(1)  # type: ignore[arg-type]
 with ft.degradations() as found:
     assert_type(found, list[ft.Degradation])
     assert_type(found[0].by, str)
+
+
+@ft.fail_when(exception=lambda failure: isinstance(failure, OSError), result=lambda result: not result)
+@circuit_breaker
+def judged() -> int:
+    return 1
+
+
+assert_type(judged(), int)
+ft.Guard(circuit_breaker=ft.CircuitBreaker(), fail_when=ft.FailWhen(result=bool))
+ft.FailWhen(result=3)  # type: ignore[arg-type]

@@ -8,13 +8,25 @@ from typing import Any
 
 from ..._call.order import ORDER, Row, is_detached
 from ..._config import Declared
-from ..._policy import BeforeRetry, Coalesce, CustomBackoff, Fallback, HonorRetryAfter, PartitionBy, Policy, RetryWhen
+from ..._policy import (
+    BeforeRetry,
+    Coalesce,
+    CustomBackoff,
+    FailWhen,
+    Fallback,
+    HonorRetryAfter,
+    PartitionBy,
+    Policy,
+    RetryWhen,
+)  # fmt: skip
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
 from ..declaration import FUNCTION, Declaration, covering_at_home, declaration_of, declared_on
 
-_COMPANIONS: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies}
+_COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
+    row.policy: tuple(filter(None, (row.modifies, row.or_else))) for row in ORDER if row.modifies
+}
 """The policies that do nothing by themselves, and those that they belong to."""
 _DESCRIPTORS = {
     property: "a function, a method, a class; guard the getter below @property",
@@ -137,21 +149,30 @@ def companion_faults(declared: Sequence[Declared], where: str, cls: type | None)
     kinds = {type(each.policy) for each in declared}
     faults = []
     for each in declared:
-        main = _COMPANIONS.get(type(each.policy))
-        if main and main not in kinds and not (each.level == "class" and cls and _occurs(main, cls)):
-            place, problem = f"{where} @{each.policy.annotation}", f"stands without @{main.annotation}"
-            faults.append(Fault(place, problem, None, f"@{decorator_name(main)} on the same method or its class"))
+        mains = _COMPANIONS.get(type(each.policy), ())
+        is_of_class = each.level == "class" and cls is not None
+        if mains and not any(main in kinds or (is_of_class and _occurs(main, cls)) for main in mains):
+            place, problem = f"{where} @{each.policy.annotation}", f"stands without {_either(mains)}"
+            faults.append(Fault(place, problem, None, f"{_decorators(mains)} on the same method or its class"))
     return faults
 
 
 def companion_above_guard_faults(kind: type[Policy], declaration: Declaration) -> list[Fault]:
     """Refuse a companion above a ``Guard`` whose own policy it cannot reach."""
-    main = _COMPANIONS.get(kind)
-    if main is None or main in declaration.policies:
+    mains = _COMPANIONS.get(kind, ())
+    if not mains or any(main in declaration.policies for main in mains):
         return []
-    allowed = f"@{decorator_name(main)} below it; the one of the Guard takes no companion"
-    problem = f"stands above a Guard without @{main.annotation}"
+    allowed = f"{_decorators(mains)} below it; the one of the Guard takes no companion"
+    problem = f"stands above a Guard without {_either(mains)}"
     return [Fault(f"{declaration.where} @{kind.annotation}", problem, None, allowed)]
+
+
+def _either(kinds: Iterable[type[Policy]]) -> str:
+    return " or ".join(f"@{kind.annotation}" for kind in kinds)
+
+
+def _decorators(kinds: Iterable[type[Policy]]) -> str:
+    return " or ".join(f"@{decorator_name(kind)}" for kind in kinds)
 
 
 def decorator_name(kind: type[Policy]) -> str:
@@ -159,7 +180,7 @@ def decorator_name(kind: type[Policy]) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in kind.annotation).removeprefix("_")
 
 
-def _occurs(kind: type[Policy], cls: type) -> bool:
+def _occurs(kind: type[Policy], cls: Any) -> bool:
     """Tell whether a method of *cls* has a policy of *kind*, by whatever decorator."""
     guards = (declaration_of(value) for base in cls.__mro__ for value in vars(base).values())
     return any(kind in declared_on(base).policies for base in cls.__mro__) or any(
@@ -194,7 +215,7 @@ def callback_faults(
     if isinstance(policy, (Coalesce, PartitionBy)):
         return _key_faults(f"{where} @{policy.annotation}(key)", policy.key, declaration)
     asked: list[tuple[str, Any]] = []
-    if isinstance(policy, RetryWhen):
+    if isinstance(policy, (RetryWhen, FailWhen)):
         asked = [("exception", policy.exception), ("result", policy.result)]
     elif isinstance(policy, HonorRetryAfter):
         asked = [("read", policy.read)]

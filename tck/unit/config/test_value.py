@@ -17,6 +17,7 @@ from faulttolerance._policy import (
     BeforeRetry,
     ChronoUnit,
     CustomBackoff,
+    FailWhen,
     Fallback,
     Policy,
     RateLimitType,
@@ -69,6 +70,8 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("CircuitBreaker", "slow"): ("800ms", timedelta(seconds=0.8), "-1"),
     ("CircuitBreaker", "window"): ("1m", timedelta(minutes=1), "long"),
     ("CircuitBreaker", "max_delay"): ("60000", 60_000, "inf"),
+    ("FailWhen", "exception"): (f"{HERE}.handler", handler, f"{HERE}.handlr"),
+    ("FailWhen", "result"): (f"{HERE}.handler", handler, "acme.NoSuchModule"),
     ("AdaptiveThrottle", "multiplier"): ("1.5", 1.5, "1"),
     ("AdaptiveThrottle", "window"): ("30s", timedelta(seconds=30), "-1"),
     ("AdaptiveThrottle", "min_requests"): ("20", 20, "0"),
@@ -111,6 +114,7 @@ BASE: dict[str, Policy] = {
     "CustomBackoff": CustomBackoff(lambda: lambda failure: 0.0),
     "PartitionBy": ft.PartitionBy("order"),
     "RetryWhen": RetryWhen(result=bool),
+    "FailWhen": FailWhen(result=bool),
     "BeforeRetry": BeforeRetry(handler),
 }
 """What is declared where an annotation has no defaults."""

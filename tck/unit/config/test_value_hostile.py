@@ -79,6 +79,8 @@ FITTING = {
     ("CustomBackoff/value", "a lambda"),
     ("RetryWhen/exception", "a lambda"),
     ("RetryWhen/result", "a lambda"),
+    ("FailWhen/exception", "a lambda"),
+    ("FailWhen/result", "a lambda"),
     ("BeforeRetry/value", "a lambda"),
     ("Coalesce/key", "a lambda"),
     ("PartitionBy/key", "a lambda"),
@@ -97,6 +99,7 @@ def guarded() -> Iterator[Callable[[], object]]:
     @ft.retry(delay=0, jitter=0)
     @ft.retry_when(result=lambda value: False)
     @ft.before_retry(handler)
+    @ft.fail_when(result=lambda value: False)
     @ft.circuit_breaker
     @ft.rate_limit
     @ft.timeout
