@@ -36,6 +36,7 @@ from .._runtime.interrupting.watchdog import watchdog
 from .._runtime.interruption import NOT_WANTED, be_watched, settle
 from .._runtime.native import get_ident
 from .._runtime.task_deadline import NO_DEADLINE
+from .._runtime.turns import take_turn, take_turn_async
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
 from .bound import BULK, NO_GATE, RATE, BoundPolicies
@@ -81,13 +82,14 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
     asynchronous, detached = policies.asynchronous, policies.detached
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
-    waits = bulkhead or policies.retry is not None
+    waits = bulkhead or policies.takes_turns or policies.retry is not None
     slow, fail_when = policies.slow > 0, policies.fail_when is not None
     return {
         "ASYNC": asynchronous,
         "DETACHED": detached,
         "GATE": policies.gate is not None,
         "RATE_LIMIT": policies.rate_limit is not None,
+        "TURNS": policies.takes_turns,
         "DEADLINE": deadline,
         "LATE_ONLY": deadline and not policies.interrupt,
         "BULKHEAD": bulkhead,
@@ -110,7 +112,7 @@ if TYPE_CHECKING:
     from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
 
-    ASYNC = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = QUEUES = False
+    ASYNC = DETACHED = GATE = RATE_LIMIT = TURNS = DEADLINE = LATE_ONLY = BULKHEAD = QUEUES = False
     CLOCKED = LOOP = FAIL_WHEN = JUDGED = FOLLOWED = COUNTED = False
 
     class _Bound(BoundPolicies):
@@ -141,6 +143,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             refuse_trio(policies.name)
         # What the attempt holds is noted under these names, which are there before anything is taken.
         began = clock.monotonic() if CLOCKED else 0.0
+        if TURNS:
+            asked = began
         if RATE_LIMIT or BULKHEAD:
             passed = NO_GATE
         if GATE or BULKHEAD:  # a permit leads to nothing else: a bulkhead would keep the task, and its loop
@@ -172,8 +176,13 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 else:
                     permit = permit or object()
                     era = policies.gate.admit(permit, get_ident(), began)
-            if RATE_LIMIT:
+            if TURNS:
+                limit = policies.rate_limit
+                began = await take_turn_async(limit, environment) if ASYNC else take_turn(limit)
+                due = policies.seconds + began
+            elif RATE_LIMIT:
                 policies.rate_limit.admit(began)
+            if RATE_LIMIT:
                 passed = RATE
             if DEADLINE:
                 if ASYNC:
@@ -266,7 +275,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             permit = None  # nothing is held any more
             if progress is not None:
                 return failure, result
-            progress = CallRecord(began)
+            progress = CallRecord(asked if TURNS else began)
             if ASYNC:
                 return await follow_async(policies, failure, result, progress, args, kwargs)
             return follow(policies, failure, result, progress, args, kwargs)

@@ -76,6 +76,7 @@ class BoundPolicies:
         "seconds",
         "skip_on",
         "slow",
+        "takes_turns",
         "usual",
         "watches_results",
     )
@@ -95,6 +96,7 @@ class BoundPolicies:
         slow: float = 0.0,
         fail_when: Predicates | None = None,
         rate_limit: RateLimit | None = None,
+        takes_turns: bool = False,
         seconds: float = 0.0,
         interrupt: bool = True,
         conclude: Conclude | None = None,
@@ -121,6 +123,8 @@ class BoundPolicies:
         self.slow = slow
         """After how many seconds a success is a failure to *gate*; 0 where it never is."""
         self.rate_limit = rate_limit
+        self.takes_turns = takes_turns
+        """Whether calls wait for their turn under the rate limit."""
         self.seconds = seconds
         self.interrupt = interrupt
         self.conclude = conclude

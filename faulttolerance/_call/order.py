@@ -254,10 +254,18 @@ def _limit_values(policy: RateLimit) -> tuple[int, float, float, Any]:
     return policy.value, window, spacing, policy.type.value  # type: ignore[union-attr]  # a member once it is checked
 
 
+def _waiting_values(policy: RateLimit) -> tuple[float, int]:
+    return seconds(policy.max_wait, ChronoUnit.MILLIS), policy.burst
+
+
 _RATE_LIMIT = Memory(
-    lambda name, policy, _: rate_limit.RateLimit(name, *_limit_values(policy)),
-    lambda limit, policy: limit.reconfigure(*_limit_values(policy), clock.monotonic()),
+    lambda name, policy, _: rate_limit.RateLimit(name, *_limit_values(policy), *_waiting_values(policy)),
+    lambda limit, policy: limit.reconfigure(*_limit_values(policy), clock.monotonic(), *_waiting_values(policy)),
 )
+
+
+def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
+    return {"rate_limit": binding.strategies.get(RateLimit), "takes_turns": _waiting_values(policy)[0] > 0.0}
 
 
 def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
@@ -355,7 +363,7 @@ ORDER = (
     Row(CircuitBreakerName, modifies=CircuitBreaker),
     Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),
     Row(FailWhen, modifies=CircuitBreaker, or_else=AdaptiveThrottle),
-    Row(RateLimit, lambda _, binding: {"rate_limit": binding.strategies.get(RateLimit)}, _RATE_LIMIT),
+    Row(RateLimit, _rate_limit, _RATE_LIMIT),
     Row(Timeout, _timeout, _TIMEOUT),
     Row(Bulkhead, _bulkhead, _BULKHEAD),
 )

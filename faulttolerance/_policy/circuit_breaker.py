@@ -9,7 +9,7 @@ from ..typing import Duration, ExceptionSet
 from .kind import duration, exceptions, function, integer, number, text, unit
 from .parameter import Contradiction, Policy, parameter
 from .retry import Predicate
-from .unit import ChronoUnit
+from .unit import ChronoUnit, Unit
 
 
 @final
@@ -36,7 +36,7 @@ class CircuitBreaker(Policy, kw_only=True):
     fail_on: ExceptionSet = parameter(exceptions(), Exception)
     skip_on: ExceptionSet = parameter(exceptions(), ())
     delay: Duration = parameter(duration(unit="delay_unit"), 5000)
-    delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
     request_volume_threshold: int = parameter(integer(1), 20)
     failure_ratio: float = parameter(number(0.0, 1.0), 0.5)
     success_threshold: int = parameter(integer(1), 1)

@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import Any, TypeGuard
 
 from .._cause import CausedBy
 from .._record import Record
 from .._shown import shown
 from ..typing import ExceptionSet
-from .unit import ChronoUnit, duration_of
+from .unit import ChronoUnit, duration_of, member
 
 
 class Kind(Record):
@@ -97,8 +98,8 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "") -> Kind:
 
 
 def unit() -> Kind:
-    """Accept a member of ``ChronoUnit``."""
-    return _member(ChronoUnit, "a ChronoUnit", lambda value: value if isinstance(value, ChronoUnit) else None)
+    """Accept a member of ``ChronoUnit``, or its name."""
+    return choice(ChronoUnit)
 
 
 def flag() -> Kind:
@@ -140,19 +141,15 @@ def word(*words: str) -> Kind:
 
 def choice(among: type[Enum]) -> Kind:
     """Accept a member of *among*, or its name in letters of any case, as in the configuration."""
-
-    def member(value: object) -> Enum | None:
-        if isinstance(value, among):
-            return value
-        return among.__members__.get(value.upper()) if isinstance(value, str) else None
-
     names = ", ".join(repr(name.lower()) for name in among.__members__)
-    return _member(among, f"a {among.__name__}, or one of {names}", member)
-
-
-def _member(among: type[Enum], allowed: str, member: Callable[[object], Enum | None]) -> Kind:
-    configurable = f"one of {', '.join(among.__members__)}"
-    return Kind("member", allowed, lambda value: member(value) is not None, member, configurable, among)
+    return Kind(
+        "member",
+        f"a {among.__name__}, or one of {names}",
+        lambda value: member(among, value) is not None,
+        partial(member, among),
+        f"one of {', '.join(among.__members__)}",
+        among,
+    )
 
 
 def text(allowed: str, accepts: Callable[[str], bool]) -> Kind:

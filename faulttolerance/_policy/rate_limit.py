@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from ..typing import Duration
 from .kind import choice, duration, integer, unit
 from .parameter import Contradiction, Policy, parameter
-from .unit import ChronoUnit, seconds
+from .unit import ChronoUnit, Unit, member, seconds
 
 if TYPE_CHECKING:
     from dataclasses import KW_ONLY
@@ -23,7 +23,7 @@ class RateLimitType(Enum):
     ROLLING = "rolling"
     """In no period as long as the window are more calls let through than the limit."""
     SMOOTH = "smooth"
-    """Permits come back evenly; a burst up to the limit is let through after a quiet window."""
+    """Permits come back one by one, evenly; after a rest, as many as ``burst`` says are let through at once."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -40,18 +40,24 @@ class RateLimit(Policy):
         min_spacing: The shortest time between two calls that are let through, in *min_spacing_unit*.
         min_spacing_unit: What *min_spacing* counts.
         type: How the window moves; a ``RateLimitType`` or its name.
+        max_wait: How long a call may wait for its turn, in milliseconds; 0: it is refused instead.
+        burst: Calls that may come at once after a rest, where *type* is smooth; at least 1.
     """
 
     value: int = parameter(integer(1), 100)
     window: Duration = parameter(duration("> 0", unit="window_unit"), 1)
-    window_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
+    window_unit: Unit = parameter(unit(), ChronoUnit.SECONDS)
     _: KW_ONLY
     min_spacing: Duration = parameter(duration(unit="min_spacing_unit"), 0)
-    min_spacing_unit: ChronoUnit = parameter(unit(), ChronoUnit.SECONDS)
+    min_spacing_unit: Unit = parameter(unit(), ChronoUnit.SECONDS)
     type: RateLimitType | Literal["fixed", "rolling", "smooth"] = parameter(choice(RateLimitType), RateLimitType.FIXED)
+    max_wait: Duration = parameter(duration(), 0)
+    burst: int = parameter(integer(1), 1)
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
-        """Refuse a window of no length, which would let nothing through."""
+        """Refuse a window of no length, which would let nothing through, and a burst that would mean nothing."""
         if seconds(values["window"], values["window_unit"]) <= 0:
             yield "window", "is 0", "a duration > 0", ("window_unit",)
+        if values["burst"] != 1 and member(RateLimitType, values["type"]) is not RateLimitType.SMOOTH:
+            yield "burst", f"is {values['burst']}", "1, unless the type is smooth", ("type",)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, final
 from ..typing import Duration, ExceptionSet
 from .kind import duration, exceptions, function, integer, number, text, unit, word
 from .parameter import Contradiction, Policy, parameter
-from .unit import ChronoUnit, seconds
+from .unit import ChronoUnit, Unit, seconds
 
 if TYPE_CHECKING:
     from dataclasses import KW_ONLY
@@ -41,11 +41,11 @@ class Retry(Policy, kw_only=True):
 
     max_retries: int = parameter(integer(-1, "-1 (no limit) or an integer >= 0"), 3)
     delay: Duration = parameter(duration(unit="delay_unit"), 0)
-    delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
     max_duration: Duration = parameter(duration(unit="duration_unit"), 180_000)
-    duration_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    duration_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
     jitter: Duration = parameter(duration(unit="jitter_delay_unit"), 200)
-    jitter_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    jitter_delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
     jitter_kind: Literal["added", "full", "decorrelated"] = parameter(word("added", "full", "decorrelated"), "added")
     retry_on: ExceptionSet = parameter(exceptions(), Exception)
     abort_on: ExceptionSet = parameter(exceptions(), ())
@@ -79,7 +79,7 @@ class ExponentialBackoff(Policy, kw_only=True):
     factor: float = parameter(number(1), 2.0)
     min_delay: Duration = parameter(duration(), 0)
     max_delay: Duration = parameter(duration(unit="max_delay_unit"), 60_000)
-    max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    max_delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
@@ -101,7 +101,7 @@ class FibonacciBackoff(Policy, kw_only=True):
     """
 
     max_delay: Duration = parameter(duration(unit="max_delay_unit"), 60_000)
-    max_delay_unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    max_delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
 
 
 @final

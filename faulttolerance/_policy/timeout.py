@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from ..typing import Duration
 from .kind import duration, flag, unit
 from .parameter import Policy, parameter
-from .unit import ChronoUnit
+from .unit import ChronoUnit, Unit
 
 if TYPE_CHECKING:
     from dataclasses import KW_ONLY
@@ -25,6 +25,6 @@ class Timeout(Policy):
     """
 
     value: Duration = parameter(duration(note=" (0: no limit)", unit="unit"), 1000)
-    unit: ChronoUnit = parameter(unit(), ChronoUnit.MILLIS)
+    unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
     _: KW_ONLY
     interrupt: bool = parameter(flag(), True)

@@ -7,9 +7,11 @@ from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from ..typing import Duration
+
+E = TypeVar("E", bound=Enum)
 
 
 class ChronoUnit(Enum):
@@ -26,6 +28,17 @@ class ChronoUnit(Enum):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+Unit: TypeAlias = ChronoUnit | Literal["nanos", "micros", "millis", "seconds", "minutes", "hours", "half_days", "days"]
+"""A unit, or its name."""
+
+
+def member(among: type[E], value: object) -> E | None:
+    """Give the member of *among* that *value* is, or names in letters of any case."""
+    if isinstance(value, among):
+        return value
+    return among.__members__.get(value.upper()) if isinstance(value, str) else None
 
 
 SUFFIXES: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
@@ -105,10 +118,12 @@ def spelled(duration: float | timedelta, unit: ChronoUnit = ChronoUnit.MILLIS) -
 
 
 @lru_cache
-def seconds(duration: Duration, unit: ChronoUnit) -> float:
+def seconds(duration: Duration, unit: Unit) -> float:
     """Give the length of *duration*, of which a number counts *unit*; most guards share a few."""
     if isinstance(duration, str):
         duration = duration_of(duration)
     if isinstance(duration, timedelta):
         return duration.total_seconds()
-    return min(duration * unit.value, _LONGEST)
+    counted = member(ChronoUnit, unit)
+    assert counted is not None  # it was checked
+    return min(duration * counted.value, _LONGEST)

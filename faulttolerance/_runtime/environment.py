@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.gate import Era
     from .._strategy.left_behind import LeftBehind
+    from ..typing import Timer
     from .interrupting.thread_deadlines import Entry, ThreadDeadlines
     from .task_deadline import TaskDeadline
 
@@ -128,6 +129,10 @@ class Environment(Protocol):
 
     def turn(self) -> Turn:
         """Make what the call can wait for until another one wakes it."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Run a short callback after so long."""
         ...
 
     def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .body import Body
+from .clock import clock
 from .environment import Attempt, AttemptRecord, Environment, Turn
 from .fork import at_fork
 from .future import Future
@@ -24,6 +25,7 @@ from .pool import pool
 if TYPE_CHECKING:
     from contextvars import ContextVar
 
+    from ..typing import Timer
     from .environment import T, Ts
 
 Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[Any, Any, Any]]
@@ -79,6 +81,9 @@ class ThreadEnvironment(Environment):
     def turn(self) -> Turn:
         waiting = Waiting()
         return Turn(NO_THREAD, waiting.wake, waiting)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        return clock.call_at(clock.monotonic() + seconds, callback)
 
     def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
         return HandedDown(partial(variable.set, value))

@@ -24,6 +24,7 @@ from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
 if TYPE_CHECKING:
     from contextvars import ContextVar
 
+    from ..typing import Timer
     from .environment import T, Ts
 
 
@@ -110,6 +111,9 @@ class TaskEnvironment(Environment):
 
     def turn(self) -> Turn:
         return turn_in_task()
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)
 
     async def hand_down(self, variable: ContextVar[T], value: T) -> None:
         variable.set(value)

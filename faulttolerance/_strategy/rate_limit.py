@@ -4,6 +4,10 @@ Other than there, a refused call leaves no trace: it neither uses up the limit n
 keeps knocking is let in as soon as one that waits.
 
 Time is counted in whole nanoseconds and never divided, so that no rounding lets a call more through than the limit.
+
+Calls that may wait stand in one line (rule RL1). Each is told when its turn comes if all before it are let through, and
+asks again then. Whoever is let through, or gives its turn back, leaves an earlier one to the first in the line, which
+alone is woken for that: it asks again, and does the same for the next.
 """
 
 from __future__ import annotations
@@ -12,18 +16,21 @@ import math
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
 from ..exceptions import RateLimitException
 from .condition import Condition
 
-__all__ = ["RateLimit", "WindowKind"]
+__all__ = ["Place", "RateLimit", "WindowKind"]
 
 WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
 _PER_SECOND = 1_000_000_000
 _MOST = 1_000_000
 """So many calls are carried over when a window becomes a rolling one, which keeps a moment for each."""
+_GRACE = _PER_SECOND
+"""So long after its longest wait a call that has not asked again is taken for one that never will."""
 
 
 class _Window(Protocol):
@@ -33,12 +40,12 @@ class _Window(Protocol):
     less room, never more.
     """
 
-    def due(self, now: int) -> int:
-        """The moment from which the next call has room; *now* or earlier: it has room now."""
+    def due(self, now: int, ahead: int = 0) -> int:
+        """The moment from which a call has room after *ahead* others; *now* or earlier: it has room now."""
         ...
 
-    def take(self, now: int) -> None:
-        """Count a call that was let through; only after ``due`` with the same *now*."""
+    def take(self, now: int, since: int) -> None:
+        """Count a call that is let through, and might have been *since*; only after ``due`` with the same *now*."""
 
     def used(self, now: int) -> int:
         """How much of the limit is used up at the moment, in calls."""
@@ -47,29 +54,30 @@ class _Window(Protocol):
     def remember(self, used: int, now: int) -> None:
         """Begin with *used* calls counted, so that a change of the kind of window forgives none."""
 
-    def resize(self, limit: int, length: int, now: int) -> None:
+    def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         """Take new values, keep what was counted."""
 
 
 class _Fixed:
     """Windows follow one another from the first call on."""
 
-    def __init__(self, limit: int, length: int) -> None:
+    def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
         self.length = length
         self.start: int | None = None
         self.count = 0
 
-    def due(self, now: int) -> int:
+    def due(self, now: int, ahead: int = 0) -> int:
         if self.start is None:
             self.start = now
         passed = (now - self.start) // self.length
         if passed > 0:
             self.start += passed * self.length
             self.count = 0
-        return now if self.count < self.limit else self.start + self.length
+        beyond = ahead - max(0, self.limit - self.count)
+        return now if beyond < 0 else self.start + (beyond // self.limit + 1) * self.length
 
-    def take(self, now: int) -> None:
+    def take(self, now: int, since: int) -> None:
         self.count += 1
 
     def used(self, now: int) -> int:
@@ -80,7 +88,7 @@ class _Fixed:
         self.start = now
         self.count = used
 
-    def resize(self, limit: int, length: int, now: int) -> None:
+    def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         self.due(now)
         self.limit = limit
         self.length = length
@@ -89,18 +97,21 @@ class _Fixed:
 class _Rolling:
     """In no period as long as the window are more calls let through than the limit."""
 
-    def __init__(self, limit: int, length: int) -> None:
+    def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
         self.length = length
         self.moments: deque[int] = deque(
             maxlen=min(limit, sys.maxsize)
         )  # of the newest calls; the oldest leaves by itself
 
-    def due(self, now: int) -> int:
-        return now if len(self.moments) < self.limit else self.moments[0] + self.length
+    def due(self, now: int, ahead: int = 0) -> int:
+        later, ahead = divmod(ahead, self.limit)
+        before = len(self.moments) + ahead - self.limit  # which call is to be out of the window by then
+        due = now if before < 0 else self.moments[before] + self.length
+        return max(now, due) + later * self.length if later else due
 
-    def take(self, now: int) -> None:
-        self.moments.append(now)
+    def take(self, now: int, since: int) -> None:
+        self.moments.append(max(now, self.moments[-1]) if self.moments else now)  # threads may be late with theirs
 
     def used(self, now: int) -> int:
         return sum(moment + self.length > now for moment in self.moments)
@@ -108,29 +119,33 @@ class _Rolling:
     def remember(self, used: int, now: int) -> None:
         self.moments.extend([now] * min(used, _MOST))
 
-    def resize(self, limit: int, length: int, now: int) -> None:
+    def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         self.limit = limit
         self.length = length
         self.moments = deque(self.moments, maxlen=min(limit, sys.maxsize))
 
 
 class _Smooth:
-    """Permits come back one by one, evenly; up to the limit gather while nobody calls. The first call finds one."""
+    """Permits come back one by one, evenly; up to the burst gather while nobody calls. The first call finds one."""
 
-    def __init__(self, limit: int, length: int) -> None:
+    def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
         self.length = length
+        self.burst = burst
         # The moment at which all permits are back, times the limit: whole numbers, where a permit's interval is none.
         self.filled: int | None = None
 
-    def due(self, now: int) -> int:
+    def due(self, now: int, ahead: int = 0) -> int:
         if self.filled is None:
-            self.filled = now * self.limit + (self.limit - 1) * self.length
-        return -(((self.limit - 1) * self.length - self.filled) // self.limit)
+            self.filled = now * self.limit + (self.burst - 1) * self.length
+        filled = max(self.filled, now * self.limit) + ahead * self.length if ahead else self.filled
+        return -(((self.burst - 1) * self.length - filled) // self.limit)
 
-    def take(self, now: int) -> None:
+    def take(self, now: int, since: int) -> None:
         assert self.filled is not None
-        self.filled = max(self.filled, now * self.limit) + self.length
+        # A call that waited is woken a little late; were that lost each time, so would be a part of the limit.
+        taken = max(since, now - self.length // self.limit)
+        self.filled = max(self.filled, taken * self.limit) + self.length
 
     def used(self, now: int) -> int:
         if self.filled is None:
@@ -138,17 +153,37 @@ class _Smooth:
         return max(0, -((now * self.limit - self.filled) // self.length))
 
     def remember(self, used: int, now: int) -> None:
-        self.filled = now * self.limit + used * self.length
+        self.filled = now * self.limit + min(used, self.burst) * self.length
 
-    def resize(self, limit: int, length: int, now: int) -> None:
+    def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         if self.filled is not None:
             missing = max(0, self.filled - now * self.limit)  # in permits, times the old length
-            self.filled = now * limit + min(limit * length, -(-missing * length // self.length))
+            self.filled = now * limit + min(burst * length, -(-missing * length // self.length))
         self.limit = limit
         self.length = length
+        self.burst = burst
 
 
 _KINDS: dict[WindowKind, type[_Fixed | _Rolling | _Smooth]] = {"fixed": _Fixed, "rolling": _Rolling, "smooth": _Smooth}
+
+
+class Place:
+    """A call's place in the line of those that wait for their turn.
+
+    Args:
+        ident: The thread that leaves it behind in the child of a fork.
+        wake: Lets the call ask again; called from any thread, without a lock.
+    """
+
+    __slots__ = ("asks_at", "ident", "until", "wake")
+
+    def __init__(self, ident: int, wake: Callable[[], object]) -> None:
+        self.ident = ident
+        self.wake = wake
+        self.asks_at = 0
+        """When the call is going to ask again by itself."""
+        self.until: int | None = None
+        """When it has waited for as long as it may; ``None`` before it stands in the line."""
 
 
 class RateLimit:
@@ -160,33 +195,95 @@ class RateLimit:
         window: The length of the window; more than 0.
         min_spacing: The shortest time between two calls that are let through.
         kind: How the window moves.
+        max_wait: How long a call may wait for its turn.
+        burst: Calls that may come at once after a rest, where the window is smooth; 0: as many as the limit says.
     """
 
-    __slots__ = ("_kind", "_last", "_lock", "_message", "_spacing", "_window")
+    __slots__ = ("_kind", "_last", "_lock", "_max_wait", "_message", "_spacing", "_waiting", "_window")
 
-    def __init__(self, name: str, limit: int, window: float, min_spacing: float, kind: WindowKind) -> None:
+    def __init__(
+        self,
+        name: str,
+        limit: int,
+        window: float,
+        min_spacing: float,
+        kind: WindowKind,
+        max_wait: float = 0.0,
+        burst: int = 0,
+    ) -> None:
         self._message = f"{name}: rate limit is exceeded"
         self._kind: WindowKind = kind
-        self._window: _Window = _KINDS[kind](limit, _ticks(window) or 1)
+        self._window: _Window = _KINDS[kind](limit, _ticks(window) or 1, burst or limit)
         self._spacing = _ticks(min_spacing)
+        self._max_wait = _ticks(max_wait)
         self._last: int | None = None  # guarded by _lock: when the newest call was let through
+        self._waiting: deque[Place] = deque()  # guarded by _lock: in the order of their turns
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self._lock = threading.RLock()
 
     def admit(self, now: float) -> None:
-        """Let a call through.
+        """Let a call through that must not wait.
 
         Raises:
             RateLimitException: There were too many; ``retry_after`` is when there may be room, and not before.
         """
         with self._lock:
             moment = _ticks(now)
-            due = self._due_locked(moment)
+            self._forget_overdue_locked(moment)
+            due = self._due_locked(moment, len(self._waiting))
             if due <= moment:
-                self._window.take(moment)
-                self._last = moment
+                self._take_locked(moment, moment)
                 return
-        raise RateLimitException(self._message, _wait(now, due))
+        raise self.refusal(_wait(now, due))
+
+    def ask(self, place: Place, now: float) -> float:
+        """Let a call through (0.0), or give the seconds after which it has to ask again, if it is not woken before.
+
+        A caller that does not ask again, for whatever reason, calls ``leave``.
+
+        Raises:
+            RateLimitException: It was not, or would not be let through within the longest wait.
+        """
+        with self._lock:
+            moment = _ticks(now)
+            self._forget_overdue_locked(moment)
+            ahead = self._ahead_of_locked(place)
+            due = self._due_locked(moment, ahead)
+            if due > moment:
+                if place.until is None and due - moment <= self._max_wait:
+                    place.until = moment + self._max_wait
+                    self._waiting.append(place)
+                place.asks_at = min(due, place.until or 0)
+                if place.asks_at > moment:
+                    return _wait(now, place.asks_at)
+            else:
+                self._take_locked(moment, moment if place.until is None else due)
+        self.leave(place, now)
+        if due > moment:
+            raise self.refusal(_wait(now, due))
+        return 0.0
+
+    def leave(self, place: Place, now: float) -> None:
+        """Give the turn back, or make way after it was taken; any number of times."""
+        while True:
+            with self._lock:
+                if place.until is not None and place in self._waiting:
+                    self._waiting.remove(place)
+                first = self._waiting[0] if self._waiting else None
+                moment = _ticks(now)
+                if first is None or first.asks_at <= max(moment, self._due_locked(moment)):
+                    return
+                first.asks_at = moment
+            try:
+                first.wake()
+            except Exception:  # noqa: BLE001  # nobody is there any more, as with a loop that was closed: on to the next
+                place = first
+            else:
+                return
+
+    def refusal(self, wait: float) -> RateLimitException:
+        """Give what a call is told that could be let through in *wait* seconds."""
+        return RateLimitException(self._message, wait)
 
     def condition(self, now: float) -> Condition:
         """How it stands."""
@@ -197,35 +294,70 @@ class RateLimit:
         return Condition(f"{used} let through in its window", is_impaired=due > moment)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten: no call that was let through still counts."""
+        """Whether nothing is lost if it is forgotten: no call that was let through still counts, and none waits."""
         with self._lock:
             moment = _ticks(now)
             is_spaced = self._last is None or self._last + self._spacing <= moment
-            return is_spaced and not self._window.used(moment)
+            return is_spaced and not self._window.used(moment) and not self._waiting
 
-    def reconfigure(self, limit: int, window: float, min_spacing: float, kind: WindowKind, now: float) -> None:
-        """Take new values; calls that were let through still count."""
+    def reconfigure(
+        self,
+        limit: int,
+        window: float,
+        min_spacing: float,
+        kind: WindowKind,
+        now: float,
+        max_wait: float = 0.0,
+        burst: int = 0,
+    ) -> None:
+        """Take new values; calls that were let through still count, and those that wait go on."""
         with self._lock:
             moment = _ticks(now)
             length = _ticks(window) or 1
             self._spacing = _ticks(min_spacing)
+            self._max_wait = _ticks(max_wait)
             if kind == self._kind:
-                self._window.resize(limit, length, moment)
-                return
-            used = min(self._window.used(moment), limit)
-            self._kind = kind
-            self._window = _KINDS[kind](limit, length)
-            if used:
-                self._window.remember(used, moment)
+                self._window.resize(limit, length, burst or limit, moment)
+            else:
+                used = min(self._window.used(moment), limit)
+                self._kind = kind
+                self._window = _KINDS[kind](limit, length, burst or limit)
+                if used:
+                    self._window.remember(used, moment)
+        self.leave(_NOBODY, now)
 
-    def _due_locked(self, moment: int) -> int:
-        """Return when the next call may be let through."""
-        due = self._window.due(moment)
-        return max(due, self._last + self._spacing) if self._spacing and self._last is not None else due
+    def _take_locked(self, moment: int, since: int) -> None:
+        self._window.take(moment, since)
+        self._last = moment
+
+    def _due_locked(self, moment: int, ahead: int = 0) -> int:
+        """Return when a call may be let through after *ahead* others."""
+        due = self._window.due(moment, ahead)
+        if not self._spacing or self._last is None:
+            return due
+        first = self._last + self._spacing
+        if ahead:
+            first = max(first, self._window.due(moment)) + ahead * self._spacing
+        return max(due, first)
+
+    def _ahead_of_locked(self, place: Place) -> int:
+        """Count those that come first; who was forgotten is the last one."""
+        if place.until is not None and place in self._waiting:
+            return self._waiting.index(place)
+        return len(self._waiting)
+
+    def _forget_overdue_locked(self, moment: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0].until is not None and waiting[0].until + _GRACE < moment:
+            waiting.popleft()
 
     def keep_only(self, ident: int) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
         self._lock = threading.RLock()
+        self._waiting = deque(place for place in self._waiting if place.ident == ident)
+
+
+_NOBODY = Place(0, lambda: None)
 
 
 def _ticks(seconds: float) -> int:

@@ -40,6 +40,7 @@ __all__ = [
     "sleeps_long",
     "stops",
     "swallows",
+    "then_cancelled",
     "waits",
     "waits_inside",
     "within",
@@ -222,6 +223,16 @@ def cancelled_beside_one(seconds: float) -> Scene:
 
     async def scene(run: Run) -> None:
         await run.hold(1)
+        await run.call_cancelled(seconds)
+
+    return scene
+
+
+def then_cancelled(seconds: float) -> Scene:
+    """Call, and call again, and end that from outside."""
+
+    async def scene(run: Run) -> None:
+        await run.call()
         await run.call_cancelled(seconds)
 
     return scene

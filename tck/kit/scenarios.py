@@ -42,6 +42,7 @@ from .scenario import (
     sleeps_long,
     stops,
     swallows,
+    then_cancelled,
     waits,
     waits_inside,
     within,
@@ -683,7 +684,7 @@ row(
     scene=calls(2),
 )
 
-# Waiting: with a longest wait synchronous calls wait, too (Q1)
+# Waiting: with a longest wait synchronous calls wait, too (rule Q1)
 
 ROOM_SOON = {"value": 1, "waiting_task_queue": 1, "max_wait": 900}
 row("waits for a permit", {"bulkhead": ROOM_SOON}, fails(times=0, sleeps=0.5), 1, "served", scene=beside_one)
@@ -711,6 +712,38 @@ row(
     0,
     "cancelled",
     scene=cancelled_beside_one(0.3),
+)
+
+# Turns under a rate limit (RL1)
+
+row(
+    "waits for its turn",
+    {"rate_limit": {"value": 1, "window": 1, "max_wait": 1500}, "timeout": DEADLINE},
+    serves,
+    3,
+    "served",
+    "served",
+    "served",
+    scene=calls(3),
+)
+row(
+    "a turn that would come too late, with a retry",
+    {"retry": again(delay=600), "rate_limit": {"value": 1, "window": 2, "max_wait": 1000}},
+    serves,
+    2,
+    "served",
+    "served",
+    scene=calls(2),
+)
+row(
+    "ended from outside while it waits for its turn",
+    {"rate_limit": {"value": 1, "window": 2, "max_wait": 2000}},
+    serves,
+    1,
+    "served",
+    "RateLimitException",
+    scene=then_cancelled(0.5),
+    queueing=Differs("an enclosing deadline refuses it at once (RL1)", 1, ("served", "cancelled"), ("counts", "left")),
 )
 
 # The throttle: which calls it refuses is up to the seed of the virtual time, and the same in every way

@@ -152,7 +152,7 @@ def play(way: str, decorate: Callable[[Any], Any], *calls: Call, **happen: Any) 
 
 @every_way
 def test_a_call_waits_until_a_permit_is_free(way: str) -> None:
-    """Rule Q1: in every way of calling, synchronous ones included."""
+    """By rule Q1, rule RL2: in every way of calling, synchronous ones included."""
     scene = play(way, bulkhead(1, max_wait=300), come(0, "a", 0.2), come(0.1, "b", 0.2))
 
     assert scene.ends == {"a": ("served", 0.2), "b": ("served", 0.4)}
@@ -160,7 +160,7 @@ def test_a_call_waits_until_a_permit_is_free(way: str) -> None:
 
 @every_way
 def test_no_call_waits_longer_than_it_may_even_if_the_body_hangs(way: str) -> None:
-    """Rule Q2: it has a timer of its own; nobody has to come or leave."""
+    """By rule Q2: it has a timer of its own; nobody has to come or leave."""
     scene = play(way, bulkhead(1, max_wait=300), come(0, "hangs", 50), come(0.1, "b"), come(0.2, "c"))
 
     assert scene.ends == {"hangs": ("served", 50), "b": ("waited", 0.4), "c": ("waited", 0.5)}
@@ -169,7 +169,7 @@ def test_no_call_waits_longer_than_it_may_even_if_the_body_hangs(way: str) -> No
 
 @every_way
 def test_as_many_wait_as_the_queue_says(way: str) -> None:
-    """Rule Q1: synchronous calls, too, wait up to ``waiting_task_queue``."""
+    """By rule Q1: synchronous calls, too, wait up to ``waiting_task_queue``."""
     scene = play(way, bulkhead(1, 1, max_wait=900), come(0, "a", 0.5), come(0.1, "b", 0), come(0.2, "c", 0))
 
     assert scene.ends == {"a": ("served", 0.5), "b": ("served", 0.5), "c": ("full", 0.2)}
@@ -177,7 +177,7 @@ def test_as_many_wait_as_the_queue_says(way: str) -> None:
 
 @every_way
 def test_a_deadline_ends_the_wait(way: str) -> None:
-    """Rule Q2: what times out in the queue never starts, and leaves its place to others."""
+    """By rule Q2: what times out in the queue never starts, and leaves its place to others."""
     limited = lambda function: timeout(400)(bulkhead(1, 1, max_wait=900)(function))  # noqa: E731
     scene = play(way, limited, come(0, "a", 0.39), come(0, "b", 0.39), come(0.395, "c", 0), come(0.41, "d", 0))
 
@@ -199,7 +199,7 @@ def test_a_limit_that_grows_wakes_as_many_as_there_is_room_for(way: str) -> None
 
 
 def test_threads_tasks_and_offloaded_calls_share_one_queue() -> None:
-    """Rule Q1: ``waiting_task_queue`` counts all of them, and each is served in its turn."""
+    """By rule Q1: ``waiting_task_queue`` counts all of them, and each is served in its turn."""
     with virtual_time() as clock:
         guard = Guard(bulkhead=Bulkhead(1, 2, max_wait=5000), name="shared")
         order: list[str] = []
@@ -236,7 +236,7 @@ def test_threads_tasks_and_offloaded_calls_share_one_queue() -> None:
 
 @every_way
 def test_a_queue_that_empties_in_time_is_served_in_the_order_of_arrival(way: str) -> None:
-    """Rule Q3: newest first is for overload only."""
+    """By rule Q3: newest first is for overload only."""
     scene = play(way, bulkhead(1, max_wait=900), *(come(0.01 * number, str(number), 0.2) for number in range(4)))
 
     assert scene.order == ["0", "1", "2", "3"]
@@ -244,7 +244,7 @@ def test_a_queue_that_empties_in_time_is_served_in_the_order_of_arrival(way: str
 
 @every_way
 def test_a_congested_queue_is_served_from_the_newest_on(way: str) -> None:
-    """Rule Q3: the caller of the newest is the likeliest still to listen."""
+    """By rule Q3: the caller of the newest is the likeliest still to listen."""
     calls = [come(0.0, "0", 0.19), come(0.01, "1", 0.19), come(0.1, "2", 0.19), come(0.3, "3", 0), come(0.35, "4", 0)]
     scene = play(way, bulkhead(1, max_wait=300), *calls)
 
@@ -253,7 +253,7 @@ def test_a_congested_queue_is_served_from_the_newest_on(way: str) -> None:
 
 @every_way
 def test_who_comes_to_a_full_and_congested_queue_displaces_the_oldest(way: str) -> None:
-    """Rules Q3, Q5: the oldest hears of it at once."""
+    """By rule Q3, rule Q5: the oldest hears of it at once."""
     calls = [come(0, "0", 9), *(come(0.1 * number, str(number)) for number in (1, 2, 3, 4.1, 4.5))]
     scene = play(way, bulkhead(1, 2, max_wait=300), *calls)
 
@@ -265,7 +265,7 @@ def test_who_comes_to_a_full_and_congested_queue_displaces_the_oldest(way: str) 
 
 @pytest.mark.parametrize("way", ["asyncio", "offloaded", "task"])
 def test_without_a_longest_wait_the_order_stays_first_in_first_out(way: str) -> None:
-    """Rule Q4: however long the queue has been filled."""
+    """By rule Q4: however long the queue has been filled."""
     scene = play(way, bulkhead(1), *(come(0.1 * number, str(number)) for number in range(6)))
 
     assert scene.order == ["0", "1", "2", "3", "4", "5"]
@@ -273,7 +273,7 @@ def test_without_a_longest_wait_the_order_stays_first_in_first_out(way: str) -> 
 
 @every_way
 def test_more_important_calls_displace_others_from_a_full_queue(way: str) -> None:
-    """Rules K1, Q5: the lowest tier first; who finds none that is lower is refused."""
+    """By rule K1, rule Q5: the lowest tier first; who finds none that is lower is refused."""
     level = Criticality
     calls = [
         come(0, "runs", 0.5),
@@ -292,7 +292,7 @@ def test_more_important_calls_displace_others_from_a_full_queue(way: str) -> Non
 
 @pytest.mark.parametrize(("way", "max_wait"), [*((way, 5000) for way in WAYS), ("asyncio", 0), ("task", 0)])
 def test_a_congested_queue_serves_the_highest_tier_first(way: str, max_wait: int) -> None:
-    """Rules K1, Q4: whether there is a longest wait or not."""
+    """By rule K1, rule Q4: whether there is a longest wait or not."""
     level = Criticality
     calls = [
         come(0, "runs", 6),
@@ -306,7 +306,7 @@ def test_a_congested_queue_serves_the_highest_tier_first(way: str, max_wait: int
 
 
 def test_criticality_lets_nobody_pass_a_limit() -> None:
-    """Rule K3: a critical call is refused where there is no lower one to displace."""
+    """By rule K3: a critical call is refused where there is no lower one to displace."""
     with virtual_time() as clock:
         guard = Guard(bulkhead=Bulkhead(1), name="narrow")
         running = clock.start(guard.call, faulttolerance.sleep, 1)
@@ -320,7 +320,7 @@ def test_criticality_lets_nobody_pass_a_limit() -> None:
 
 
 def test_the_level_is_normal_until_a_block_says_otherwise() -> None:
-    """Rule K3: blocks nest, may be entered again, and tell the level; names stand for levels."""
+    """By rule K3: blocks nest, may be entered again, and tell the level; names stand for levels."""
     block = criticality("best_effort")
     seen = [Criticality.current()]
     with block as level, criticality(Criticality.CRITICAL):
@@ -337,7 +337,7 @@ def test_the_level_is_normal_until_a_block_says_otherwise() -> None:
 
 
 def test_the_level_follows_tasks_pool_threads_and_retries() -> None:
-    """Rule K3: wherever the call goes on."""
+    """By rule K3: wherever the call goes on."""
     seen: list[Criticality] = []
 
     @asynchronous
@@ -371,7 +371,7 @@ def test_another_level_is_refused(wrong: Any) -> None:
 
 
 def test_the_reason_of_a_refusal_survives_pickling() -> None:
-    """Rule Q5, P5: and one that somebody else made says that the bulkhead was full."""
+    """By rule Q5, rule P5: and one that somebody else made says that the bulkhead was full."""
     with virtual_time() as clock:
         guard = Guard(bulkhead=Bulkhead(1, max_wait=100), name="slow")
         running = clock.start(guard.call, faulttolerance.sleep, 1)
@@ -389,7 +389,7 @@ def test_the_reason_of_a_refusal_survives_pickling() -> None:
 
 @every_way
 def test_those_that_left_count_as_rejected_and_their_wait_as_waiting(way: str) -> None:
-    """Rule Q5: synchronous guards with a longest wait have the metrics of waiting, too."""
+    """By rule Q5: synchronous guards with a longest wait have the metrics of waiting, too."""
     meter = PrometheusMeter()
     scene = play(way, bulkhead(1, 2, max_wait=300), come(0, "a", 0.2), come(0.1, "b", 0.5), come(0.25, "c", 0))
 
@@ -405,7 +405,7 @@ def test_those_that_left_count_as_rejected_and_their_wait_as_waiting(way: str) -
 
 
 def test_a_synchronous_guard_without_a_longest_wait_has_no_metrics_of_waiting() -> None:
-    """Rule Q1: as the specification says."""
+    """By rule Q1: as the specification says."""
     names = {
         max_wait: {name for name, _ in next(one for one in guards() if one.name == f"waits{max_wait}").counts}
         for max_wait in (0, 50)
@@ -440,7 +440,7 @@ def test_a_configured_longest_wait_holds_and_a_wrong_one_is_told() -> None:
 
 
 def test_an_interruption_ends_the_wait_and_gives_the_place_back() -> None:
-    """Rule Q2, R0: that of an enclosing deadline, on its own thread."""
+    """By rule Q2, rule R0: that of an enclosing deadline, on its own thread."""
     with virtual_time() as clock:
         outer, guard = Guard(timeout=Timeout(200)), Guard(bulkhead=Bulkhead(1, 1, max_wait=5000), name="inner")
         running = clock.start(guard.call, faulttolerance.sleep, 1)

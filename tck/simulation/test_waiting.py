@@ -128,7 +128,7 @@ SEEDS = (3, 5, 8)
 
 @pytest.mark.parametrize("load", [1.2, 2.0, 3.0])
 def test_an_overloaded_queue_serves_those_that_still_listen(load: float) -> None:
-    """Rule Q3: nearly all of the capacity goes to calls that are served in time, and quickly."""
+    """By rule Q3: nearly all of the capacity goes to calls that are served in time, and quickly."""
     seen = [overload(load, seed) for seed in SEEDS]
     served = [seconds for one in seen for seconds in one.served]
 
@@ -138,7 +138,7 @@ def test_an_overloaded_queue_serves_those_that_still_listen(load: float) -> None
 
 
 def test_a_long_queue_in_order_of_arrival_serves_those_that_are_about_to_give_up() -> None:
-    """Why rule Q3: the same overload with a queue of 1000, first in, first out."""
+    """Why there is rule Q3: the same overload with a queue of 1000, first in, first out."""
     seen = overload(3.0, 3, max_wait=0.0, queue=1000)
 
     assert seen.goodput <= 0.4
@@ -147,7 +147,7 @@ def test_a_long_queue_in_order_of_arrival_serves_those_that_are_about_to_give_up
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_calls_that_matter_most_are_served_in_an_overload(seed: int) -> None:
-    """Rule K1: of four tiers with a quarter of the calls each, the upper two fill the capacity."""
+    """By rule K1: of four tiers with a quarter of the calls each, the upper two fill the capacity."""
     seen = overload(2.0, seed, tiers=True)
 
     assert seen.part_served(Criticality.CRITICAL) >= 0.99
@@ -158,7 +158,7 @@ def test_the_calls_that_matter_most_are_served_in_an_overload(seed: int) -> None
 
 @pytest.mark.parametrize("tiers", [False, True])
 def test_no_call_waits_longer_than_it_may_and_each_is_woken_once(tiers: bool) -> None:
-    """Rules Q1, Q2: whatever becomes of it, a waiter hears of it once, and in time."""
+    """By rule Q1, rule Q2: whatever becomes of it, a waiter hears of it once, and in time."""
     seen = overload(3.0, 3, tiers)
     ends = {end.end for end in seen.counted}
 

@@ -21,13 +21,15 @@ from faulttolerance import (
     BulkheadException,
     Criticality,
     Guard,
+    RateLimit,
+    RateLimitException,
     Timeout,
     TimeoutException,
     criticality,
     sleep,
 )
 from faulttolerance._guard import registry
-from faulttolerance._strategy import bulkhead as strategy
+from faulttolerance._strategy import bulkhead as strategy, rate_limit
 from kit.crowd import Crowd
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20")) / 4
@@ -37,7 +39,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]
 
 
 def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules Q1, Q2, Q3, K1: 64 threads and 10,000 tasks of two loops, cancelled and interrupted at random."""
+    """By rule Q1, rule Q2, rule Q3, rule K1: 64 threads and 10,000 tasks, ended at random."""
     woken: Counter[int] = Counter()
     kept: list[Any] = []
     enter = strategy.Bulkhead.enter
@@ -128,7 +130,7 @@ def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.Monk
 
 
 def test_a_loop_that_was_closed_holds_up_nobody() -> None:
-    """Rules Q2, Q3: tasks that wait in it are refused in their time by whoever comes or leaves (B34)."""
+    """By rule Q2, rule Q3: tasks that wait in it are refused in their time by whoever comes or leaves (B34)."""
     guard = Guard(bulkhead=Bulkhead(1, 5, max_wait=200), name="closed")
     started, go = threading.Event(), threading.Event()
 
@@ -153,4 +155,72 @@ def test_a_loop_that_was_closed_holds_up_nobody() -> None:
     assert not list(state.strategies.get(Bulkhead).waiting)
     for one in left:
         one._log_destroy_pending = False  # type: ignore[attr-defined]
+    guard.close()
+
+
+def test_threads_and_tasks_that_wait_for_their_turn_stay_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By rule RL1: 64 threads and 10,000 tasks, interrupted and cancelled at random; nobody waits for ever."""
+    guard = Guard(rate_limit=RateLimit(2000, window=0.5, type="rolling", max_wait=300), name="line")
+    ends, wrong, moments = Counter[str](), list[str](), list[int]()
+    until = time.monotonic() + SECONDS
+    take = rate_limit.RateLimit._take_locked
+
+    def watched(limit: Any, moment: int, since: int) -> None:
+        moments.append(moment)
+        take(limit, moment, since)
+
+    monkeypatch.setattr(rate_limit.RateLimit, "_take_locked", watched)
+
+    def body() -> None: ...
+
+    async def body_async() -> None:
+        body()
+
+    def thread(seed: int) -> None:
+        dice = random.Random(seed)
+        while time.monotonic() < until:
+            try:
+                if dice.random() < 0.3:
+                    Guard(timeout=Timeout(dice.random() * 200 + 1)).call(guard.call, body)
+                else:
+                    guard.call(body)
+                ends["served"] += 1
+            except (RateLimitException, TimeoutException) as error:
+                ends[type(error).__name__] += 1
+                sleep(0.002)
+            except BaseException as error:
+                wrong.append(repr(error))
+
+    async def task() -> None:
+        try:
+            await guard.call_async(body_async)
+            ends["served"] += 1
+        except (RateLimitException, asyncio.CancelledError) as error:
+            ends[type(error).__name__] += 1
+
+    async def tasks(seed: int) -> None:
+        dice = random.Random(seed)
+        for _ in range(TASKS // LOOPS // 100):
+            fresh = [asyncio.ensure_future(task()) for _ in range(100)]
+            await asyncio.sleep(dice.random() * SECONDS / 50)
+            for one in fresh:
+                if dice.random() < 0.3:
+                    one.cancel()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+
+    threads = [threading.Thread(target=thread, args=(seed,), daemon=True) for seed in range(THREADS)]
+    threads += [threading.Thread(target=asyncio.run, args=(tasks(seed),), daemon=True) for seed in range(LOOPS)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(SECONDS * 5 + 60)
+    (state,) = [one for one in registry.every_state() if one.name == "line"]
+    limit = state.strategies.get(RateLimit)
+
+    assert wrong == []
+    assert not [one.name for one in threads if one.is_alive()]
+    assert list(limit._waiting) == []
+    assert min(ends[end] for end in ("served", "RateLimitException", "CancelledError")) > 0, ends
+    assert all(late - early >= 500_000_000 for early, late in zip(moments, moments[2000:], strict=False))
     guard.close()

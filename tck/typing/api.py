@@ -149,6 +149,10 @@ rate_limit(5, type=ft.RateLimitType.ROLLING)
 RateLimit(5, type="smooth")
 rate_limit(5, type="sliding")  # type: ignore[call-overload]
 RateLimit(5, type="sliding")  # type: ignore[arg-type]
+rate_limit(5, type="smooth", max_wait="2s", burst=3, window_unit="minutes")
+RateLimit(5, max_wait=timedelta(seconds=2))
+Timeout(3, "seconds")
+timeout(3, "fortnights")  # type: ignore[call-overload]
 bulkhead(5, max_wait=200)
 Bulkhead(5, max_wait="200ms")
 bulkhead(5, max_wait=[200])  # type: ignore[call-overload]

@@ -20,6 +20,7 @@ from faulttolerance._policy import (
     FailWhen,
     Fallback,
     Policy,
+    RateLimit,
     RateLimitType,
     Retry,
     RetryWhen,
@@ -93,6 +94,8 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("RateLimit", "min_spacing"): ("10us", timedelta(microseconds=10), "-3s"),
     ("RateLimit", "min_spacing_unit"): ("HALF_DAYS", ChronoUnit.HALF_DAYS, "HALFDAYS"),
     ("RateLimit", "type"): ("rolling", RateLimitType.ROLLING, "sliding"),
+    ("RateLimit", "max_wait"): ("1.5s", timedelta(seconds=1.5), "-1s"),
+    ("RateLimit", "burst"): ("5", 5, "0"),
     ("ExponentialBackoff", "factor"): ("1.5", 1.5, "0.5"),
     ("ExponentialBackoff", "min_delay"): ("100ms", timedelta(milliseconds=100), "-1"),
     ("ExponentialBackoff", "max_delay"): ("1d", timedelta(days=1), "x"),
@@ -116,6 +119,7 @@ BASE: dict[str, Policy] = {
     "RetryWhen": RetryWhen(result=bool),
     "FailWhen": FailWhen(result=bool),
     "BeforeRetry": BeforeRetry(handler),
+    "RateLimit": RateLimit(type="smooth"),
 }
 """What is declared where an annotation has no defaults."""
 

@@ -829,7 +829,7 @@ class NaiveQueue:
 @pytest.mark.parametrize("tiers", [1, 4])
 @pytest.mark.parametrize("max_wait", [0.0, 0.2])
 def test_the_queue_does_what_the_rules_say(max_wait: float, tiers: int) -> None:
-    """Rules Q1 to Q5 and K1, said again naively: who runs, who is told what, in which order."""
+    """By rule Q1 to rule Q5 and rule K1, said again naively: who runs, who is told what, in which order."""
     for seed in range(150):
         follows_the_rules(seed, max_wait, tiers)
 
@@ -863,7 +863,7 @@ def follows_the_rules(seed: int, max_wait: float, tiers: int) -> None:
 
 
 def test_a_waiter_that_cannot_look_at_the_clock_is_refused_in_its_time() -> None:
-    """Rule Q2: by whoever comes next; a loop that was closed holds up nobody (B34)."""
+    """By rule Q2: by whoever comes next; a loop that was closed holds up nobody (B34)."""
     now, told = [0.0], list[str]()
     bulkhead = Bulkhead(1, 1, max_wait=0.2, now=lambda: now[0])
     arrive(bulkhead, "runs")
@@ -876,7 +876,7 @@ def test_a_waiter_that_cannot_look_at_the_clock_is_refused_in_its_time() -> None
 
 
 def test_a_waiter_whose_time_is_over_is_told_once() -> None:
-    """Rules Q2, Q5: a timer that comes late, or twice, changes nothing; nor does one that comes after the permit."""
+    """By rule Q2, rule Q5: a timer that comes late, or twice, changes nothing."""
     told: list[str] = []
     bulkhead = Bulkhead(1, 5, max_wait=0.2)
     arrive(bulkhead, "runs")

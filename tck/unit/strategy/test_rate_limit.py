@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import heapq
+import itertools
+import random
 import threading
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from faulttolerance._strategy.rate_limit import RateLimit, WindowKind
+from faulttolerance._strategy.rate_limit import _KINDS, Place, RateLimit, WindowKind
 from faulttolerance.exceptions import RateLimitException
 
 KINDS: list[WindowKind] = ["fixed", "rolling", "smooth"]
@@ -252,3 +256,155 @@ def test_a_lock_that_a_fork_left_behind_is_replaced() -> None:
     limit.keep_only(threading.get_ident())
 
     assert passes(limit, 0.1, 0.2) == "yn"
+
+
+# waiting in turn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("burst", [1, 3])
+def test_a_turn_is_when_all_before_it_were_let_through_as_soon_as_they_may(kind: WindowKind, burst: int) -> None:
+    """Rule RL1, said again naively: those ahead take their turns one after the other, on a copy of the window."""
+    for seed in range(300):
+        dice = random.Random(seed)
+        limit = dice.randint(1, 5)
+        window = _KINDS[kind](limit, limit * dice.randint(1, 12), burst)  # a permit's interval is a whole number
+        now = dice.randint(0, 50)
+        for _ in range(dice.randint(0, 12)):
+            now += dice.choice([0, 1, 2, dice.randint(0, 60)])
+            if window.due(now) <= now:
+                window.take(now, now)
+        ahead = dice.randint(0, 14)
+        turn = max(now, window.due(now, ahead))
+
+        naive, moment = copy.deepcopy(window), now
+        for _ in range(ahead):
+            moment = max(moment, naive.due(moment))
+            assert naive.due(moment) <= moment
+            naive.take(moment, moment)
+
+        assert turn == max(moment, naive.due(moment)), f"seed {seed}"
+
+
+class Line:
+    """Calls that come, wait, give up and are let through, in simulated time; each asks when it was told to."""
+
+    def __init__(self, seed: int, kind: WindowKind, spacing: float) -> None:
+        self.dice = random.Random(seed)
+        self.max_wait = self.dice.choice([0.3, 1.0, 2.5])
+        self.limit = RateLimit(
+            "line", self.dice.randint(1, 4), 1.0, spacing, kind, self.max_wait, self.dice.randint(1, 3)
+        )
+        self.events: list[tuple[float, int, int]] = []
+        self.places: dict[int, Place] = {}
+        self.came: dict[int, float] = {}
+        self.through: dict[int, float] = {}
+        self.gone: set[int] = set()
+        self.woken = 0
+        self.now = 0.0
+
+    def play(self, calls: int) -> None:
+        for me in range(calls):
+            self.now += self.dice.choice([0.0, 0.01, 0.1, 0.4])
+            self._run_until(self.now)
+            self.came[me] = self.now
+            self.places[me] = Place(1, lambda me=me: self._wake(me))
+            self._ask(me)
+            if self.dice.random() < 0.25 and (here := self._waiting()):
+                goes = self.dice.choice(here)
+                self.gone.add(goes)
+                self.limit.leave(self.places[goes], self.now)
+                self._run_until(self.now)
+        self._run_until(1e9)
+
+    def _waiting(self) -> list[int]:
+        return [me for me in self.came if me not in self.gone and me not in self.through]
+
+    def _wake(self, me: int) -> None:
+        self.woken += 1
+        heapq.heappush(self.events, (self.now, -1, me))
+
+    def _ask(self, me: int) -> None:
+        try:
+            seconds = self.limit.ask(self.places[me], self.now)
+        except RateLimitException:
+            self.gone.add(me)
+            assert self.now - self.came[me] <= self.max_wait + 1e-6
+            return
+        if seconds:
+            heapq.heappush(self.events, (self.now + seconds, me, me))
+        else:
+            self.through[me] = self.now
+
+    def _run_until(self, end: float) -> None:
+        while self.events and self.events[0][0] <= end:
+            self.now, _, me = heapq.heappop(self.events)
+            if me in self._waiting():
+                self._ask(me)
+        self.now = max(self.now, end) if end < 1e9 else self.now
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("spacing", [0.0, 0.15])
+def test_those_that_wait_are_let_through_in_turn_and_within_the_limit(kind: WindowKind, spacing: float) -> None:
+    """By rule RL1: in the order of arrival, none too late, none forgotten, and no wake-up for nothing."""
+    for seed in range(150):
+        line = Line(seed, kind, spacing)
+        line.play(40)
+        order = [line.through[me] for me in sorted(line.through)]
+
+        assert not line._waiting(), f"seed {seed}: somebody waits for ever"
+        assert order == sorted(order), f"seed {seed}: somebody was overtaken"
+        assert max(at - line.came[me] for me, at in line.through.items()) <= line.max_wait + 1e-6, f"seed {seed}"
+        assert all(after - before >= spacing - 1e-9 for before, after in itertools.pairwise(order)), f"seed {seed}"
+        assert not line.limit._waiting, f"seed {seed}"
+        assert line.woken <= len(line.gone) + len(line.through), f"seed {seed}: a herd"
+
+
+def test_a_smooth_limit_is_used_up_although_each_call_is_woken_late() -> None:
+    """By rule RL1: what was lost by waking is made up for, up to one call: else a busy limit would give less."""
+    limit = RateLimit("line", 10, 1.0, 0.0, "smooth", max_wait=9.0, burst=1)
+    limit.admit(0.0)
+    places = [Place(1, lambda: None) for _ in range(5)]
+    turns = [limit.ask(place, 0.0) for place in places]
+
+    assert turns == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert [limit.ask(place, turn + 0.02) for place, turn in zip(places, turns, strict=True)] == [0.0] * 5
+    assert passes(limit, 0.52, 0.59, 0.6) == "nny"
+    assert passes(limit, 9.0, 9.0, 9.05, 9.1) == "ynny"
+
+
+def test_a_call_that_must_not_wait_does_not_overtake_those_that_do() -> None:
+    """By rule RL1: it finds no room that was promised to another call."""
+    limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=5.0)
+    limit.admit(0.0)
+    place = Place(1, lambda: None)
+
+    assert limit.ask(place, 0.5) == pytest.approx(0.5)
+    assert passes(limit, 1.0) == "n"
+    assert limit.ask(place, 1.0) == 0.0
+    assert passes(limit, 1.5, 2.0) == "ny"
+
+
+def test_a_call_that_never_asks_again_holds_the_others_up_for_a_while_only() -> None:
+    """By rule RL1, B34: as one whose loop was closed; and it is not left to be woken."""
+    limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=2.0)
+    limit.admit(0.0)
+    lost = Place(1, lambda: None)
+    limit.ask(lost, 0.5)
+
+    assert passes(limit, 3.4) == "n"
+    assert passes(limit, 3.6) == "y"
+
+
+def test_those_of_other_threads_leave_the_line_in_a_forked_child() -> None:
+    """L5: they do not exist there."""
+    limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=5.0)
+    limit.admit(0.0)
+    limit.ask(Place(1, lambda: None), 0.1)
+    mine = Place(2, lambda: None)
+    limit.ask(mine, 0.2)
+
+    limit.keep_only(2)
+
+    assert limit.ask(mine, 1.0) == 0.0
