@@ -169,7 +169,7 @@ def test_the_time_out_begins_with_the_turn_and_the_retry_before_it() -> None:
 def test_a_deadline_ends_the_wait_and_the_limit_stays_whole() -> None:
     """By rule RL1: an interruption before the turn leaves it to the next caller."""
     with virtual_time() as clock:
-        guard = Guard(rate_limit=RateLimit(1, window=10, max_wait=20_000), name="slow")
+        guard = Guard(rate_limit=RateLimit(1, window=10, max_wait=20_000), name="turns")
         guard.call(lambda: None)
         began = clock.monotonic()
         waiting = clock.start(Guard(timeout=Timeout(15_000)).call, guard.call, lambda: "first")
