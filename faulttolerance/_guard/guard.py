@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
@@ -134,6 +134,24 @@ class Guard:
     def __call__(self, function: F) -> F:
         """Decorate *function*; all that one guard decorates shares its state."""
         return _decorated(function, lambda: self._resolver, self._resolver.check)
+
+    def port(self, client: T, methods: str | Iterable[str] | None = None) -> T:
+        """Give what passes for *client*, and runs its public methods under the policies, all with this guard's state.
+
+        Coroutine functions are awaited as by ``call_async``; generator functions, classes and other attributes are the
+        client's, and so are ``isinstance``, ``repr`` and pickles. What the client calls on itself is not guarded.
+
+        Args:
+            client: Any object.
+            methods: The names of the methods that are meant, or patterns such as ``"get_*"``; ``None``: all.
+
+        Raises:
+            FaultToleranceDefinitionException: If one of *methods* matches nothing.
+            ImportError: If wrapt is not installed, the extra ``patch``.
+        """
+        from .port import port_of
+
+        return port_of(client, self, methods)  # type: ignore[no-any-return]  # it passes for one
 
     def close(self) -> None:
         """Give the name back."""

@@ -199,6 +199,8 @@ assert_type(coalesced("a"), bytes)
 coalesced(1)  # type: ignore[arg-type]
 coalesce(key=lambda order: order)
 coalesce(key=1)  # type: ignore[call-overload]
+assert_type(Guard().port("text", ["upper", "s*"]), str)
+Guard().port("text", 1)  # type: ignore[arg-type]
 Guard(coalesce=Coalesce(key="order"), partition_by=PartitionBy("tenant", max_partitions=10))
 
 

@@ -1,0 +1,232 @@
+"""Ports: clients whose methods run under a guard."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import pickle
+from collections.abc import Iterator
+from typing import Any, Self
+
+import pytest
+
+pytest.importorskip("wrapt")
+
+from faulttolerance import (
+    Bulkhead,
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    Guard,
+    PartitionBy,
+    Retry,
+    Timeout,
+    circuit_breakers,
+    remaining,
+)
+from kit.definition import refused
+from kit.program import python
+
+
+class Client:
+    """A client as others write it."""
+
+    version = 3
+
+    class Problem(Exception):
+        pass
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.calls: list[str] = []
+
+    def get_item(self, name: str, *, function: str = "", self_: int = 0) -> str:
+        self.calls.append(name)
+        if len(self.calls) <= self.failures:
+            raise ConnectionError(name)
+        return f"{name}{function} {remaining() is not None}"
+
+    async def get_later(self, name: str) -> str:
+        await asyncio.sleep(0)
+        return self.get_item(name)
+
+    def pages(self) -> Iterator[int]:
+        yield 1
+
+    @property
+    def is_ready(self) -> bool:
+        self.calls.append("ready?")
+        return True
+
+    @staticmethod
+    def parse(text: str) -> int:
+        return int(text)
+
+    def _secret(self) -> bool:
+        return remaining() is None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.calls.append("closed")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.calls.append("closed")
+
+    def __repr__(self) -> str:
+        return "Client()"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Client) and other.failures == self.failures
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __len__(self) -> int:
+        return 7
+
+
+def guard(**policies: Any) -> Guard:
+    return Guard(retry=Retry(max_retries=2, jitter=0), timeout=Timeout(60_000), **policies)
+
+
+def test_methods_run_under_the_guard() -> None:
+    """By rule Y3 public callables do, of whatever kind, with whatever keywords."""
+    client = Client(failures=2)
+    port = guard().port(client)
+
+    assert port.get_item("a", function="!", self_=1) == "a! True"
+    assert client.calls == ["a", "a", "a"]
+    assert asyncio.run(port.get_later("b")) == "b True"
+    assert port.parse("7") == 7
+    assert inspect.iscoroutinefunction(port.get_later)
+    assert not inspect.iscoroutinefunction(port.get_item)
+
+
+def test_all_else_is_the_clients() -> None:
+    """By rule Y3 generator functions, classes, attributes, isinstance, repr and pickles are as without it."""
+    client = Client()
+    port = guard().port(client)
+
+    assert list(port.pages()) == [1]
+    assert (port.version, port.Problem, port.is_ready, len(port)) == (3, Client.Problem, True, 7)
+    assert port._secret()
+    assert isinstance(port, Client)
+    assert (repr(port), repr(port.get_item), port, hash(port)) == ("Client()", repr(client.get_item), client, 1)
+    assert type(pickle.loads(pickle.dumps(port))) is Client
+    port.failures = 5
+    assert client.failures == 5
+    assert port.get_item.__name__ == "get_item"
+    assert inspect.signature(port.get_item) == inspect.signature(client.get_item)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_is_a_port_of_a_copy(copied: Any) -> None:
+    """By rule Y3 a copy is guarded as well, with the same state."""
+    client = Client(failures=1)
+    port = copied(guard().port(client))
+
+    assert port.get_item("a") == "a True"
+    assert port.__wrapped__ is not client
+
+
+def test_a_block_gives_the_port() -> None:
+    """By rule Y3 what ``with`` gives is guarded, where the client gives itself."""
+    port = guard().port(Client(failures=1))
+    with port as entered:
+        assert entered.get_item("a") == "a True"
+
+    async def main() -> str:
+        async with port as entered:
+            return await entered.get_later("b")
+
+    assert asyncio.run(main()) == "b True"
+    assert port.calls == ["a", "a", "closed", "b", "closed"]
+
+
+def test_one_state_serves_all_methods() -> None:
+    """By rule Y3 one method that fails opens the circuit of all, and permits are those of all."""
+    shared = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=2), bulkhead=Bulkhead(1), name="port-state")
+    try:
+        port = shared.port(Client(failures=2))
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                port.get_item("a")
+
+        with pytest.raises(CircuitBreakerOpenException):
+            port.parse("7")
+        assert circuit_breakers.state("port-state") == "open"
+    finally:
+        shared.close()
+
+
+def test_methods_are_chosen_by_names_and_patterns() -> None:
+    """By rule Y3 others pass through."""
+    client = Client(failures=1)
+    port = guard().port(client, methods=["get_*", "parse"])
+    assert port.get_item("a") == "a True"
+
+    port = guard().port(Client(failures=1), methods="parse")
+    with pytest.raises(ConnectionError):
+        port.get_item("a")
+
+
+@pytest.mark.parametrize("methods", ["get_itm", "pages", "is_ready", "_secret", "version", "Problem", "x*", [], [1]])
+def test_what_matches_nothing_is_refused(methods: Any) -> None:
+    """By rule Y3 a name that no method has is a mistake; what is refused is told without running a property."""
+    client = Client()
+    with refused("port(methods)"):
+        guard().port(client, methods)
+    assert client.calls == []
+
+    with refused("did you mean 'get_item'"):
+        guard().port(client, "get_itm")
+
+
+def test_a_client_that_makes_its_methods_up_can_be_named() -> None:
+    """By rule Y3 a proxy of a server, which lists nothing, is guarded by the names that are given."""
+
+    class Server:
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return lambda: (name, remaining() is not None)
+
+    assert guard().port(Server(), ["system"]).system() == ("system", True)
+    assert guard().port(Server()).anything() == ("anything", True)
+
+
+def test_a_partitioned_guard_finds_the_parameters_of_methods() -> None:
+    """Rules Y3 and N1: a port of a client that talks to many hosts has a circuit for each."""
+    per_host = Guard(partition_by=PartitionBy("name"), circuit_breaker=CircuitBreaker(request_volume_threshold=2))
+    port = per_host.port(Client(failures=2), "get_item")
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            port.get_item("bad")
+
+    with pytest.raises(CircuitBreakerOpenException):
+        port.get_item("bad")
+    assert port.get_item("good").startswith("good")
+
+
+def test_without_wrapt_the_error_says_what_to_install() -> None:
+    """By rule Y3 only who makes a port needs it."""
+    program = """
+    import sys
+    sys.modules["wrapt"] = None
+    from faulttolerance import Guard
+    guard = Guard()
+    print(guard.call(int, "7"))
+    try:
+        guard.port([])
+    except ImportError as error:
+        print(error)
+    """
+    done = python(program)
+
+    assert done.stdout.startswith("7\na port needs wrapt: ")
+    assert "faulttolerance[patch]" in done.stdout
