@@ -18,11 +18,11 @@ from .callback import take, to_its_end
 from .clock import clock
 from .criticality import level_in
 from .environment import Attempt, StoppedIteration
+from .hub import watch_in_hub
 from .inherited import pass_on
 from .interrupting.async_exception import Interrupted
 from .interrupting.roles import TIMED_ATTEMPT, register
 from .interrupting.thread_deadlines import Entry, ThreadDeadlines, deadlines_here
-from .interrupting.watchdog import watchdog
 from .interruption import NOT_WANTED, settle
 from .native import get_ident
 from .offloaded import NO_THREAD, Suspension
@@ -158,6 +158,8 @@ class Body(Suspension):
         """Run the body; return whether its outcome counts, and the call goes on here."""
         attempt, call = self.attempt, self.call
         deadlines = self._deadlines = deadlines_here()
+        if deadlines.is_greenlet:
+            watch_in_hub(deadlines)
         previous = deadlines.innermost
         entry = self._entry = _entry_of(attempt, previous)
         if not take(self._unbegun):
@@ -283,8 +285,8 @@ class Body(Suspension):
                 self._awaited.cancel()
         elif may_interrupt and self._deadlines is not None:
             interruption.interrupt(self._deadlines, self._entry)
-        else:
-            watchdog.wake()  # the deadline stands in the chain of the body's thread
+        elif self._deadlines is not None:
+            interruption.see_to(self._deadlines)  # the deadline stands in the chain of the body's thread
 
     # What the body returned, where that is awaited
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from .._log import WARNING, log
 from .._strategy.verdict import deadline_outcome
 from .clock import clock, raise_if_expired
+from .hub import watch_in_hub
 from .inherited import pass_on
 from .interrupting.async_exception import Interrupted, withdraw
 from .interrupting.main_thread import main_thread
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 NOT_WANTED = "interrupt=False"
 
-_LATE = 0.02
+_LATE = 0.05
 """Seconds after its deadline from which on it is said where a call stood; Python code is usually interrupted before."""
 
 
@@ -41,12 +42,16 @@ def be_watched(deadlines: ThreadDeadlines, when: float) -> None:
 
     To be called where ``not deadlines.is_ready or when < watchdog.next``.
     """
+    if "gevent" in modules and len(deadlines.innermost) == 2 and not watchdog.is_paused:
+        watch = watch_in_hub(deadlines)
+        if watch is not None:
+            watch.wake_at(when)
     if deadlines.is_greenlet:
-        if len(deadlines.innermost) == 2:
-            deadlines.is_ready = True
+        if len(deadlines.innermost) == 2 and deadlines.hub_watch is None:
+            deadlines.is_ready = "gevent" not in modules
             _tell_of_greenlets()
         return
-    if not deadlines.is_ready:
+    if not deadlines.is_ready and deadlines.is_main:
         main_thread.install_handler(deadlines)
     if when < watchdog.next:
         watchdog.wake()
@@ -101,14 +106,16 @@ def conclude_at(
     )
     record.timed_out = outcome is not error
     if outcome is not None and record.timed_out and ended - entry[0] > _LATE and (is_own or not was_interrupted):
-        _tell_where_it_stood(deadlines, entry, outcome)
+        _tell_where_it_stood(deadlines, entry, ended, outcome)
     return outcome
 
 
-def _tell_where_it_stood(deadlines: ThreadDeadlines, entry: Entry, outcome: BaseException) -> None:
+def _tell_where_it_stood(deadlines: ThreadDeadlines, entry: Entry, ended: float, outcome: BaseException) -> None:
     """Say in the note of a late end, and in one line of the log, where the watchdog saw the body at its deadline."""
     pending = deadlines.pending_interrupt
-    if pending is not None and pending.entry is entry and pending.sighting:
+    if pending is None or pending.entry is not entry or pending.sighting is None:
+        return
+    if ended - pending.seen_at > _LATE:  # else the watchdog was late itself, on a busy machine
         outcome.__notes__[0] += f"; it stood {pending.sighting}; give it remaining()"
         log(WARNING, "%s: %s", outcome, outcome.__notes__[0])
 
@@ -148,9 +155,9 @@ def _tell_of_greenlets() -> None:
     """Say once that there are calls that no deadline interrupts, and what does."""
     log(
         WARNING,
-        "deadlines interrupt no call that runs in a greenlet, nor one during which other greenlets run in its thread:"
-        " such calls end late, by themselves; let what they wait for have a time-out of its own, or put it under"
-        " gevent.Timeout(remaining(), TimeoutError), or eventlet's",
+        "deadlines interrupt no call that runs in a greenlet without a hub of gevent, nor one during which other"
+        " greenlets run in its thread: such calls end late, by themselves; let what they wait for have a time-out of"
+        " its own, or put it under eventlet.Timeout(remaining(), TimeoutError)",
     )
 
 
@@ -163,8 +170,18 @@ def interrupt(deadlines: ThreadDeadlines, entry: Entry) -> None:
     if deadlines.is_greenlet:
         if (gate := deadlines.gate) is not None:
             gate()
+        elif deadlines.hub_watch is not None:
+            deadlines.hub_watch.look_soon()
     else:
         watchdog.rouse()
+
+
+def see_to(deadlines: ThreadDeadlines) -> None:
+    """Have *deadlines* looked at, one of which has passed; called on any thread."""
+    if deadlines.hub_watch is not None:
+        deadlines.hub_watch.look_soon()
+    else:
+        watchdog.wake()
 
 
 def remaining() -> float | None:

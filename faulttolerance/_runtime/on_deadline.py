@@ -15,7 +15,7 @@ from .greenlets import lock_here
 from .inherited import Inherited
 from .interrupting.cancels import Cancel, make_due
 from .interrupting.thread_deadlines import Entry, ThreadDeadlines, deadlines_here, uncovered
-from .native import get_ident, native, threads_are_real
+from .native import get_ident
 from .task_deadline import EXPIRED, NO_QUEUE, TaskDeadline, current, standing
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class _Registration:
     """One entry into a block, and what is to call its ``cancel``."""
 
     def __init__(self, function: Callable[[], object]) -> None:
-        self._cancel = Cancel(function, native.allocate_lock() if threads_are_real() else lock_here())
+        self._cancel = Cancel(function, lock_here())
         self._place: dict[Cancel, None] = {}
         self._timer: Timer | None = None
         self.has_begun = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from sys import modules
 from types import CoroutineType
 from typing import Any
 
@@ -90,7 +91,11 @@ def make_due(deadlines: ThreadDeadlines, now: float) -> None:
 def make_aside(claimed: list[Cancel]) -> None:
     """Make calls that were claimed, one after the other, on a thread of their own; here, where none is to be had."""
     work = partial(_make_all, claimed)
-    if allows_watching and threads_are_real():  # what greenlets wait by belongs to their thread
+    hubs = modules.get("gevent._hub_local")
+    if hubs is not None and hubs.get_hub_if_exists() is not None:
+        modules["gevent"].spawn(work)  # what greenlets wait by belongs to their thread, and a hub may not wait
+        return
+    if allows_watching and threads_are_real():
         try:
             native.start_thread(work, ())
             return

@@ -41,6 +41,8 @@ class PendingInterrupt:
         """The reason why it was not interrupted when it was last looked at."""
         self.sighting: object = None
         """Where the body stood when it was first looked at, in words for whoever asks."""
+        self.seen_at = 0.0
+        """When that was."""
         self.refused_at: Position = (0, 0)
         """The position at which the handler of the signal refused to interrupt."""
         self.has_told_loop = False

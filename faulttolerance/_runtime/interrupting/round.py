@@ -117,7 +117,7 @@ def _interrupt(
         return False
     layers = depth(deadlines, entry)
     if pending.sighting is None:
-        pending.sighting = sight(stack, layers)
+        pending.sighting, pending.seen_at = sight(stack, layers), native.monotonic()
     loop = find_loop(stack, layers)
     if loop is not None:
         if not pending.has_told_loop:

@@ -59,6 +59,8 @@ class ThreadDeadlines:
         """What is to be called when a deadline passes, by the blocks of ``on_deadline`` that are not left yet."""
         self.called: Entry = None
         """The last deadline at which such a call was made."""
+        self.hub_watch: Any = None
+        """What interrupts a greenlet of gevent, once it was watched."""
         self.ident = get_ident()
         self.native_id = get_native_id()
         self.is_greenlet = is_greenlet
@@ -66,7 +68,7 @@ class ThreadDeadlines:
         self.is_main = self.ident == native.main_ident and not is_greenlet
         self.is_ready = not (self.is_main or is_greenlet)
         """Whether nothing is to be done before the thread can be interrupted; the main thread installs the handler, and
-        for a greenlet it is said that it cannot be."""
+        a greenlet needs the hub's timer, or it is said that it cannot be."""
         if not is_greenlet:
             known: ref[ThreadDeadlines] = ref(self, _forget)
             _known[known] = None
@@ -111,7 +113,10 @@ def deadlines_here() -> ThreadDeadlines:
     """
     greenlet = current_greenlet()
     if greenlet is None:
-        return this_thread.deadlines
+        here = this_thread.deadlines
+        if here.is_ready and "gevent._hub_local" in sys.modules:
+            here.is_ready = sys.modules["gevent._hub_local"].get_hub_if_exists() is None
+        return here
     deadlines: ThreadDeadlines | None = greenlet.__dict__.get(_OF_GREENLET)
     if deadlines is None:
         deadlines = greenlet.__dict__[_OF_GREENLET] = _Deadlines(is_greenlet=True)
