@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from faulttolerance import coalesce, retry, timeout
+from faulttolerance import TimeoutException, coalesce, retry, timeout
 
 asked: list[str] = []
 
@@ -21,8 +21,8 @@ class Pages:
         return self.cached[path]
 
     @coalesce(key="path")
-    @retry(max_retries=2, jitter=0, retry_on=ConnectionError)
-    @timeout(2000)
+    @retry(max_retries=2, jitter=0, retry_on=(ConnectionError, TimeoutException))
+    @timeout("2s")
     async def render(self, path: str, trace_id: str) -> str:
         asked.append(path)
         await asyncio.sleep(0.05)

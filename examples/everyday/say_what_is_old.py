@@ -10,14 +10,14 @@ def from_replica(context: ExecutionContext) -> int:
 
 
 class Shop:
-    @fallback(from_replica, "price_as_printed")
+    @fallback(from_replica, "price_as_printed", apply_on=OSError)
     def price(self, article: str) -> int:
         raise ConnectionError("no prices")
 
     def price_as_printed(self, article: str) -> int:
         return 120
 
-    @fallback(lambda context: [])
+    @fallback(lambda context: [], apply_on=OSError)
     def reviews(self, article: str) -> list[str]:
         return [f"{article}: very good"]
 

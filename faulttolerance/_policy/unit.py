@@ -45,13 +45,11 @@ SUFFIXES: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s"
 """What text may end with, in microseconds, the longest first."""
 
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
-_SUFFIXED = re.compile(rf"{_NUMBER}\s*({'|'.join(SUFFIXES)})", re.ASCII | re.IGNORECASE)
-_ISO = re.compile(
-    rf"P(?=.)(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?",
-    re.ASCII | re.IGNORECASE,
-)
-_CLOCK = re.compile(r"()(?:(\d+) days?, )?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
+_SUFFIXED = rf"{_NUMBER}\s*({'|'.join(SUFFIXES)})"
+_ISO = rf"P(?=.)(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
+_CLOCK = r"()(?:(\d+) days?, )?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)"
 """What ``str`` gives for a ``timedelta``, in the groups of ``_ISO``."""
+_FLAGS = re.ASCII | re.IGNORECASE
 _LENGTHS: Final = (7 * SUFFIXES["d"], SUFFIXES["d"], SUFFIXES["h"], SUFFIXES["m"], SUFFIXES["s"])
 
 _LONGEST_TEXT: Final = 100
@@ -85,9 +83,9 @@ def duration_of(text: str) -> float | timedelta:
 
 
 def _microseconds(text: str) -> int:
-    if match := _SUFFIXED.fullmatch(text):
+    if match := re.fullmatch(_SUFFIXED, text, _FLAGS):
         return _counted(match[1], SUFFIXES[match[2].lower()])
-    if match := _ISO.fullmatch(text) or _CLOCK.fullmatch(text):
+    if match := re.fullmatch(_ISO, text, _FLAGS) or re.fullmatch(_CLOCK, text, _FLAGS):
         return sum(_counted(number, length) for number, length in zip(match.groups(), _LENGTHS, strict=True) if number)
     raise ValueError
 

@@ -20,6 +20,7 @@ MEANINGS = {
     ".5h": timedelta(minutes=30),
     "2.d": timedelta(days=2),
     "10us": timedelta(microseconds=10),
+    "1.0000006s": timedelta(seconds=1, microseconds=1),
     "PT0.5S": timedelta(milliseconds=500),
     "pt1h30m": timedelta(minutes=90),
     "P1DT2H": timedelta(days=1, hours=2),

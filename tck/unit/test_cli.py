@@ -340,7 +340,7 @@ def test_list_shows_a_row_per_value(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert ["shop.billing.Client.charge", "Retry/maxRetries", "4", "decorator"] in found
     assert ["shop.billing.Client.charge", "Retry/delay", "2s", "decorator"] in found
     assert ["shop.billing.Client.charge", "Retry/abortOn", "none", "default"] in found
-    assert ["shop.billing.Client.refund", "Timeout/value", "500", "decorator"] in found
+    assert ["shop.billing.Client.refund", "Timeout/value", "500ms", "decorator"] in found
     assert ["cli", "payments", "Retry/maxRetries", "2", "decorator"] in found
     assert [row[1:3] for row in found if row[0] == "shop.billing.pay"] == [["Bulkhead/enabled", "false"]]
 

@@ -1,0 +1,38 @@
+"""What `check` doubts has a page, and the examples give it no reason (rule M4)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faulttolerance._guard.doubt import CODES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_code_has_a_row() -> None:
+    """Rule M4: in the order of the codes."""
+    page = (ROOT / "docs" / "reference" / "doubts.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\| `(FT\d+)` \|", page, re.MULTILINE) == [*CODES]
+
+
+EXAMPLES = [*sorted((ROOT / "examples" / "everyday").glob("*.py")), ROOT / "examples" / "storefront" / "service.py"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_nothing_is_doubted_of_the_examples(example: Path) -> None:
+    """Rule M4: they are meant to be copied, and a doubt of what is right would be switched off soon."""
+    pytest.importorskip("typer")
+    if example.stem == "service":
+        pytest.importorskip("httpx")
+    command = [sys.executable, "-m", "faulttolerance", "check", "--strict", example.stem]
+    done = subprocess.run(
+        command, cwd=example.parent, capture_output=True, text=True, check=False, timeout=60
+    )  # fmt: skip
+
+    assert "[FT" not in done.stderr, done.stderr
