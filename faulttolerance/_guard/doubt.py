@@ -7,7 +7,19 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .._config import Key, Snapshot, ignore_keys
-from .._policy import Bulkhead, CircuitBreaker, Fallback, Policy, RateLimit, Retry, RetryWhen, Timeout, seconds, spelled
+from .._policy import (
+    Bulkhead,
+    CircuitBreaker,
+    FailWhen,
+    Fallback,
+    Policy,
+    RateLimit,
+    Retry,
+    RetryWhen,
+    Timeout,
+    seconds,
+    spelled,
+)
 from .._shown import brief, escaped, shown
 from ..exceptions import BulkheadException, RateLimitException, TimeoutException
 from .explanation import layers
@@ -43,8 +55,8 @@ class Doubt(NamedTuple):
 
 def _uncounted(policies: Policies) -> Said:
     """Specification, circuitbreaker: any exception that ``failOn`` does not name is a success."""
-    breaker = policies.get(CircuitBreaker)
-    if breaker is None:
+    breaker, when = policies.get(CircuitBreaker), policies.get(FailWhen)
+    if breaker is None or (when is not None and when.exception is not None):
         return
     inside = (
         (Bulkhead, BulkheadException, "a call that the bulkhead refuses"),

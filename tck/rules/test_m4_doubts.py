@@ -61,6 +61,11 @@ SETTLED: Mapping[str, list[Callable[[], ft.Guard]]] = {
             circuit_breaker=ft.CircuitBreaker(fail_on=OSError, skip_on=ft.BulkheadException), bulkhead=ft.Bulkhead(3)
         ),
         lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError), timeout=ft.Timeout(0)),
+        lambda: ft.Guard(
+            circuit_breaker=ft.CircuitBreaker(fail_on=ConnectionError),
+            fail_when=ft.FailWhen(exception=lambda failure: True),
+            timeout=ft.Timeout("1s"),
+        ),
     ],
     "FT002": [
         lambda: ft.Guard(retry=ft.Retry(retry_on=OSError)),
