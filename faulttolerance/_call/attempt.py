@@ -30,6 +30,7 @@ from .._runtime.clock import clock
 from .._runtime.environment import AttemptRecord, Environment
 from .._runtime.event_loop import refuse_trio
 from .._runtime.interrupting.async_exception import Interrupted
+from .._runtime.interrupting.block_deadline import NO_BLOCK, block_deadline, end_block
 from .._runtime.interrupting.roles import ATTEMPT, TIMED_ATTEMPT, register
 from .._runtime.interrupting.thread_deadlines import HAS_GIL, deadlines_here, this_thread
 from .._runtime.interrupting.watchdog import watchdog
@@ -101,6 +102,8 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         "JUDGED": slow or fail_when or (policies.retry is not None and policies.retry.result_predicate is not None),
         "FOLLOWED": detached or is_followed,
         "COUNTED": policies.counters is not None,
+        # A coroutine in either case; without ASYNC, one under deadlines of the thread.
+        "BLOCK": policies.is_block,
     }
 
 
@@ -113,7 +116,7 @@ if TYPE_CHECKING:
     from .._strategy.rate_limit import RateLimit
 
     ASYNC = DETACHED = GATE = RATE_LIMIT = TURNS = DEADLINE = LATE_ONLY = BULKHEAD = QUEUES = False
-    CLOCKED = LOOP = FAIL_WHEN = JUDGED = FOLLOWED = COUNTED = False
+    CLOCKED = LOOP = FAIL_WHEN = JUDGED = FOLLOWED = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
@@ -156,7 +159,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             else:
                 deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
                 outer = deadlines.innermost
-                entry: Entry = None
+                entry: Entry = NO_BLOCK if BLOCK else None
         if QUEUES:
             admission: Any = None
             running_since = 0.0
@@ -188,7 +191,10 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if ASYNC:
                     deadline = begin_deadline(policies.seconds, due, policies.name)
                 else:
-                    entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
+                    if BLOCK:
+                        entry = block_deadline((due, outer, NOT_WANTED) if LATE_ONLY else (due, outer))
+                    else:
+                        entry = (due, outer, NOT_WANTED) if LATE_ONLY else (due, outer)
                     deadlines.innermost = entry
                     if not deadlines.is_ready or due < watchdog.next:
                         be_watched(deadlines, due)
@@ -204,7 +210,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 passed = BULK
             if DETACHED:
                 result = await environment.attempt(policies.job(record, began, function, args, kwargs, awaits))
-            elif ASYNC:
+            elif ASYNC or BLOCK:
                 result = await (function(*args, **kwargs) if kwargs else function(*args))
             else:
                 result = function(*args, **kwargs) if kwargs else function(*args)
@@ -216,6 +222,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if ASYNC:
                     deadline.counts = deadline.previous
                     deadline.queue.pending.pop(deadline, None)
+                elif BLOCK:
+                    end_block(deadlines, entry)
                 else:
                     deadlines.innermost = outer
             if DEADLINE or BULKHEAD:
@@ -248,18 +256,23 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             if DEADLINE and ASYNC:
                 deadline.end()
             if DEADLINE and not ASYNC:
-                deadlines.innermost = outer
+                if not BLOCK:
+                    deadlines.innermost = outer
+                else:
+                    entry.is_over = True
             if not ASYNC:
                 # An interruption that is on its way arrives in the next call: in this one, which waits for that of its
                 # own deadline. One of an enclosing call is what the attempt ended by.
                 try:
+                    if DEADLINE and BLOCK:
+                        end_block(deadlines, entry)
                     if DEADLINE and not LATE_ONLY and deadlines.in_flight is not None:
                         settle(deadlines, entry)
                     else:
                         get_ident()
                 except Interrupted as interrupted:
                     failure = interrupted
-            if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or DETACHED:
+            if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or DETACHED or BLOCK:
                 if not DETACHED:
                     record = AttemptRecord()
                 record.began, record.passed = began, passed if RATE_LIMIT or BULKHEAD else NO_GATE
@@ -276,7 +289,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             if progress is not None:
                 return failure, result
             progress = CallRecord(asked if TURNS else began)
-            if ASYNC:
+            if ASYNC or BLOCK:
                 return await follow_async(policies, failure, result, progress, args, kwargs)
             return follow(policies, failure, result, progress, args, kwargs)
         except BaseException as error:

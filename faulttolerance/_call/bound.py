@@ -67,6 +67,7 @@ class BoundPolicies:
         "fallbacks",
         "gate",
         "interrupt",
+        "is_block",
         "left_behind",
         "name",
         "no_fallback_on",
@@ -138,6 +139,8 @@ class BoundPolicies:
         """Whether calls are awaited."""
         self.detached = detached
         """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
+        self.is_block = False
+        """Whether the body is a block of code, whose end a coroutine goes on with."""
         self.counters = counters
         self.counts_calls = counts_calls
         """Whether no further policies stand around these, which count the calls then."""
@@ -192,7 +195,7 @@ class BoundPolicies:
     def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
         """Give back what an attempt still holds, but its place at the gate; return what it failed with."""
         bulkhead = self.bulkhead
-        if self.detached and failure is not None:
+        if (self.detached or self.is_block) and failure is not None:
             failure = StoppedIteration.meant(failure)
         if bulkhead is not None:
             if not self.detached and (record.queued or (record.passed < BULK and not isinstance(failure, Exception))):
@@ -429,4 +432,5 @@ _RETRY_RESULT = {
     Stop.PREDICATE_FAILED: "exceptionNotRetryable",
     Stop.TOLD_TOO_LONG: "exceptionNotRetryable",
     Stop.TOLD_PAST_MAX_DURATION: "maxDurationReached",
+    Stop.LEFT: "exceptionNotRetryable",
 }

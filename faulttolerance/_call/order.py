@@ -373,5 +373,8 @@ ROWS: Mapping[type[Policy], Row] = {row.policy: row for row in ORDER}
 RANK: Mapping[type[Policy], int] = {row.policy: rank for rank, row in enumerate(ORDER)}
 """The place of each policy in the order."""
 
+MODIFIED: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies is not None}
+"""The policies that do nothing by themselves, and those that they belong to."""
+
 MEMORIES: Mapping[type[Policy], Memory] = {row.policy: row.memory for row in ORDER if row.memory is not None}
 _PLACES: Mapping[type[Policy], int] = {policy: place for place, policy in enumerate(MEMORIES)}

@@ -33,6 +33,7 @@ class CallRecord:
         "attempts",
         "began",
         "delays",
+        "has_left",
         "is_counted",
         "kind",
         "last",
@@ -62,6 +63,8 @@ class CallRecord:
         """The exception that stands for the last result that ``retry_when`` did not accept."""
         self.replaced: BaseException | None = None
         """The failure for which the fallback was asked."""
+        self.has_left = False
+        """Whether the last attempt, a block, has left the loop that would repeat it."""
         self.is_counted = False
         self._runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
 
@@ -109,11 +112,21 @@ _REASONS = {
     Stop.PREDICATE_FAILED: "the exception predicate of retry_when failed, which is logged",
     Stop.TOLD_TOO_LONG: "it says to wait for longer than max_delay of honor_retry_after",
     Stop.TOLD_PAST_MAX_DURATION: "it says to wait until after max_duration",
+    Stop.LEFT: "the block left its loop",
 }
 
 
+LEFT = object()
+"""The result of a block that ends the loop in which it would be repeated."""
+
 _RETRIED = advanced((("Retry", "retried"),))
-_ALWAYS_NOTED = (Stop.DEADLINE, Stop.PREDICATE_FAILED, Stop.TOLD_TOO_LONG, Stop.TOLD_PAST_MAX_DURATION)
+_ALWAYS_NOTED = (
+    Stop.DEADLINE,
+    Stop.PREDICATE_FAILED,
+    Stop.TOLD_TOO_LONG,
+    Stop.TOLD_PAST_MAX_DURATION,
+    Stop.LEFT,
+)
 """Reasons that are told of a single attempt too."""
 
 
@@ -165,6 +178,7 @@ async def follow_async(
     ask, pause = policies.environment.call, policies.environment.pause
     retry = policies.retry
     while True:
+        call.has_left = result is LEFT
         if retry is not None and policies.consults:
             call.answer = await ask(retry.consult, failure, result)
         if failure is None and retry is not None and retry.result_predicate is not None:
@@ -228,6 +242,8 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
     decide = retry.after_refusal if failure is call.refusal else retry.after_failure
     chance = clock.random() if retry.is_random else 0.0
     decision = decide(failure, call.attempts, elapsed, remaining(), chance, call.delays, call.answer, call.told)
+    if call.has_left and type(decision) is not Stop:
+        decision = Stop.LEFT
     name = policies.name
     if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
         delay: float = decision  # type: ignore[assignment]
@@ -290,7 +306,7 @@ def _next_fallback(
         applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
         fallback = next(fallbacks, None) if applies else None
         if fallback is None:
-            raise StoppedIteration.of(failure) if policies.detached else failure
+            raise StoppedIteration.of(failure) if policies.detached or policies.is_block else failure
         if sinks.wanted[FallbackApplied]():
             sinks.tell(FallbackApplied(policies.name, failure))
         if call.replaced is None:

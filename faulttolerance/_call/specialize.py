@@ -83,7 +83,7 @@ def _whole(function: Callable[..., Any], flags: _FlagsKey) -> Callable[..., Any]
 def uncut(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
     """Return *function* as it stands, with *flags*; synchronous calls drive a coroutine that never waits."""
     whole = FunctionType(function.__code__, {**function.__globals__, **flags}, function.__name__)
-    if flags["ASYNC"]:
+    if flags["ASYNC"] or flags["BLOCK"]:
         return whole
 
     def driven(*parts: Any) -> Callable[..., Any]:

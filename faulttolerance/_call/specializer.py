@@ -64,7 +64,7 @@ class _Cutter(ast.NodeTransformer):
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
         node.body = self._block(node.body)
-        if self._flags["ASYNC"]:
+        if self._flags["ASYNC"] or self._flags["BLOCK"]:
             return node
         return ast.copy_location(ast.FunctionDef(node.name, node.args, node.body, [], None), node)
 

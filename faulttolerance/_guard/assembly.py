@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from .._call.attempt import attempt, compose, flags_of
+from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
 from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue
 from .._call.specialize import source_of
@@ -182,6 +183,26 @@ def _by_key(policy: Any, binding: Binding, draft: StateDraft, make: Callable[[St
     return Partitioning(draft.state, partitions, key_of(policy.key, binding), shared, make).call(binding.asynchronous)
 
 
+def block_call(
+    effective: EffectivePolicies, draft: StateDraft, *, side_call: Callable[[Any], Aside], asynchronous: bool
+) -> GuardedCall:
+    """Assemble what a call goes through whose body is a block of code: one without a layer, or a key."""
+    binding = _binding(effective, draft, asynchronous=asynchronous, detached=False)
+    (policies,) = _bound(_parts(effective, binding), binding)
+    assert isinstance(policies, BoundPolicies)
+    policies.is_block = True
+    before_retry = effective.policies.get(BeforeRetry)
+    hook = side_call(before_retry) if before_retry is not None else None
+    environment: Any = BlockingEnvironment(policies.name)
+    if asynchronous:
+        from .._runtime.tasks import BlockEnvironment
+
+        environment = BlockEnvironment()
+    call = _composed([policies], (), hook, run_block, environment, True)
+    stop_between_attempts(policies)
+    return call
+
+
 def _composed(
     steps: Sequence[BoundPolicies | Layer],
     fallbacks: Sequence[tuple[str, Aside]],
@@ -218,7 +239,7 @@ def _with_spans(function: Callable[..., Any], policies: BoundPolicies | Layer) -
 
     assert isinstance(policies, BoundPolicies)
     spans = Spans(policies.name)
-    is_awaited = policies.asynchronous and (not policies.detached or is_coroutine_code(function))
+    is_awaited = policies.is_block or (policies.asynchronous and (not policies.detached or is_coroutine_code(function)))
     return spans.around_awaited(function) if is_awaited else spans.around(function)
 
 

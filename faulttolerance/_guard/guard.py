@@ -9,6 +9,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 from weakref import WeakKeyDictionary
 
+from .._call.block import Attempt, Attempts, single
 from .._call.order import ORDER, GuardPolicies, is_detached
 from .._config import Declared
 from .._policy import Policy
@@ -130,6 +131,26 @@ class Guard:
             raise TypeError(
                 f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {error}"
             ) from None
+
+    def attempt(self) -> Attempt:
+        """Guard a block of code, ``with guard.attempt():`` or ``async with``: one attempt under all but the retry.
+
+        Raises:
+            FaultToleranceDefinitionException: A policy asks for a result or for arguments, as a fallback does: a block
+                has neither.
+        """
+        return single(self._resolver.blocks(retries=False), self.attempt)
+
+    def attempts(self) -> Attempts:
+        """Guard a block of code that is repeated: ``for attempt in guard.attempts():``, in it ``with attempt:``.
+
+        In a coroutine, ``async for`` and ``async with``. Each loop is one call; it ends with the first block that goes
+        well. When there is to be no further one, the last failure comes out of the block.
+
+        Raises:
+            FaultToleranceDefinitionException: As for ``attempt``.
+        """
+        return Attempts(self._resolver.blocks(retries=True), self.attempts)
 
     def __call__(self, function: F) -> F:
         """Decorate *function*; all that one guard decorates shares its state."""

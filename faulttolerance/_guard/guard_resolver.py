@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
 
+from .._call.order import MODIFIED, ORDER, RANK
 from .._call.state import alias_in
 from .._config import Declared, State as Configuration, settings
-from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, PartitionBy, Policy
+from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, PartitionBy, Policy, Retry
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.interrupting.roles import CALLER, register
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
-from .assembly import guarded_call
+from .assembly import block_call, guarded_call
 from .awaited import call_awaited
 from .checking.definition import callback_faults
 from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
     from .guard import Guard
 
 T = TypeVar("T")
+
+
+class BlockForm(NamedTuple):
+    """One way of guarding a block of code."""
+
+    retries: bool
+    """Whether it is one of a loop, ``attempts()``; else it is the only one."""
+    asynchronous: bool
 
 
 class GuardResolver(Resolver):
@@ -61,26 +70,27 @@ class GuardResolver(Resolver):
         return effective, faults or self._faults(effective)
 
     def _faults(self, effective: EffectivePolicies) -> list[Fault]:
-        asynchronous = call_given not in self.paths
-        function = call_awaited if asynchronous else call_given
-        return [
+        callers = [caller for caller in self.paths if caller in (call_given, *_BLOCKS)] or [call_awaited]
+        found = [
             value.traced(fault)
+            for caller in callers
             for value in effective.values
             if value.enabled
-            for fault in misfits((value.policy,), self.name, function, asynchronous)
+            for fault in misfits((value.policy,), self.name, caller, _is_awaited(caller))
         ]
+        return list(dict.fromkeys(found))
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call paths of the kinds that were called, and what the state is to become."""
         draft = Draft(self, cls, effective)
         for caller in list(self.paths):
-            draft.calls[caller] = _assembled(caller, draft, asynchronous=caller is not call_given)
+            draft.calls[caller] = _assembled(caller, draft, _is_awaited(caller))
         return draft
 
     def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
         """Let calls go as *draft* says, together with the other stores of *swap*."""
         paths = dict(self.paths) if draft.effective is self.effective else {}
-        paths |= {caller: call for caller, call in draft.calls.items() if caller in _CALLERS}
+        paths |= {caller: call for caller, call in draft.calls.items() if caller in (*_CALLERS, *_BLOCKS)}
         swap.attribute(self, "paths", paths)
         swap.attribute(self, "effective", draft.effective)
 
@@ -104,16 +114,27 @@ class GuardResolver(Resolver):
         if CircuitBreaker in policies and self.effective is None and name in names:
             self._resolve(None, asynchronous=False)
 
-    def path(self, caller: Callable[..., Any]) -> GuardedCall:
-        """Find the call path of functions that are given to *caller*, one of ``_CALLERS``, at each call."""
-        return self.paths.get(caller) or self.resolve(caller, caller is not call_given)[1]
+    def path(self, caller: Any) -> GuardedCall:
+        """Find the call path of functions that are given to *caller*, one of ``_CALLERS``, or of a kind of blocks."""
+        return self.paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
 
-    def resolve(self, function: Callable[..., Any], asynchronous: bool) -> tuple[EffectivePolicies, GuardedCall]:
+    def blocks(self, *, retries: bool) -> Callable[[bool], GuardedCall]:
+        """Give what finds the call path of blocks, given whether they belong to a coroutine.
+
+        Raises:
+            FaultToleranceDefinitionException: A policy asks for what a block does not have.
+        """
+        effective = self.effective
+        if effective is None or not (BlockForm(retries, False) in self.paths or BlockForm(retries, True) in self.paths):
+            self.check(BlockForm(retries, asynchronous=True), True, effective or self._resolve(None, True).effective)
+        return lambda asynchronous: self.path(BlockForm(retries, asynchronous))
+
+    def resolve(self, function: Any, asynchronous: bool) -> tuple[EffectivePolicies, GuardedCall]:
         """Find the call path of *function*, and what ``effective`` is as long as it holds."""
         draft = self._resolve(function, asynchronous)
         return draft.effective, draft.calls[function]
 
-    def _resolve(self, function: Callable[..., Any] | None, asynchronous: bool) -> Draft:
+    def _resolve(self, function: Any, asynchronous: bool) -> Draft:
         with registry.resolving:
             while True:
                 basis, effective = settings.basis, self.effective
@@ -128,9 +149,7 @@ class GuardResolver(Resolver):
                 if draft.put_in_force(basis):
                     return draft
 
-    def check(
-        self, function: Callable[..., Any], asynchronous: bool, effective: EffectivePolicies | None = None
-    ) -> None:
+    def check(self, function: Any, asynchronous: bool, effective: EffectivePolicies | None = None) -> None:
         """Refuse *function*, which is to be guarded, where what policies call, by default as declared, misfits it."""
         declared = [entry.policy for entry in self.declared]
         policies = declared if effective is None else effective.policies.values()
@@ -139,6 +158,17 @@ class GuardResolver(Resolver):
 
 
 def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
+    if isinstance(function, BlockForm):
+        effective = draft.effective
+        if not function.retries:
+            kept = [value for value in effective.values if MODIFIED.get(kind := type(value.policy), kind) is not Retry]
+            effective = effective._replace(values=kept)
+        return block_call(
+            effective,
+            draft.state,
+            side_call=lambda policy: _side_call(policy, draft.effective.name, function, asynchronous),
+            asynchronous=asynchronous,
+        )
     is_caller, detached = function in _CALLERS, function is call_detached
     return guarded_call(
         function,
@@ -170,16 +200,27 @@ _CALLERS = (call_given, call_awaited, call_detached)
 """The functions guarded in place of those that a guard is given at each call; all but the first are asynchronous."""
 
 
+_BLOCKS = tuple(BlockForm(retries, asynchronous) for retries in (False, True) for asynchronous in (False, True))
+
+
+def _is_awaited(caller: Any) -> bool:
+    return caller.asynchronous if isinstance(caller, BlockForm) else caller is not call_given
+
+
 def _parts(policy: Policy) -> tuple[Policy, ...]:
     return policy.links if isinstance(policy, Fallback) and isinstance(policy.value, tuple) else (policy,)
 
 
 def misfits(
-    policies: Iterable[Policy], name: str, function: Callable[..., Any] = call_awaited, asynchronous: bool = True
+    policies: Iterable[Policy], name: str, function: Any = call_awaited, asynchronous: bool = True
 ) -> list[Fault]:
     """Tell how what *policies* of the guard *name* call misfits *function*, by default whatever the guard is given."""
     where = f"Guard {name}{'' if asynchronous else '.call'}"
     faults = []
+    if isinstance(function, BlockForm):
+        where = f"Guard {name}.{'attempts' if function.retries else 'attempt'}"
+        faults = [fault for policy in policies for fault in _block_faults(policy, where)]
+        function = call_awaited if asynchronous else call_given
     for policy in chain.from_iterable(map(_parts, policies)):
         if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
@@ -193,15 +234,30 @@ def misfits(
     return faults
 
 
+def _block_faults(policy: Policy, where: str) -> list[Fault]:
+    """Refuse for blocks what asks for a result or for arguments: they have neither."""
+    place, asked = f"{where} @{policy.annotation}", ""
+    if isinstance(policy, Fallback):
+        asked = "replaces a result, and a block has none"
+    elif (predicate := getattr(policy, "result", None)) is not None:
+        return [Fault(f"{place}(result)", "is asked about a result, and a block has none", predicate, "None; or call")]
+    elif isinstance(policy, PartitionBy) or ORDER[RANK[type(policy)]].layer is not None:
+        asked = "asks for the arguments of a call, and a block has none"
+    allowed = "another guard without it; or put the block into a function, and call that"
+    return [Fault(place, asked, None, allowed)] if asked else []
+
+
 def _declaration(function: Callable[..., Any]) -> Declaration:
     return Declaration(function, {}, FUNCTION if function in _CALLERS else binding_by_name(function))
 
 
-def _side_call(policy: Fallback | BeforeRetry, name: str, function: Callable[..., Any], asynchronous: bool) -> Aside:
+def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Aside:
     from .callback import side_call
 
     def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
+        if isinstance(function, BlockForm):
+            called, args = args[0], ()
         declaration = _declaration(called)
         # A static method has the name of a method, and no instance in front.
         if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):

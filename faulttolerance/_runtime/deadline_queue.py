@@ -85,8 +85,10 @@ def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
     return queue
 
 
-def begin_deadline(seconds: float, when: float, what: str) -> TaskDeadline:
-    """Begin a deadline of the running task that passes at *when*, in *seconds*.
+def begin_deadline(
+    seconds: float, when: float, what: str, make: Callable[[], TaskDeadline] = TaskDeadline
+) -> TaskDeadline:
+    """Begin a deadline of the running task that passes at *when*, in *seconds*; *make* makes what stands for it.
 
     Raises:
         FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
@@ -100,7 +102,7 @@ def begin_deadline(seconds: float, when: float, what: str) -> TaskDeadline:
     previous = latest.counts
     while previous is not None and previous.counts is not previous:
         previous = previous.counts
-    deadline = TaskDeadline()
+    deadline = make()
     deadline.when = when
     deadline.previous = previous
     deadline.cancelling = task.cancelling()

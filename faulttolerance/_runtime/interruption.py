@@ -23,7 +23,7 @@ from .inherited import pass_on
 from .interrupting.async_exception import Interrupted, withdraw
 from .interrupting.main_thread import main_thread
 from .interrupting.pending_interrupt import OTHER_GREENLETS
-from .interrupting.thread_deadlines import HAS_GIL, Entry, ThreadDeadlines, deadlines_here, this_thread
+from .interrupting.thread_deadlines import HAS_GIL, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, this_thread
 from .interrupting.watchdog import watchdog
 from .native import allows_watching
 from .task_deadline import current
@@ -192,7 +192,7 @@ def remaining() -> float | None:
     soonest = inf
     entry = (this_thread.deadlines if "greenlet" not in modules else deadlines_here()).innermost
     while entry is not None:
-        if type(entry) is not list and entry[0] < soonest:
+        if type(entry) is not list and entry[0] < soonest and not (type(entry) is BlockDeadline and entry.is_at_rest):
             soonest = entry[0]
         entry = entry[1]
     deadline = current.get().counts

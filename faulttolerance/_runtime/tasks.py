@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from functools import partial
 from math import inf
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -18,6 +19,7 @@ from .criticality import Criticality
 from .deadline_queue import begin_deadline, conclude_at, queue_of
 from .environment import Attempt, Environment, Turn
 from .event_loop import keep, running_loop
+from .interrupting.block_deadline import has_yielded, holder_of_block
 from .native import get_ident
 from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
 
@@ -96,6 +98,23 @@ class _DetachedDeadline(TaskDeadline):
             return  # when it ended, and not when the loop comes to look, tells whether it was in time
         super().expire()
         next(self._given_up, None)
+
+
+class _BlockDeadline(TaskDeadline):
+    """The deadline of a block; one that an asynchronous generator holds open interrupts nobody but that."""
+
+    __slots__ = ("holder",)
+
+    def __init__(self, holder: FrameType | None) -> None:
+        self.holder = holder
+
+    def end(self) -> None:
+        super().end()
+        self.holder = None
+
+    def expire(self) -> None:
+        if not has_yielded(self.holder):
+            super().expire()
 
 
 class TaskEnvironment(Environment):
@@ -187,6 +206,17 @@ class TaskEnvironment(Environment):
             if record.deadline is not None:
                 record.deadline.counts = record.deadline.previous
             record.ended = clock.monotonic()
+
+
+class BlockEnvironment(TaskEnvironment):
+    """The same for calls whose body is a block of code."""
+
+    @staticmethod
+    def begin_deadline(
+        seconds: float, when: float, what: str, make: Callable[[], TaskDeadline] | None = None
+    ) -> TaskDeadline:
+        """Begin the deadline of the block that is being entered."""
+        return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block()))
 
 
 def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, error: BaseException) -> None:

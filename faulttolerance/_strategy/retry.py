@@ -109,6 +109,8 @@ class Stop(Enum):
     DEADLINE = "deadline of an enclosing call"
     """The delay would reach the deadline of an enclosing call."""
     PREDICATE_FAILED = "the exception predicate failed"
+    LEFT = "the loop was left"
+    """The attempt is a block that ended its loop, and that only then was found to have ended late."""
     TOLD_TOO_LONG = "told to wait longer than honor_retry_after allows"
     TOLD_PAST_MAX_DURATION = "told to wait past max_duration"
 

@@ -20,6 +20,9 @@ _TESTING = str(Path(_LIBRARY) / "testing")
 _WATCHING = ("RESUME", "CALL", "JUMP_BACKWARD")
 """The beginnings of the instructions behind which the interpreter looks whether a signal has come."""
 
+_AFTER_YIELD_FROM = 2
+"""The argument of ``RESUME`` from which on the interpreter does not look there."""
+
 
 class Struck(BaseException):
     """The exception of the handler: Ctrl-C, or a worker's soft time limit."""
@@ -32,7 +35,7 @@ class Strike:
         call()
 
     Such places are behind the call of what is no function of the library, at the beginning of a function, and where a
-    loop goes round or a coroutine goes on.
+    loop goes round or a generator goes on; not where an ``await`` or a ``yield from`` does.
     Frames that were there before the block are none of its business; those of a coroutine that goes on in it are.
 
     Args:
@@ -94,7 +97,11 @@ class Strike:
 @cache
 def _watching(code: CodeType) -> frozenset[int]:
     return frozenset(
-        instruction.offset for instruction in dis.get_instructions(code) if instruction.opname.startswith(_WATCHING)
+        step.offset
+        for step in dis.get_instructions(code)
+        if step.opname.startswith(_WATCHING)
+        and "NO_INTERRUPT" not in step.opname
+        and not (step.opname == "RESUME" and (step.arg or 0) >= _AFTER_YIELD_FROM)
     )
 
 

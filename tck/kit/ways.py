@@ -13,6 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple, TypeAlias
 
@@ -36,6 +37,10 @@ _ORDER = (
 )  # fmt: skip
 
 
+_OF_FUNCTIONS = ("fallback", "coalesce", "partition_by")
+"""Policies that ask for results or arguments."""
+
+
 class Declared(NamedTuple):
     """A guarded function."""
 
@@ -54,7 +59,7 @@ class Way(NamedTuple):
     convention: str
     """The convention by which its body is called; see ``convention``."""
     guard: str = ""
-    """The use of a ``Guard``: ``call``, ``decorator``, ``name``; none: the decorators of the policies."""
+    """The use of a ``Guard``: ``call``, ``decorator``, ``name``, ``block``; none: the decorators of the policies."""
 
     @property
     def is_on_loop(self) -> bool:
@@ -72,7 +77,10 @@ class Way(NamedTuple):
         return self.convention != "blocking"
 
     def takes(self, policies: Policies) -> bool:
-        """Whether a function can be guarded by these in this way."""
+        """Whether a function can be guarded by these in this way: a block has no result and no arguments (rule G2)."""
+        results = ("result" in policies[name] for name in ("retry_when", "fail_when") if name in policies)
+        if self.guard == "block" and (any(results) or not policies.keys().isdisjoint(_OF_FUNCTIONS)):
+            return False
         return not self.guard or all(name in signature(Guard).parameters for name in policies)
 
     def declare(self, body: Callable[..., Any], policies: Policies, clock: Clock) -> Declared:
@@ -85,6 +93,9 @@ class Way(NamedTuple):
         if self.guard == "call":
             call = guard.call if self.convention == "blocking" else guard.call_async
             return Declared(lambda: call(plain), guard.name, guard.close)
+        if self.guard == "block":
+            run = _in_awaited_blocks if self.is_on_loop else _in_blocks
+            return Declared(partial(run, guard, plain), guard.name, guard.close)
         decorate = guard if self.guard == "decorator" else faulttolerance.apply_guard(guard.name)
         return Declared(decorate(plain), guard.name, guard.close)
 
@@ -100,8 +111,28 @@ WAYS = (
     Way("guard-async-def", "asyncio", "decorator"),
     Way("apply_guard-def", "blocking", "name"),
     Way("apply_guard-async-def", "asyncio", "name"),
+    Way("block", "blocking", "block"),
+    Way("async-block", "asyncio", "block"),
 )
 """The first one is what the others are compared to."""
+
+
+def _in_blocks(guard: Guard, body: Callable[[], Any]) -> Any:
+    """Run *body* in the blocks of a loop."""
+    result = None
+    for attempt in guard.attempts():
+        with attempt:
+            result = body()
+    return result
+
+
+async def _in_awaited_blocks(guard: Guard, body: Callable[[], Any]) -> Any:
+    """Run *body* in the blocks of a loop, and await it."""
+    result = None
+    async for attempt in guard.attempts():
+        async with attempt:
+            result = await body()
+    return result
 
 
 def _decorator(name: str, given: Any) -> Callable[[Any], Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..callback import to_its_end
 from ..one_step import variables_of
 from .safe_point import Stack, frames_of_call
-from .thread_deadlines import Entry, ThreadDeadlines, is_open, prune
+from .thread_deadlines import Depth, Entry, ThreadDeadlines, is_open, prune
 
 
 class InnerLoop(NamedTuple):
@@ -32,8 +32,8 @@ class InnerLoop(NamedTuple):
             return
 
 
-def find_loop(stack: Stack, depth: int) -> InnerLoop | None:
-    """Return the loop that runs in the call whose deadline is number *depth*."""
+def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
+    """Return the loop that runs in the call that reaches down to *depth*."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or "asyncio.base_events" not in sys.modules:
         return None

@@ -259,6 +259,29 @@ def ahead(code: CodeType, offset: int) -> frozenset[str]:
     return frozenset(outcomes)
 
 
+def goes_round(code: CodeType, offset: int, loop: int) -> bool:
+    """Tell whether control may get from *offset* to *loop*, where an iterator is asked for its next item: the same one.
+
+    A loop that is left asks its iterator for nothing more; where it is entered again, it makes a new one.
+    """
+    instructions = _instructions(code)
+    target = instructions.at(loop)
+    pending = instructions.successors(instructions.at(offset))
+    seen: set[int] = set()
+    while pending:
+        number = pending.pop()
+        if number == target:
+            return True
+        if number in seen or number >= len(instructions.steps):
+            continue
+        seen.add(number)
+        name = instructions.steps[number].opname
+        is_new = name in ("GET_ITER", "GET_AITER") and number < target <= number + 2
+        if not (is_new or name.startswith(("RETURN_", "RERAISE", "RAISE"))):
+            pending += instructions.successors(number)
+    return False
+
+
 def may_call(code: CodeType, offset: int) -> bool:
     """Tell whether the instruction at *offset* may be meant to call Python code.
 

@@ -20,6 +20,7 @@ from .sighting import sight
 from .sleeper import sleeper_in
 from .thread_deadlines import (
     HAS_GIL,
+    Depth,
     Entry,
     ThreadDeadlines,
     deadlines_of_threads,
@@ -132,7 +133,7 @@ def _interrupt(
 
 
 def _aim(
-    deadlines: ThreadDeadlines, pending: PendingInterrupt, stack: Stack, late_by: float, layers: int, by_signal: bool
+    deadlines: ThreadDeadlines, pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth, by_signal: bool
 ) -> bool:
     """Look how the thread stands, and send it the exception or the signal; whether that was the exception."""
     frame, now = stack[0], native.monotonic()
@@ -174,7 +175,7 @@ def _aim(
     return False
 
 
-def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: int) -> bool:
+def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
     """Tell whether the main thread is better sent an exception, which it notices where it stands, or soon.
 
     A signal it notices at the next place where it looks. Where that is code that is left in peace, as in a loop that

@@ -32,6 +32,7 @@ from .instructions import (
 )
 from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, is_timed_attempt, looks_at_threads
 from .sleeper import is_in_condition_wait, sleeps_in_condition_wait
+from .thread_deadlines import BlockDeadline, Depth
 
 Stack: TypeAlias = tuple[FrameType, ...]
 """The frames of a thread, the innermost one first; taken at once, as those of another thread must be."""
@@ -100,7 +101,7 @@ def reason_unsafe(
     blocked: bool = False,
     standing: bool = False,
     blind: bool = False,
-    depth: int = 1,
+    depth: Depth = 1,
 ) -> str | None:
     """Return why no exception may be raised in a thread; ``None`` where one may.
 
@@ -112,9 +113,11 @@ def reason_unsafe(
         blocked: Whether it waits in a call that the exception ends.
         standing: Whether it does not come on by itself, and so may stay there for ever.
         blind: Whether nobody can tell if it is *blocked*, while it may well be.
-        depth: Which deadline has passed: 1 is the innermost one, and so the guard that is met first.
+        depth: How far down the call reaches whose deadline has passed.
     """
     frame = stack[0]
+    if depth == 0 or (isinstance(depth, FrameType) and depth not in stack):
+        return "its block was suspended, or ran elsewhere"
     waits = blocked
     if is_ours(frame):
         # Where a function written in C is what is guarded, the frame that calls it is the innermost one.
@@ -159,7 +162,7 @@ def _reason_here(stack: Stack, is_patient: bool, exact: bool, blind: bool) -> st
     return None
 
 
-def _acquire_release_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameType | None:
+def _acquire_release_on_the_way(stack: Stack, depth: Depth, waits: bool) -> FrameType | None:
     """Return the innermost frame, down to the guard, that takes something or gives it back, itself or by what it calls.
 
     Where the thread *waits*, code that is made for waiting has taken nothing yet.
@@ -170,17 +173,21 @@ def _acquire_release_on_the_way(stack: Stack, depth: int, waits: bool) -> FrameT
         if not (is_ours(step) or (waits and _is_made_for_waiting(step))):
             if code.co_name in ACQUIRE_RELEASE:
                 return step
-            is_waiting = callee is None or (waits and _is_made_for_waiting(callee))
+            # What leaves a block of this library's may be interrupted where that calls the application.
+            is_waiting = callee is None or is_ours(callee) or (waits and _is_made_for_waiting(callee))
             if not is_waiting and acquire_release_at(code, step.f_lasti):
                 return step
         callee = step
     return None
 
 
-def frames_of_call(stack: Stack, depth: int) -> Iterator[FrameType]:
-    """Return the frames down to the guard whose deadline is number *depth*, counted from the innermost one."""
+def frames_of_call(stack: Stack, depth: Depth) -> Iterator[FrameType]:
+    """Return the frames down to *depth*."""
     for step in stack:
-        if is_ours(step):
+        if step is depth:
+            yield step
+            return
+        if isinstance(depth, int) and is_ours(step):
             depth -= has_deadline(step)
             if depth <= 0:
                 return
@@ -223,6 +230,8 @@ def _reason_on_the_way(stack: Stack) -> str | None:
 
 def is_of_call(stack: Stack, entry: object) -> bool:
     """Tell whether the call that began the deadline *entry* stands on *stack*: greenlets have their own."""
+    if type(entry) is BlockDeadline:
+        return entry.holder in stack
     return any(value is entry for step in stack if is_timed_attempt(step) for value in variables_of(step).values())
 
 

@@ -11,6 +11,7 @@ from ..frames import module_of
 from .instructions import ACQUIRE_RELEASE, callee_at
 from .roles import is_ours
 from .safe_point import Stack, frames_of_call
+from .thread_deadlines import Depth
 
 _STANDARD_LIBRARY = os.path.dirname(threading.__file__) + os.sep
 
@@ -41,8 +42,8 @@ class Sighting(NamedTuple):
         return f"{self.module}.{last if last and last not in ACQUIRE_RELEASE else self.code.co_qualname}"
 
 
-def sight(stack: Stack, depth: int) -> Sighting | None:
-    """Say where the body stands whose deadline is number *depth* on *stack*; ``None`` where it has no frame."""
+def sight(stack: Stack, depth: Depth) -> Sighting | None:
+    """Say where the body stands that reaches down to *depth* on *stack*; ``None`` where it has no frame."""
     body = [step for step in frames_of_call(stack, depth) if not is_ours(step)]
     if not body:
         return None

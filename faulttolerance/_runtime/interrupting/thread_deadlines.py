@@ -1,19 +1,23 @@
 """The deadlines of each thread, as a chain that its own calls extend and cut, and that everybody may read.
 
 A deadline is an immutable tuple ``(when, outer)``; one that interrupts nothing, and only makes its call end late, has a
-third element. A mask, below which nothing is interrupted, is a list ``[-1.0, outer, alive]``. Taking a deadline back is
-one store, of what encloses it, and that store also drops whatever an inner call left behind.
+third element. That of a block of code is a ``BlockDeadline``. A mask, below which nothing is interrupted, is a list
+``[-1.0, outer, alive]``. Taking the deadline of a call back is one store, of what encloses it, and that store also
+drops whatever an inner call left behind.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 from ..native import get_ident, get_native_id, local, native
+from ..one_step import uncollected
 
 if TYPE_CHECKING:
     from ..inherited import Inherited
@@ -22,6 +26,31 @@ if TYPE_CHECKING:
 
 Entry: TypeAlias = Any
 """``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would say no more."""
+
+Depth: TypeAlias = int | FrameType
+"""How far a call reaches down the stack: the number of the guard there, counted from the innermost, or, of a block,
+the frame that it stands in."""
+
+RESUMABLE = 0x20 | 0x80 | 0x200
+"""The flags of the code of generators, coroutines and asynchronous generators; ``inspect`` takes long to import."""
+
+
+class BlockDeadline(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for slots
+    """The deadline of a block of code; it may end wherever it stands in its chain: generators leave theirs any time."""
+
+    is_over = False
+    holder: FrameType | None = None
+    """The frame that the block belongs to; it may be suspended, and go on in another thread."""
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing of the block runs: it is over, or its generator or coroutine is suspended."""
+        holder = self.holder
+        if self.is_over or holder is None:
+            return True
+        is_resumable = bool(holder.f_code.co_flags & RESUMABLE)
+        return is_resumable and uncollected(partial(getattr, holder, "f_back")) is None
+
 
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -157,12 +186,13 @@ def chain(deadlines: ThreadDeadlines) -> Iterator[Entry]:
 
 
 def uncovered(deadlines: ThreadDeadlines) -> Iterator[Entry]:
-    """Give the deadlines from the innermost to the first mask."""
+    """Give the deadlines from the innermost to the first mask, but for those of blocks that are at rest."""
     for entry in chain(deadlines):
-        if type(entry) is not list:
+        if type(entry) is list:
+            if entry[2]:
+                return
+        elif not (type(entry) is BlockDeadline and entry.is_at_rest):
             yield entry
-        elif entry[2]:
-            return
 
 
 def unmasked(deadlines: ThreadDeadlines) -> Iterator[Entry]:
@@ -180,10 +210,12 @@ def stands(deadlines: ThreadDeadlines, entry: Entry) -> bool:
     return any(other is entry for other in chain(deadlines))
 
 
-def depth(deadlines: ThreadDeadlines, entry: Entry) -> int:
-    """Count the guards inside the call of *entry*, itself included."""
+def depth(deadlines: ThreadDeadlines, entry: Entry) -> Depth:
+    """Tell what stands outermost in the call of *entry*."""
+    if type(entry) is BlockDeadline:
+        return entry.holder or 0
     inner = takewhile(lambda other: other is not entry, chain(deadlines))
-    return 1 + sum(type(other) is not list for other in inner)
+    return 1 + sum(type(other) is tuple for other in inner)
 
 
 def due(deadlines: ThreadDeadlines, now: float) -> Entry:

@@ -301,7 +301,14 @@ def test_a_guard_shows_nothing_but_what_it_is_for() -> None:
     guard = Guard(retry=Retry(), name="bare")
     guard.close()
 
-    assert [name for name in dir(guard) if not name.startswith("_")] == ["call", "call_async", "close", "name"]
+    assert [name for name in dir(guard) if not name.startswith("_")] == [
+        "attempt",
+        "attempts",
+        "call",
+        "call_async",
+        "close",
+        "name",
+    ]
 
 
 def used(guard: Guard) -> Guard:

@@ -1,0 +1,743 @@
+"""Blocks of code under a guard, once or in a loop (rule G2)."""
+
+# ruff: noqa: PT012  # a block that raises is what is tested
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    BeforeRetry,
+    Bulkhead,
+    BulkheadException,
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    ExecutionContext,
+    Fallback,
+    FaultToleranceDefinitionException,
+    Guard,
+    Interrupted,
+    RateLimit,
+    Retry,
+    RetryWhen,
+    Timeout,
+    TimeoutException,
+    configure,
+    guards,
+    remaining,
+    sleep,
+)
+from faulttolerance.testing import virtual_time
+from kit.struck import Struck, strikes
+
+
+def again(**values: Any) -> Retry:
+    """Two retries at once."""
+    return Retry(**{"max_retries": 2, "delay": 0, "jitter": 0, **values})
+
+
+def is_free(guard: Guard) -> bool:
+    """Whether a call gets the only permit of *guard*, and the deadline of nobody else counts."""
+    return guard.call(lambda: True) and remaining() is None
+
+
+def counts_of(guard: Guard) -> dict[str, int]:
+    """What was counted, by metric and tags."""
+    (found,) = [one for one in guards() if one.name == guard.name and any(one.counts.values())]
+    return {
+        f"{metric} {dict(tags)}": count
+        for (metric, tags), count in found.counts.items()
+        if count and "state" not in metric
+    }
+
+
+# What comes out
+
+
+def test_a_block_runs_once_under_everything_but_the_retry() -> None:
+    guard = Guard(retry=again(), timeout=Timeout(1000), bulkhead=Bulkhead(1))
+
+    with pytest.raises(ConnectionError), guard.attempt() as attempt:
+        assert attempt.number == 1
+        assert (remaining() or 0) > 0.5
+        with pytest.raises(BulkheadException):
+            guard.call(int)
+        raise ConnectionError
+
+    assert is_free(guard)
+
+
+def test_a_loop_ends_with_the_first_block_that_goes_well() -> None:
+    guard = Guard(retry=again())
+    numbers: list[int] = []
+
+    for attempt in guard.attempts():
+        with attempt:
+            numbers.append(attempt.number)
+            if attempt.number < 3:
+                raise ConnectionError
+
+    assert numbers == [1, 2, 3]
+
+
+def test_the_last_failure_comes_out_as_it_is_with_its_note() -> None:
+    """As of a call (R1): its own traceback ends where it was raised."""
+    guard = Guard(retry=again())
+    raised: list[ConnectionError] = []
+
+    def run() -> None:
+        for attempt in guard.attempts():
+            with attempt:
+                raised.append(ConnectionError(str(attempt.number)))
+                raise raised[-1]
+
+    with pytest.raises(ConnectionError) as failure:
+        run()
+
+    assert failure.value is raised[-1]
+    assert [str(one) for one in raised] == ["1", "2", "3"]
+    assert "3 attempts in" in failure.value.__notes__[0]
+    assert failure.traceback[-1].name == "run"
+
+
+def test_blocks_of_coroutines_do_the_same() -> None:
+    guard = Guard(retry=again(delay=100), timeout=Timeout(1000), bulkhead=Bulkhead(1))
+    numbers: list[int] = []
+
+    async def main() -> float:
+        began = asyncio.get_running_loop().time()
+        async with guard.attempt() as attempt:
+            assert attempt.number == 1
+        async for attempt in guard.attempts():
+            async with attempt:
+                numbers.append(attempt.number)
+                if attempt.number < 3:
+                    await asyncio.sleep(30)
+        return asyncio.get_running_loop().time() - began
+
+    with virtual_time() as clock:
+        assert clock.run(main()) == pytest.approx(2.2)
+    assert numbers == [1, 2, 3]
+
+
+def test_a_refused_attempt_is_one_too_and_the_block_is_entered_by_the_next() -> None:
+    """A `with` cannot leave its block out: what is refused is retried before it begins."""
+    guard = Guard(retry=again(delay=100), rate_limit=RateLimit(1, window=timedelta(milliseconds=150)))
+    numbers: list[int] = []
+
+    with virtual_time():
+        guard.call(int)
+        for attempt in guard.attempts():
+            with attempt:
+                numbers.append(attempt.number)
+
+    assert numbers == [3]
+
+
+def test_a_refusal_that_is_not_retried_comes_out_and_the_block_does_not_begin() -> None:
+    guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0))
+    with pytest.raises(ConnectionError), guard.attempt():
+        raise ConnectionError
+
+    with pytest.raises(CircuitBreakerOpenException), guard.attempt():
+        pytest.fail("it began")
+    with pytest.raises(CircuitBreakerOpenException):
+        for attempt in guard.attempts():
+            with attempt:
+                pytest.fail("it began")
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        {"fallback": Fallback(lambda context: None)},
+        {"retry": Retry(), "retry_when": RetryWhen(result=bool)},
+    ],
+    ids=["fallback", "predicate"],
+)
+def test_a_guard_that_asks_for_a_result_refuses_blocks(policies: dict[str, Any]) -> None:
+    """A block has none; and where configuration switches that policy off, nothing is in the way."""
+    guard = Guard(**policies, name="asks for a result")
+    try:
+        with pytest.raises(FaultToleranceDefinitionException, match="a block has none"):
+            guard.attempt()
+        with pytest.raises(FaultToleranceDefinitionException, match="a block has none"):
+            guard.attempts()
+
+        configure(properties={"Fallback/enabled": "false", "RetryWhen/enabled": "false"})
+        with guard.attempt() as attempt:
+            assert attempt.number == 1
+    finally:
+        guard.close()
+
+
+def test_a_hook_is_told_of_the_form() -> None:
+    """It has no arguments, and no function but what the application called."""
+    contexts: list[ExecutionContext] = []
+    guard = Guard(retry=again(max_retries=1), before_retry=BeforeRetry(contexts.append))
+
+    with pytest.raises(ConnectionError):
+        for attempt in guard.attempts():
+            with attempt:
+                raise ConnectionError
+
+    (context,) = contexts
+    assert (context.method, context.args, context.attempt) == (guard.attempts, (), 2)
+    assert isinstance(context.failure, ConnectionError)
+
+
+def test_what_is_counted_is_what_a_call_counts() -> None:
+    policies: dict[str, Any] = {
+        "retry": again(),
+        "circuit_breaker": CircuitBreaker(),
+        "timeout": Timeout(1000),
+        "bulkhead": Bulkhead(1),
+    }
+    called, looped = Guard(**policies, name="called"), Guard(**policies, name="looped")
+
+    def body(moods: list[bool]) -> None:
+        if moods.pop():
+            raise ConnectionError
+
+    for moods in ([False], [False, True, True], [True, True, True]):
+        with contextlib.suppress(ConnectionError):
+            called.call(body, list(moods))
+        with contextlib.suppress(ConnectionError):
+            for attempt in looped.attempts():
+                with attempt:
+                    body(moods)
+
+    assert counts_of(looped) == counts_of(called)
+    called.close()
+    looped.close()
+
+
+def test_a_stop_iteration_comes_out_of_a_block_as_one() -> None:
+    """The coroutine that runs the call must not take it for its own end."""
+    guard = Guard(retry=again(retry_on=StopIteration, max_retries=1), bulkhead=Bulkhead(1))
+    numbers: list[int] = []
+
+    with pytest.raises(StopIteration):
+        for attempt in guard.attempts():
+            with attempt:
+                numbers.append(attempt.number)
+                next(iter(()))
+
+    assert numbers == [1, 2]
+    assert is_free(guard)
+
+
+# Deadlines
+
+
+def test_a_deadline_interrupts_the_block_on_its_thread() -> None:
+    """R2: on the main thread, and on others."""
+    guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(9))
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            with guard.attempt():
+                try:
+                    while True:
+                        sum(range(100))
+                except Interrupted:
+                    found.append("interrupted")
+                    raise
+        except TimeoutException as error:
+            found.append(error)
+
+    run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(30)
+
+    assert [str(one) for one in found] == ["interrupted", f"{guard.name}: timed out after 0.05 s"] * 2
+
+
+def test_a_block_that_ends_late_by_return_gives_no_result() -> None:
+    """R2: its result is discarded; and it cannot be repeated, for the loop is over."""
+    guard = Guard(retry=again(), timeout=Timeout(1000, interrupt=False))
+    numbers: list[int] = []
+
+    def by_return() -> str:
+        for attempt in guard.attempts():
+            with attempt:
+                numbers.append(attempt.number)
+                clock.sleep(2)
+                return "too late"
+        return "never"
+
+    def by_break() -> None:
+        while True:
+            for attempt in guard.attempts():
+                with attempt:
+                    numbers.append(attempt.number)
+                    clock.sleep(2)
+                    break
+
+    def going_round() -> None:
+        for attempt in guard.attempts():
+            with attempt:
+                numbers.append(attempt.number)
+                clock.sleep(2)
+            for _ in range(3):
+                clock.sleep(0)
+
+    with virtual_time() as clock:
+        for run, made in ((by_return, [1]), (by_break, [1]), (going_round, [1, 2, 3])):
+            numbers.clear()
+            with pytest.raises(TimeoutException):
+                run()
+            assert numbers == made
+
+
+def test_a_block_of_a_coroutine_that_ends_late_by_return_gives_no_result() -> None:
+    guard = Guard(retry=again(), timeout=Timeout(1000))
+    numbers: list[int] = []
+
+    async def by_return() -> str:
+        async for attempt in guard.attempts():
+            async with attempt:
+                numbers.append(attempt.number)
+                clock.sleep(2)
+                return "too late"
+        return "never"
+
+    async def going_round() -> None:
+        async for attempt in guard.attempts():
+            async with attempt:
+                numbers.append(attempt.number)
+                clock.sleep(2)
+            await asyncio.sleep(0)
+
+    with virtual_time() as clock:
+        for run, made in ((by_return, [1]), (going_round, [1, 2, 3])):
+            numbers.clear()
+            with pytest.raises(TimeoutException):
+                clock.run(run())
+            assert numbers == made
+
+
+def test_a_cancellation_from_elsewhere_stays_one() -> None:
+    """R3: also where the deadline passes in the same step."""
+    guard = Guard(retry=again(), timeout=Timeout(1000), bulkhead=Bulkhead(1))
+
+    async def body() -> None:
+        async for attempt in guard.attempts():
+            async with attempt:
+                await asyncio.sleep(30)
+
+    async def main(seconds: float) -> int:
+        task = asyncio.create_task(body())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with guard.attempt():
+            return task.cancelling()
+
+    with virtual_time() as clock:
+        assert clock.run(main(0.5)) == 1
+        assert clock.run(main(1.0)) == 1
+
+
+def test_a_generator_that_holds_a_block_open_lets_its_caller_be() -> None:
+    """The deadline interrupts the block, and nobody who goes on while it is suspended; it ends late."""
+    guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(1))
+
+    def pages() -> Iterator[int]:
+        with guard.attempt():
+            yield 1
+            yield 2
+
+    def read() -> None:
+        for _ in pages():
+            until = threading.Event()
+            until.wait(0.2)
+            for _ in range(100_000):
+                pass
+            assert remaining() is None
+            sleep(0.01)
+
+    with pytest.raises(TimeoutException):
+        read()
+    assert is_free(guard)
+
+
+def test_an_asynchronous_generator_that_holds_a_block_open_lets_its_caller_be() -> None:
+    guard = Guard(timeout=Timeout(1000), bulkhead=Bulkhead(1))
+
+    async def pages() -> AsyncIterator[int]:
+        async with guard.attempt():
+            yield 1
+            yield 2
+
+    async def read() -> None:
+        async for _ in pages():
+            await asyncio.sleep(3)
+
+    async def main() -> int:
+        with pytest.raises(TimeoutException):
+            await read()
+        async with guard.attempt():
+            task = asyncio.current_task()
+            assert task is not None
+            return task.cancelling()
+
+    with virtual_time() as clock:
+        assert clock.run(main()) == 0
+
+
+def test_a_context_manager_may_hold_a_block_for_its_caller() -> None:
+    """`contextlib`'s, a class of one's own, an `ExitStack`: what runs inside is interrupted."""
+    guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(1))
+
+    @contextlib.contextmanager
+    def session() -> Iterator[str]:
+        with guard.attempt():
+            yield "session"
+
+    class Session:
+        def __enter__(self) -> None:
+            self.attempt = guard.attempt()
+            self.attempt.__enter__()
+
+        def __exit__(self, *error: object) -> bool | None:
+            return self.attempt.__exit__(*error)  # type: ignore[arg-type]
+
+    @contextlib.contextmanager
+    def stack() -> Iterator[None]:
+        with contextlib.ExitStack() as entered:
+            entered.enter_context(guard.attempt())
+            yield
+
+    for made in (session(), Session(), stack()):
+        interrupted = False
+        with pytest.raises(TimeoutException), made:  # type: ignore[attr-defined]
+            try:
+                while True:
+                    sum(range(100))
+            except Interrupted:
+                interrupted = True
+                raise
+        assert interrupted
+        assert is_free(guard)
+
+
+def test_an_asynchronous_context_manager_may_hold_a_block_for_its_caller() -> None:
+    guard = Guard(timeout=Timeout(1000), bulkhead=Bulkhead(1))
+
+    @contextlib.asynccontextmanager
+    async def session() -> AsyncIterator[None]:
+        async with guard.attempt():
+            yield
+
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(TimeoutException):
+            async with session():
+                await asyncio.sleep(30)
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(guard.attempt())
+        return loop.time() - began
+
+    with virtual_time() as clock:
+        assert clock.run(main()) == pytest.approx(1.0)
+
+
+def test_generators_leave_their_blocks_in_any_order() -> None:
+    """No deadline of an open block is lost with that of another, and none stays."""
+    guard, other = Guard(timeout=Timeout(60_000)), Guard(timeout=Timeout(30_000))
+
+    def held(by: Guard) -> Iterator[float | None]:
+        with by.attempt():
+            yield remaining()
+            yield remaining()
+
+    first, second = held(guard), held(other)
+    assert (next(first) or 0) > 50
+    assert 50 > (next(second) or 0) > 20
+    first.close()
+    assert 50 > (next(second) or 0) > 20
+    second.close()
+    assert remaining() is None
+
+    with guard.attempt():
+        third = held(other)
+        next(third)
+    third.close()
+    assert remaining() is None
+
+
+def test_a_block_may_end_on_another_thread() -> None:
+    guard = Guard(timeout=Timeout(50), bulkhead=Bulkhead(1))
+
+    def held() -> Iterator[None]:
+        with guard.attempt():
+            yield
+
+    block = held()
+    next(block)
+    thread = threading.Thread(target=block.close)
+    thread.start()
+    thread.join(30)
+    sleep(0.1)
+
+    assert is_free(guard)
+
+
+# Leaving early, and misuse
+
+
+def leave_by_break(attempts: Any) -> None:
+    for attempt in attempts:
+        with attempt:
+            break
+
+
+def leave_by_return(attempts: Any) -> None:
+    for attempt in attempts:
+        with attempt:
+            return
+
+
+def leave_by_return_in_finally(attempts: Any) -> None:
+    for attempt in attempts:
+        try:
+            with attempt:
+                raise ConnectionError
+        finally:
+            return  # noqa: B012
+
+
+def leave_between_blocks(attempts: Any) -> None:
+    for attempt in attempts:
+        with attempt:
+            raise ConnectionError
+        break
+
+
+def leave_before_the_block(attempts: Any) -> None:
+    for _ in attempts:
+        break
+
+
+def leave_by_an_exception_beside_the_block(attempts: Any) -> None:
+    with contextlib.suppress(LookupError):
+        for attempt in attempts:
+            with attempt:
+                raise ConnectionError
+            raise LookupError
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        leave_by_break,
+        leave_by_return,
+        leave_by_return_in_finally,
+        leave_between_blocks,
+        leave_before_the_block,
+        leave_by_an_exception_beside_the_block,
+    ],
+)
+def test_a_loop_that_is_left_early_gives_everything_back(leave: Callable[[Any], None]) -> None:
+    guard = Guard(retry=again(), timeout=Timeout(60_000), bulkhead=Bulkhead(1))
+
+    leave(guard.attempts())
+
+    assert is_free(guard)
+
+
+def test_a_loop_that_is_left_between_its_blocks_is_a_call_that_failed() -> None:
+    guard = Guard(retry=again(), name="left early")
+
+    leave_between_blocks(guard.attempts())
+
+    assert counts_of(guard)["ft.invocations.total {'result': 'exceptionThrown', 'fallback': 'notDefined'}"] == 1
+    guard.close()
+
+
+def test_a_block_that_is_never_left_is_left_with_its_owner() -> None:
+    """A generator that is dropped ends its block."""
+    guard = Guard(timeout=Timeout(60_000), bulkhead=Bulkhead(1))
+
+    def held() -> Iterator[None]:
+        for attempt in guard.attempts():
+            with attempt:
+                yield
+
+    block = held()
+    next(block)
+    del block
+
+    assert is_free(guard)
+
+
+def test_a_loop_whose_block_is_not_entered_is_refused() -> None:
+    """It would go round for ever."""
+    guard = Guard(retry=again())
+
+    with pytest.raises(RuntimeError, match="attempt 1 is not over"):
+        for _ in guard.attempts():
+            pass
+
+
+def test_an_attempt_is_entered_once() -> None:
+    guard = Guard(bulkhead=Bulkhead(1))
+    attempt = guard.attempt()
+    with attempt:
+        pass
+
+    with pytest.raises(RuntimeError, match="once"), attempt:
+        pytest.fail("it began again")
+    assert is_free(guard)
+
+
+def test_the_blocks_of_one_loop_are_entered_in_one_way() -> None:
+    guard = Guard(retry=again(), bulkhead=Bulkhead(1))
+
+    async def main() -> None:
+        for attempt in guard.attempts():
+            if attempt.number == 1:
+                async with attempt:
+                    raise ConnectionError
+            else:
+                with attempt:
+                    pytest.fail("it began")
+
+    with pytest.raises(RuntimeError, match="all of them"):
+        asyncio.run(main())
+    assert is_free(guard)
+
+
+def test_each_loop_over_attempts_is_a_call() -> None:
+    attempts = Guard(retry=again()).attempts()
+
+    for _ in range(2):
+        numbers = []
+        for attempt in attempts:
+            with attempt:
+                numbers.append(attempt.number)
+        assert numbers == [1]
+
+
+def test_blocks_nest() -> None:
+    """Each has its own deadline and permit, and the outer one ends them all."""
+    outer, inner = (
+        Guard(timeout=Timeout(1000), bulkhead=Bulkhead(1)),
+        Guard(timeout=Timeout(5000), bulkhead=Bulkhead(1)),
+    )
+
+    with virtual_time(), pytest.raises(TimeoutException, match=outer.name), outer.attempt(), inner.attempt():
+        sleep(3)
+
+    assert is_free(outer)
+    assert is_free(inner)
+
+
+# Signals
+
+POLICIES: dict[str, Any] = {
+    "retry": Retry(max_retries=0),
+    "circuit_breaker": CircuitBreaker(request_volume_threshold=1, delay=0),
+    "timeout": Timeout(60_000),
+    "bulkhead": Bulkhead(1, 1),
+    "rate_limit": RateLimit(1_000_000),
+}
+
+
+def blocks(guard: Guard, form: str) -> Any:
+    return guard.attempts() if form == "loop" else [guard.attempt()]
+
+
+def run_blocks(guard: Guard, form: str, fails: bool) -> str:
+    for attempt in blocks(guard, form):
+        with attempt:
+            if fails:
+                raise ConnectionError
+    return "served"
+
+
+async def run_blocks_of_coroutine(guard: Guard, form: str, fails: bool) -> str:
+    for attempt in blocks(guard, form):
+        async with attempt:
+            await asyncio.sleep(0)
+            if fails:
+                raise ConnectionError
+    return "served"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+@pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
+@pytest.mark.parametrize("form", ["once", "loop"])
+@pytest.mark.parametrize("run", [run_blocks, run_blocks_of_coroutine])
+def test_what_a_handler_raises_in_the_library_loses_nothing(run: Any, form: str, fails: bool) -> None:
+    """R11: wherever it lands, it comes out; and the next block gets the permit and the place of the probe."""
+
+    def outcome(guard: Guard, strike: Any, fails: bool) -> object:
+        async def main() -> object:
+            with strike or contextlib.nullcontext():
+                return await run(guard, form, fails)
+
+        try:
+            if run is run_blocks_of_coroutine:
+                return asyncio.run(main())
+            with strike or contextlib.nullcontext():
+                return run(guard, form, fails)
+        except (Exception, Struck) as error:
+            return type(error)
+
+    wrong = []
+    for strike in strikes():
+        guard = Guard(**POLICIES)
+        outcome(guard, None, True)  # opens the circuit, whose next call is its only probe
+        first, second = outcome(guard, strike, fails), outcome(guard, None, False)
+        if second != "served" or (strike.where and first is not Struck) or remaining() is not None:
+            wrong.append((strike.where, first, second))
+
+    assert not wrong
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+@pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("run", [run_blocks, run_blocks_of_coroutine])
+def test_what_a_handler_raises_where_a_block_ends_is_the_failure_of_that_block(run: Any) -> None:
+    """A time limit of the application, which is retried: the block that follows is a whole one with one permit."""
+
+    def limit() -> None:
+        raise TimeoutError("the time limit of the application")
+
+    async def awaited(strike: Any, guard: Guard) -> object:
+        with strike:
+            return await run(guard, "loop", False)
+
+    wrong = []
+    for strike in strikes("block.py", handle=limit):
+        guard = Guard(retry=again(), timeout=Timeout(60_000), bulkhead=Bulkhead(1))
+        guard.call(int)
+        try:
+            if run is run_blocks_of_coroutine:
+                found: object = asyncio.run(awaited(strike, guard))
+            else:
+                with strike:
+                    found = run(guard, "loop", False)
+        except TimeoutError as error:
+            found = str(error)
+        if found not in ("served", "the time limit of the application") or not is_free(guard):
+            wrong.append((strike.where, found))
+
+    assert not wrong
