@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, Self
 
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
+from .._log import WARNING, log
 from .._metrics.catalogue import advanced
 from .._runtime.blocking import Arguments, Aside, pause
 from .._runtime.clock import clock
@@ -22,6 +24,33 @@ if TYPE_CHECKING:
 
 _LONGEST_LIST = 8
 """So many changes of what an attempt failed with are told; of a call that is retried for ever, the latest."""
+
+
+class Note(str):
+    """A note of ours: text to whoever reads or pickles it, with what the guard around wants to know."""
+
+    __slots__ = ("guard", "limit", "made")
+
+    guard: str
+    """The name of the guard."""
+    limit: int
+    """The attempts that it makes at most; where there is no limit, those that it made."""
+    made: float
+    """When the note was made, on the shared clock."""
+
+    def __new__(cls, text: str, guard: str, limit: int, made: float) -> Self:
+        note = super().__new__(cls, text)
+        note.guard, note.limit, note.made = guard, limit, made
+        return note
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def told_apart(outer: str, inner: str) -> tuple[str, str]:
+    """Give the last parts of two names, or the names where these are the same."""
+    outer_name, inner_name = outer.rpartition(".")[2], inner.rpartition(".")[2]
+    return (outer, inner) if outer_name == inner_name else (outer_name, inner_name)
 
 
 class CallRecord:
@@ -80,17 +109,40 @@ class CallRecord:
         if isinstance(failure, RefusedException) and failure.__cause__ is None and self.last is not None:
             failure.__cause__ = self.last
 
-    def note(self, failure: BaseException, elapsed: float, stop: Stop) -> None:
-        """Say on *failure* itself how often and how long it was tried; one note of ours per object (rule R1)."""
-        plural = "attempt" if self.attempts == 1 else "attempts"
-        tried = f"{self.attempts} {plural} in {elapsed:.3f} s{self._kinds()}"
-        ours = f"{_NOTE}{tried}; no more, because {_REASONS[stop]}"
+    def note(self, failure: BaseException, elapsed: float, stop: Stop, name: str, limit: float) -> None:
+        """Say on *failure* itself how often and how long the guard *name* tried it, which tries *limit* times at most.
+
+        One note of ours per object (rule R1), but behind those of the guards inside (rule T6).
+        """
+        now = self.began + elapsed
         try:
-            notes = [note for note in getattr(failure, "__notes__", ()) if not str(note).startswith(_NOTE)]
+            notes = [note for note in getattr(failure, "__notes__", ()) if self._is_kept(note, name)]
+            inner = next((note for note in reversed(notes) if type(note) is Note), None)
+            tried = f"{self.attempts} attempt{'s' * (self.attempts > 1)}"
+            if inner is not None:
+                outer_name, inner_name = told_apart(name, inner.guard)
+                tried = f"{tried} of {outer_name}, each up to {inner.limit} of {inner_name},"
+            text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._kinds()}; no more, because {_REASONS[stop]}"
+            ours = Note(text, name, self.attempts if limit == inf else int(limit), now)
             # Not by assignment: a frozen dataclass that is an exception refuses it.
             BaseException.__setattr__(failure, "__notes__", [*notes, ours])
         except Exception:  # noqa: BLE001  # a failure that takes no note is the application's all the same
             pass
+
+    def inner_note(self, failure: BaseException, name: str) -> Note | None:
+        """Return the note of a guard inside that has retried *failure*, of the outermost one, if there is any."""
+        try:
+            notes = getattr(failure, "__notes__", ())
+            return next((one for one in reversed(notes) if type(one) is Note and self._is_kept(one, name)), None)
+        except Exception:  # noqa: BLE001  # as above
+            return None
+
+    def _is_kept(self, note: object, name: str) -> bool:
+        """Whether *note* is somebody else's, or was made by a guard inside this call of the guard *name*."""
+        if type(note) is not Note:
+            return True
+        # An object that is raised again and again has one from a call before.
+        return note.made > self.began or (note.made == self.began and note.guard != name)
 
     def _kinds(self) -> str:
         """Return what each attempt failed with, in brackets; empty where it was the same each time."""
@@ -103,7 +155,6 @@ class CallRecord:
         return f" ({', '.join(kinds)})"
 
 
-_NOTE = "faulttolerance: "
 _REASONS = {
     Stop.NOT_RETRYABLE: "the failure is not to be retried",
     Stop.MAX_RETRIES_REACHED: "max_retries reached",
@@ -246,6 +297,8 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
         decision = Stop.LEFT
     name = policies.name
     if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
+        if retry.is_alone and "__notes__" in failure.__dict__:
+            _tell_of_nesting(policies, retry, call, failure)
         delay: float = decision  # type: ignore[assignment]
         if sinks.wanted[RetryScheduled]():
             sinks.tell(RetryScheduled(name, call.attempts, delay, failure))
@@ -253,10 +306,24 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
     call.stop = decision
     call.explain(failure)
     if call.attempts > 1 or decision in _ALWAYS_NOTED or failure is call.refusal:
-        call.note(failure, elapsed, decision)
+        call.note(failure, elapsed, decision, name, retry.max_retries + 1)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
         sinks.tell(GaveUp(name, call.attempts, elapsed, decision.value, failure))
     return None
+
+
+def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, failure: BaseException) -> None:
+    """Log once that a guard retries what one inside it has retried (rule T6): their attempts multiply."""
+    inner = call.inner_note(failure, policies.name)
+    if inner is not None:
+        retry.is_alone = False
+        log(
+            WARNING,
+            "%s: retries what %s inside it has retried: each of its attempts is up to %d there; let one of them retry",
+            policies.name,
+            inner.guard,
+            inner.limit,
+        )
 
 
 def _replaced(

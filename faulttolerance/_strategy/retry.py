@@ -148,6 +148,7 @@ class Retry:
         "exception_predicate",
         "fixed_delay",
         "gives_result",
+        "is_alone",
         "is_random",
         "jitter",
         "max_duration",
@@ -190,6 +191,8 @@ class Retry:
         self._predicates = _NO_PREDICATES
         if exception_predicate is not None or result_predicate is not None:
             self._predicates = Predicates(exception_predicate, result_predicate, "@retry_when", tell)
+        self.is_alone = True
+        """Whether no failure came yet that another guard, inside, had retried."""
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
