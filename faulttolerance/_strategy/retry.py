@@ -145,7 +145,6 @@ class Retry:
         "_predicates",
         "abort_on",
         "back_off",
-        "exception_predicate",
         "fixed_delay",
         "gives_result",
         "is_alone",
@@ -153,10 +152,8 @@ class Retry:
         "jitter",
         "max_duration",
         "max_retries",
-        "result_predicate",
         "retry_after",
         "retry_on",
-        "tell",
     )
 
     def __init__(
@@ -183,9 +180,6 @@ class Retry:
         """Whether a decision needs a random number."""
         self.retry_on = retry_on
         self.abort_on = abort_on
-        self.exception_predicate = exception_predicate
-        self.result_predicate = result_predicate
-        self.tell = tell
         self.retry_after = retry_after
         self.gives_result = gives_result
         self._predicates = _NO_PREDICATES
@@ -198,6 +192,11 @@ class Retry:
     def predicates(self) -> tuple[Predicate, ...]:
         """Those that there are."""
         return self._predicates.all
+
+    @property
+    def result_predicate(self) -> Predicate | None:
+        """What results are refused by, if anything is."""
+        return self._predicates.result
 
     @property
     def lets_the_application_delay(self) -> bool:
@@ -296,7 +295,7 @@ class Retry:
 
     def _kind_stop(self, error: BaseException, answer: Answer) -> Stop | None:
         """Why failures of this kind are not retried; ``None``: they are."""
-        if self.exception_predicate is None:
+        if self._predicates.exception is None:
             return None if matches(error, self.retry_on, self.abort_on) else Stop.NOT_RETRYABLE
         if answer is UNASKED:
             answer = self._predicates.ask(error, None)
