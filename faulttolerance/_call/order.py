@@ -41,6 +41,7 @@ from .._policy import (
 )
 from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
+from .._runtime.criticality import Criticality
 from .._runtime.environment import Environment
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from .._strategy.flights import Flights
@@ -244,7 +245,9 @@ def _throttle_values(policy: AdaptiveThrottle) -> tuple[float, float, int]:
 
 
 _THROTTLE = Memory(
-    lambda name, policy, _: adaptive_throttle.AdaptiveThrottle(name, *_throttle_values(policy), _chance),
+    lambda name, policy, _: adaptive_throttle.AdaptiveThrottle(
+        name, *_throttle_values(policy), _chance, Criticality.current
+    ),
     lambda throttle, policy: throttle.reconfigure(*_throttle_values(policy), clock.monotonic()),
 )
 

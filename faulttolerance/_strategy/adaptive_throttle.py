@@ -8,6 +8,9 @@ half a window do not shed a healthy callee.
 Three things are added. While nothing was let through for a second, the next call is. Where something was accepted, the
 probability falls to 0 within one window after the last failure: a recovery is believed, and ramps up. And the window
 consists of ten buckets that expire one by one, also when nothing but time passes.
+
+The probability is over all calls. Of several tiers the lowest is refused first, and entirely before a higher one loses
+a call (rule K2); for that, their shares of the calls are counted while anything is refused.
 """
 
 from __future__ import annotations
@@ -114,9 +117,11 @@ class AdaptiveThrottle:
         window: How long a request counts.
         min_requests: Nothing is refused below so many requests in the window.
         chance: Gives a number in [0, 1); asked only where a call may be refused.
+        tier: Gives how important the call is; asked only there, too.
     """
 
     __slots__ = (
+        "_arrivals",
         "_buckets",
         "_chance",
         "_is_idle",
@@ -127,6 +132,7 @@ class AdaptiveThrottle:
         "_multiplier",
         "_passed",
         "_successes",
+        "_tier",
         "_window",
         "state",
     )
@@ -135,18 +141,26 @@ class AdaptiveThrottle:
     judges_refusals: ClassVar = False
 
     def __init__(
-        self, name: str, multiplier: float, window: float, min_requests: int, chance: Callable[[], float]
+        self,
+        name: str,
+        multiplier: float,
+        window: float,
+        min_requests: int,
+        chance: Callable[[], float],
+        tier: Callable[[], int] = lambda: 0,
     ) -> None:
         self._message = f"{name}: throttled, because the callee turns calls down"
         self._multiplier = multiplier
         self._window = window
         self._min_requests = min_requests
         self._chance = chance
+        self._tier = tier
         self.state: Era = _CALM
         """The era that admits attempts now."""
         self._successes: list[float] = []  # when those ended that are not counted yet
         # All guarded by the lock, but that who is let through without it says so in _passed.
         self._buckets = _Buckets(window / _BUCKETS)
+        self._arrivals: dict[int, _Buckets] = {}  # by tier, those that came while anything was refused
         self._last_failure = -math.inf
         self._passed = -math.inf  # when a call was let through
         self._is_idle = True  # nothing can be refused before the newest bucket is over, or something more goes wrong
@@ -165,6 +179,8 @@ class AdaptiveThrottle:
             return self.state
         with self._lock:
             probability = self._review_locked(now)
+            if probability:
+                probability = self._of_tier_locked(self._tier(), probability, now)
             if not probability or now - self._passed >= _PROBE:
                 self._passed = max(self._passed, now)
                 return self.state
@@ -218,11 +234,28 @@ class AdaptiveThrottle:
             if window != self._window:
                 self._window = window
                 self._buckets = self._buckets.over(window / _BUCKETS, now)
+                self._arrivals = {tier: old.over(window / _BUCKETS, now) for tier, old in self._arrivals.items()}
             self._review_locked(now)
 
     def keep_only(self, ident: int) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
         self._lock = threading.RLock()
+
+    def _of_tier_locked(self, tier: int, probability: float, now: float) -> float:
+        """Count a call of *tier*, and give with which probability it is refused, where all together are with another.
+
+        Refused calls count in the shares as well: those of calls that are let through alone drift to the upper tiers.
+        """
+        self._arrivals.setdefault(tier, _Buckets(self._buckets.width)).add(now, 1, 0)
+        counts = {}
+        for other, arrivals in self._arrivals.items():
+            arrivals.expire(now)
+            counts[other] = sum(arrivals.requests)
+        own, lower = max(1, counts[tier]), sum(count for other, count in counts.items() if other < tier)
+        total = sum(counts.values())
+        if own >= total:
+            return probability
+        return min(1.0, max(0.0, (probability * total - lower) / own))
 
     def _review_locked(self, now: float) -> float:
         """Count what waits, forget what is over, and find the probability anew."""

@@ -16,11 +16,13 @@ pytest.importorskip("pydantic_settings")
 
 import faulttolerance
 from faulttolerance import (
+    AdaptiveThrottle,
     Bulkhead,
     BulkheadException,
     Criticality,
     Future,
     Guard,
+    ThrottleException,
     Timeout,
     TimeoutException,
     asynchronous,
@@ -365,6 +367,30 @@ def test_another_level_is_refused(wrong: Any) -> None:
     """With the levels that there are; a number is not one."""
     with pytest.raises(ValueError, match=r"criticality\(level\) is .*'best_effort', 'degraded', 'normal', 'critical'"):
         criticality(wrong)
+
+
+def test_a_throttle_asks_how_important_a_call_is() -> None:
+    """By rule K2: while it refuses a part of the calls, the important ones get through."""
+    with virtual_time() as clock:
+        guard = Guard(adaptive_throttle=AdaptiveThrottle(), name="throttled by tier")
+        passed = dict.fromkeys(Criticality, 0)
+
+        def service(works: bool) -> None:
+            passed[Criticality.current()] += 1
+            if not works:
+                raise OSError
+
+        for number in range(800):
+            clock.advance(0.01)
+            with criticality(list(Criticality)[number % 4]):
+                try:
+                    guard.call(service, number % 8 in (2, 3))
+                except (OSError, ThrottleException):
+                    pass
+        guard.close()
+
+    assert passed[Criticality.CRITICAL] == 200
+    assert passed[Criticality.BEST_EFFORT] < 100
 
 
 # what comes out
