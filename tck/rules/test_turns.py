@@ -103,7 +103,7 @@ class Line:
 
 @every_way
 @pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
-def test_a_call_waits_for_its_turn_where_that_comes_soon_enough(way: str, kind: str) -> None:
+def test_a_call_waits_for_its_turn_where_that_comes_soon_enough(way: str, kind: Any) -> None:
     """By rule RL1: each waits for its own turn; one that would come too late is refused at once, and told when."""
     line = Line(way, rate_limit(1, type=kind, max_wait=2000)).play((0, "a"), (0.1, "b"), (0.2, "c"), (0.3, "d"))
 
