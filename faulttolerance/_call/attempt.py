@@ -84,6 +84,7 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
     waits = bulkhead or policies.takes_turns or policies.retry is not None
+    timed = bulkhead or (policies.seconds > 0 and not detached)
     slow, fail_when = policies.slow > 0, policies.fail_when is not None
     return {
         "ASYNC": asynchronous,
@@ -95,7 +96,8 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         "LATE_ONLY": deadline and not policies.interrupt,
         "BULKHEAD": bulkhead,
         "QUEUES": bulkhead and policies.queues,
-        "CLOCKED": detached or deadline or waits or slow or policies.rate_limit is not None,
+        "TIMED": timed,
+        "CLOCKED": detached or timed or waits or slow or policies.rate_limit is not None,
         # A deadline looks for its loop itself.
         "LOOP": asynchronous and not detached and not deadline and waits,
         "FAIL_WHEN": fail_when,
@@ -116,7 +118,7 @@ if TYPE_CHECKING:
     from .._strategy.rate_limit import RateLimit
 
     ASYNC = DETACHED = GATE = RATE_LIMIT = TURNS = DEADLINE = LATE_ONLY = BULKHEAD = QUEUES = False
-    CLOCKED = LOOP = FAIL_WHEN = JUDGED = FOLLOWED = COUNTED = BLOCK = False
+    TIMED = CLOCKED = LOOP = FAIL_WHEN = JUDGED = FOLLOWED = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
@@ -226,7 +228,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     end_block(deadlines, entry)
                 else:
                     deadlines.innermost = outer
-            if DEADLINE or BULKHEAD:
+            if TIMED:
                 ended = clock.monotonic()
             if BULKHEAD and bulkhead.waiting:
                 bulkhead.admit_waiters()
@@ -238,11 +240,11 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 and (ASYNC or type(result) is policies.usual or policies.is_over(result))
             ):
                 if GATE and not era.is_clean:
-                    policies.gate.settle(era, permit, SUCCESS, ended if DEADLINE or BULKHEAD else clock.monotonic())
+                    policies.gate.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
                     if policies.gate.transitions:
                         policies.deliver(policies.gate)
                 if COUNTED:
-                    first_try_durations.append(ended - began if DEADLINE or BULKHEAD else 0.0)
+                    first_try_durations.append(ended - began if TIMED else 0.0)
                     if len(first_try_durations) >= FOLD:
                         policies.counters.fold()
                 return result

@@ -45,9 +45,11 @@ from .._runtime.criticality import Criticality
 from .._runtime.environment import Environment
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from .._strategy.flights import Flights
+from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit, Tell
 from .._strategy.partitions import Partitions
 from .._strategy.retry_after import RetryAfter
 from .mistakes import Mistakes
+from .observing import timed
 
 Policies = Mapping[type[Policy], Policy]
 
@@ -88,6 +90,8 @@ class Binding(NamedTuple):
     """Whether the first argument of a call is its instance or class."""
     counters_of: Callable[..., Counters | None] = lambda *kinds, counts_calls=False: None
     """Gives what counts policies of some kinds, beside what counts the calls; ``None``: nothing is counted."""
+    tell_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
+    """Gives what is told of attempts that a policy would have refused, where that is observed; ``None``: it is not."""
 
 
 Layer: TypeAlias = Callable[[GuardedCall, Environment | None], GuardedCall]
@@ -229,10 +233,11 @@ def _gate(policy: CircuitBreaker | AdaptiveThrottle, binding: Binding) -> Mappin
     when: Any = binding.policies.get(FailWhen)
     # Beside what names every exception a predicate would say nothing.
     decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
+    gate, tell = binding.strategies.get(type(policy)), binding.tell_of(type(policy))
     return {
-        "gate": binding.strategies.get(type(policy)),
+        "gate": gate if tell is None else ObservedGate(gate, tell),
         "gate_name": policy.annotation,
-        "deliver": binding.deliver,
+        "deliver": binding.deliver if tell is None else lambda _: binding.deliver(gate),
         "fail_on": () if decides_alone else policy.fail_on,
         "skip_on": policy.skip_on,
         "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", Mistakes(binding.name)),
@@ -268,20 +273,28 @@ _RATE_LIMIT = Memory(
 
 
 def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
-    return {"rate_limit": binding.strategies.get(RateLimit), "takes_turns": _waiting_values(policy)[0] > 0.0}
+    limit, tell = binding.strategies.get(RateLimit), binding.tell_of(RateLimit)
+    if tell is not None:
+        return {"rate_limit": ObservedRateLimit(limit, tell)}
+    return {"rate_limit": limit, "takes_turns": _waiting_values(policy)[0] > 0.0}
+
+
+def _observed_timeout(policy: Timeout, binding: Binding) -> Layer | None:
+    limit, tell = seconds(policy.value, policy.unit), binding.tell_of(Timeout)
+    return timed(limit, tell) if tell is not None and limit else None
 
 
 def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
     bound: dict[str, Any] = {"seconds": seconds(policy.value, policy.unit), "interrupt": policy.interrupt}
-    if bound["seconds"] and not binding.detached:
-        if binding.asynchronous:
-            from .._runtime.deadline_queue import conclude
-        else:
-            from .._runtime.interruption import conclude
-        bound["conclude"] = conclude
-    elif bound["seconds"]:
-        bound["left_behind"] = binding.strategies.get(Timeout)
-    return bound
+    if not bound["seconds"] or binding.tell_of(Timeout) is not None:
+        return bound
+    if binding.detached:
+        return {**bound, "left_behind": binding.strategies.get(Timeout)}
+    if binding.asynchronous:
+        from .._runtime.deadline_queue import conclude
+    else:
+        from .._runtime.interruption import conclude
+    return {**bound, "conclude": conclude}
 
 
 _TIMEOUT = Memory(lambda *_: left_behind.LeftBehind(), lambda *_: None)
@@ -312,8 +325,11 @@ def may_queue(policies: Policies, asynchronous: bool) -> bool:
 
 
 def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
+    permits, tell = binding.strategies.get(Bulkhead), binding.tell_of(Bulkhead)
     queues = may_queue(binding.policies, binding.asynchronous)
-    return {"bulkhead": binding.strategies.get(Bulkhead), "queues": queues}
+    if tell is not None:
+        return {"bulkhead": ObservedBulkhead(permits, tell, may_wait=queues)}
+    return {"bulkhead": permits, "queues": queues}
 
 
 def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:
@@ -367,7 +383,7 @@ ORDER = (
     Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),
     Row(FailWhen, modifies=CircuitBreaker, or_else=AdaptiveThrottle),
     Row(RateLimit, _rate_limit, _RATE_LIMIT),
-    Row(Timeout, _timeout, _TIMEOUT),
+    Row(Timeout, _timeout, _TIMEOUT, layer=_observed_timeout),
     Row(Bulkhead, _bulkhead, _BULKHEAD),
 )
 """Outermost first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import is_
 
-from .._metrics.catalogue import Meter, Series, schema_of
+from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
 from .._policy import CircuitBreaker, CircuitBreakerName, PartitionBy, Policy
 from .._runtime.clock import clock
@@ -132,8 +132,10 @@ class StateDraft:
     ) -> Counters | None:
         """Give what counts the policies of *kinds* as *name*; ``None`` where nothing of them is counted."""
         schema = schema_of(kinds, queue=queue, counts_calls=counts_calls)
-        if schema is None:
-            return None
+        return None if schema is None else self.counters_under(name, schema, queue=queue)
+
+    def counters_under(self, name: str, schema: Schema, *, queue: bool) -> Counters:
+        """Give what counts the series of *schema* as *name*."""
         counters = next((known for known in self._counters if known.account.schema is schema), None)
         if counters is None:
             counters = self._ledger.new(name, schema)

@@ -5,6 +5,7 @@ from .key import (
     Key as Key,
     enabled_keys as enabled_keys,
     ignore_keys as ignore_keys,
+    mode_keys as mode_keys,
     parameter_keys as parameter_keys,
 )
 from .resolution import Effective as Effective, Switches as Switches

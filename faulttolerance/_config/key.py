@@ -17,8 +17,12 @@ ANNOTATIONS: Mapping[str, type[Policy]] = {
 """The policies that can be configured, by the names in their keys."""
 
 ENABLED = "enabled"
+MODE = "mode"
+"""Whether a policy is enforced, or only observed; the key of those that can be."""
 IGNORE = "Check/ignore"
 """Names the codes of doubts that ``check`` shall not tell of."""
+SETTINGS = frozenset((ENABLED, MODE))
+"""What can be set of a policy beside its parameters, and is read without pydantic."""
 SWITCHES = (
     "MP_Fault_Tolerance_NonFallback_Enabled",
     "MP_Fault_Tolerance_Metrics_Enabled",
@@ -117,6 +121,13 @@ def enabled_keys(declared: Declared) -> list[Key]:
     if not declared.policy.is_configurable:
         return []
     return _keys_of_owners(declared, f"{declared.policy.annotation}/{ENABLED}")
+
+
+def mode_keys(declared: Declared) -> list[Key]:
+    """Give the keys that say whether the policy is enforced or observed, which are found as ``enabled`` is."""
+    if not declared.policy.is_observable:
+        return []
+    return _keys_of_owners(declared, f"{declared.policy.annotation}/{MODE}")
 
 
 def ignore_keys(declared: Declared) -> list[Key]:

@@ -13,6 +13,7 @@ from ..exceptions import Fault
 from .key import (
     ANNOTATIONS,
     ENABLED,
+    MODE,
     PREFIX,
     SWITCHES,
     Declared,
@@ -21,6 +22,7 @@ from .key import (
     folded,
     ignore_keys,
     looks_like_a_switch,
+    mode_keys,
     parameter_keys,
     switch_key,
 )
@@ -71,7 +73,11 @@ def keys(declared: Iterable[Declared]) -> dict[str, Key]:
     return {
         key.name: key
         for policy in declared
-        for group in (*(parameter_keys(policy, name) for name in parameters(policy.policy)), enabled_keys(policy))
+        for group in (
+            *(parameter_keys(policy, name) for name in parameters(policy.policy)),
+            enabled_keys(policy),
+            mode_keys(policy),
+        )
         for key in group
     }
 
@@ -122,11 +128,17 @@ def changes(where: str, before: Sequence[Effective], after: Sequence[Effective])
         if old.enabled != new.enabled:
             source = new.sources.get(ENABLED, "default")
             differences.append(Change(f"{place}({ENABLED})", old.enabled, new.enabled, source))
+        if old.observed != new.observed:
+            was_mode, mode = (_MODES[one.observed] for one in (old, new))
+            differences.append(Change(f"{place}({MODE})", was_mode, mode, new.sources.get(MODE, "default")))
         for name in parameters(new.policy):
             was, becomes = getattr(old.policy, name), getattr(new.policy, name)
             if was != becomes:
                 differences.append(Change(f"{place}({name})", was, becomes, new.sources[name]))
     return differences
+
+
+_MODES = {False: "enforce", True: "observe"}
 
 
 class _Names:

@@ -6,7 +6,7 @@ The switches are read without pydantic: a service mesh can switch everything off
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,9 +14,20 @@ from typing import Any, NamedTuple
 from .._policy import DEFAULT_PLACE, Fallback, Policy, check, parameters
 from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .key import ENABLED, SWITCHES, TRACING_VARIABLE, Declared, enabled_keys, parameter_keys, switch_key
+from .key import (
+    ENABLED,
+    MODE,
+    SWITCHES,
+    TRACING_VARIABLE,
+    Declared,
+    Key,
+    enabled_keys,
+    mode_keys,
+    parameter_keys,
+    switch_key,
+)
 from .snapshot import Snapshot
-from .source import Entry, flag, integer, parsed
+from .source import Entry, flag, integer, observes, parsed
 
 
 class Switches(NamedTuple):
@@ -88,16 +99,22 @@ class Effective:
     Args:
         policy: The declared object itself where nothing is configured.
         enabled: Whether it takes part in calls at all.
-        configured: For each configured parameter (and ``enabled``) its key and its source, as in
+        configured: For each configured parameter (and ``enabled`` and ``mode``) its key and its source, as in
             ``Retry/maxRetries in environment variable FAULTTOLERANCE_RETRY_MAXRETRIES``.
+        observed: Whether it is only observed, and nothing that it decides is done (rule X7).
     """
 
-    __slots__ = ("configured", "enabled", "policy")
+    __slots__ = ("configured", "enabled", "observed", "policy")
 
     def __init__(
-        self, policy: Policy, enabled: bool = True, configured: Mapping[str, str] = MappingProxyType({})
+        self,
+        policy: Policy,
+        enabled: bool = True,
+        configured: Mapping[str, str] = MappingProxyType({}),
+        observed: bool = False,
     ) -> None:
         self.policy = policy
+        self.observed = observed
         self.enabled = enabled
         self.configured = configured
 
@@ -124,12 +141,20 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
     # Specification: "resilient functionalities disabled except fallback".
     enabled = switches.non_fallback_enabled or isinstance(policy, Fallback)
     configured: dict[str, str] = {}
-    if snapshot.mentions(annotation, ENABLED) and (setting := snapshot.find(enabled_keys(declared))):
-        configured[ENABLED] = _source(*setting)
+
+    def setting_of(name: str, keys: Callable[[Declared], list[Key]], parse: Callable[[object], bool]) -> bool | None:
+        if not snapshot.mentions(annotation, name) or not (setting := snapshot.find(keys(declared))):
+            return None
+        configured[name] = _source(*setting)
         try:
-            enabled = parsed(*setting, flag)
+            return parsed(*setting, parse)
         except FaultToleranceDefinitionException as error:
-            enabled, faults = False, [*error.faults]
+            faults.extend(error.faults)
+            return False
+
+    if (is_on := setting_of(ENABLED, enabled_keys, flag)) is not None:
+        enabled = is_on
+    observed = bool(setting_of(MODE, mode_keys, observes))
     settings = {
         name: setting
         for name in parameters(policy)
@@ -142,7 +167,7 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         else:
             policy = type(policy)(**values)
             configured |= {name: _source(*setting) for name, setting in settings.items()}
-    return Effective(policy, enabled, configured), faults
+    return Effective(policy, enabled, configured, observed), faults
 
 
 def _values(

@@ -20,8 +20,10 @@ from .key import (
     ANNOTATIONS,
     CONFIG_VARIABLE,
     ENABLED,
+    MODE,
     ORDINAL,
     PREFIX,
+    SETTINGS,
     TRACING_VARIABLE,
     Key,
     folded,
@@ -120,7 +122,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
 _PARAMETERS = {
     folded(f"{annotation}/{name}"): (annotation, name)
     for annotation, policy in ANNOTATIONS.items()
-    for name in (*parameters(policy), ENABLED)
+    for name in (*parameters(policy), ENABLED, *([MODE] if policy.is_observable else ()))
 }
 """Annotation and parameter by what a folded key ends with."""
 
@@ -151,11 +153,11 @@ class Snapshot:
 
     @property
     def has_values(self) -> bool:
-        """Whether a parameter may be set, which takes more than switching policies on and off."""
-        return any(name != ENABLED for _, name in self._mentioned)
+        """Whether a parameter may be set, which takes more than switching policies on and off, or observing them."""
+        return any(name not in SETTINGS for _, name in self._mentioned)
 
     def mentions(self, annotation: str, name: str) -> bool:
-        """Whether a look-up of this parameter (or ``enabled``) can find anything, whatever the class and method."""
+        """Whether a look-up of a parameter, ``enabled`` or ``mode`` can find anything, for any method."""
         return (annotation, name) in self._mentioned
 
     def find(self, keys: Iterable[Key]) -> tuple[str, Entry] | None:
@@ -205,7 +207,7 @@ def sets_values(names: Iterable[str]) -> bool:
     likely = [
         name for name in names if name.startswith(PREFIX) or "/" in name or _in_upper_case(name).startswith(modules)
     ]
-    return any(parameter != ENABLED for _, parameter in parameters_named(map(folded, likely)))
+    return any(parameter not in SETTINGS for _, parameter in parameters_named(map(folded, likely)))
 
 
 def _in_upper_case(name: str) -> str:

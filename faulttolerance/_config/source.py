@@ -107,12 +107,24 @@ def integer(value: object) -> int:
     return int(value)
 
 
-ALLOWED: Mapping[Callable[[object], Any], str] = {flag: "true or false", integer: "an integer"}
+def observes(value: object) -> bool:
+    """Read ``observe`` or ``enforce``, in any case of letters; raise ``ValueError`` for everything else."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in ("observe", "enforce"):
+        raise ValueError
+    return word == "observe"
+
+
+ALLOWED: Mapping[Callable[[object], Any], str] = {
+    flag: "true or false",
+    integer: "an integer",
+    observes: "observe or enforce",
+}
 """The words for what is allowed."""
 
 
 def parsed(key: str, entry: Entry, parse: Callable[[object], T]) -> T:
-    """Read the value of *entry*, which was found for *key*, by ``flag`` or ``integer``.
+    """Read the value of *entry*, which was found for *key*, by ``flag``, ``integer`` or ``observes``.
 
     Raises:
         FaultToleranceDefinitionException: It is another value.

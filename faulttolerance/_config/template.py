@@ -10,7 +10,7 @@ from typing import Any
 from .._policy import parameters
 from ..exceptions import FaultToleranceDefinitionException
 from .formatting import formatted
-from .key import SWITCHES, Declared, Key, enabled_keys, parameter_keys, switch_key
+from .key import SWITCHES, Declared, Key, enabled_keys, mode_keys, parameter_keys, switch_key
 from .resolution import Effective, Switches
 from .settings import settings
 
@@ -62,6 +62,8 @@ def lines(resolved: Iterable[tuple[Declared, Effective]]) -> list[Line]:
                 add(key, one.configurable, value, default, one.default if one.has_default else default)
         for key in enabled_keys(declared):
             add(key, "true or false", effective.enabled, True, True)
+        for key in mode_keys(declared):
+            add(key, "enforce or observe", "observe" if effective.observed else "enforce", "enforce", "enforce")
     try:
         switches = settings.switches
     except FaultToleranceDefinitionException:  # reported in the end, with everything else

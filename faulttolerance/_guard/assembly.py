@@ -11,9 +11,11 @@ from weakref import ref
 from .._call.attempt import attempt, compose, flags_of
 from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
+from .._call.observing import Observer
 from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
+from .._metrics.catalogue import observed_schema
 from .._metrics.counters import Counters, Ledger
 from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, PartitionBy, Policy
 from .._runtime.blocking import Aside, GuardedCall
@@ -271,12 +273,22 @@ def _binding(
             return None
         return draft.counters_for(name, may_queue(effective.policies, asynchronous), kinds, counts_calls=counts_calls)
 
+    # Made at once: what counts is put in force together with the rest.
+    queue = may_queue(effective.policies, asynchronous)
+    tells = {kind: _observer(kind, effective, draft, queue=queue) for kind in effective.observed}
     template = declaration.template if declaration is not None else None
     takes_itself = declaration is not None and declaration.binding != FUNCTION
     return Binding(
         effective.name, effective.policies, draft.strategies, asynchronous, detached, deliver_transitions,
-        template, takes_itself, counters_of,
+        template, takes_itself, counters_of, tells.get,
     )  # fmt: skip
+
+
+def _observer(kind: type[Policy], effective: EffectivePolicies, draft: StateDraft, *, queue: bool) -> Observer:
+    schema, counters = observed_schema(kind.annotation), None
+    if effective.switches.metrics_enabled:
+        counters = draft.counters_under(effective.line or effective.name, schema, queue=queue)
+    return Observer(effective.name, kind.annotation, counters)
 
 
 class _Part(NamedTuple):

@@ -60,6 +60,11 @@ class GuardedMethod:
         return tuple(value.policy.annotation for value in self._effective.values if not value.enabled)
 
     @property
+    def observed(self) -> tuple[str, ...]:
+        """The annotations that are in force and only observed (rule X7)."""
+        return tuple(kind.annotation for kind in self._effective.policies if kind in self._effective.observed)
+
+    @property
     def values(self) -> Mapping[str, tuple[Any, str]]:
         """Each effective value and its source: ``{"Retry/maxRetries": (5, "decorator"), ...}``."""
         return {

@@ -44,6 +44,11 @@ class EffectivePolicies(NamedTuple):
         """The policies that are in force, outermost first."""
         return {type(value.policy): value.policy for value in self.values if value.enabled}
 
+    @property
+    def observed(self) -> frozenset[type[Policy]]:
+        """Those of them that are only observed."""
+        return frozenset(type(value.policy) for value in self.values if value.enabled and value.observed)
+
 
 def effective_policies(
     declaration: Declaration, cls: type | None, basis: Configuration

@@ -141,6 +141,8 @@ class GuardLayer:
             lines.append("  runs plainly: no policy holds for it")
         for value, declared in zip(effective.values, effective.declared, strict=True):
             state = "" if value.enabled else f", switched off by {value.sources.get('enabled', 'configuration')}"
+            if value.enabled and value.observed:
+                state = f", observed by {value.sources['mode']}"
             condition = self._conditions.get(type(value.policy))
             now = f", now {condition.words}" if condition is not None else ""
             lines.append(f"  {value.policy.annotation} (declared on {_place(declared)}{state}){now}")
@@ -206,6 +208,7 @@ def dict_of(effective: EffectivePolicies) -> dict[str, Any]:
             {
                 "annotation": value.policy.annotation,
                 "enabled": value.enabled,
+                **({"mode": "observe" if value.observed else "enforce"} if value.policy.is_observable else {}),
                 "declared_on": _place(declared),
                 "parameters": {
                     one.key: {

@@ -87,6 +87,15 @@ INVOCATIONS = Metric(
 )
 """Counted for every method with a policy that has a row."""
 
+OBSERVED = Metric(
+    "ft.observed.total",
+    "counter",
+    "The number of attempts that a policy would have refused, or ended, which is only observed",
+    ("policy",),
+    {policy.annotation: (policy.annotation,) for policy in Policy.__subclasses__() if policy.is_observable},
+)
+"""Counted for each policy that is observed."""
+
 _RETRY = (
     Metric(
         "ft.retry.calls.total",
@@ -239,7 +248,7 @@ CONFIGURATION = Metric(
     of_process=True,
 )
 
-METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics), CONFIGURATION)
+METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics), OBSERVED, CONFIGURATION)
 """Every metric there is."""
 
 
@@ -322,6 +331,12 @@ def _schema(policies: frozenset[type[Policy]], queue: bool, counts_calls: bool) 
         tuple(metric.name for metric in histograms),
         tuple(metric.name for metric in histograms if metric.needs_queue),
     )
+
+
+@cache
+def observed_schema(annotation: str) -> Schema:
+    """Give the schema of what counts one policy that is observed."""
+    return Schema((OBSERVED.series((annotation,)),), (), (), ())
 
 
 class Strategies(Protocol):

@@ -13,7 +13,7 @@ from .unit import ChronoUnit, seconds
 
 
 @final
-class AdaptiveThrottle(Policy, kw_only=True):
+class AdaptiveThrottle(Policy, kw_only=True, is_observable=True):
     """Refuse a part of the calls while the callee turns a part of them down (Google, Site Reliability Engineering).
 
     Args:

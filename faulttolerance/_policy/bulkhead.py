@@ -10,7 +10,7 @@ from .parameter import Policy, parameter
 
 
 @final
-class Bulkhead(Policy):
+class Bulkhead(Policy, is_observable=True):
     """Limit how many calls run at once (specification, chapter Bulkhead).
 
     Args:

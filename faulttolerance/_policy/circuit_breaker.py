@@ -13,7 +13,7 @@ from .unit import ChronoUnit, Unit
 
 
 @final
-class CircuitBreaker(Policy, kw_only=True):
+class CircuitBreaker(Policy, kw_only=True, is_observable=True):
     """Fail at once while the callee is failing often (specification, chapter Circuit Breaker).
 
     Args:

@@ -78,11 +78,17 @@ class Policy(Record):
     is_configurable: ClassVar[bool]
     """Whether configuration keys reach it."""
 
+    is_observable: ClassVar[bool]
+    """Whether it can be observed before it is enforced (rule X7)."""
+
     _parameters: ClassVar[Mapping[str, Parameter]]
 
-    def __init_subclass__(cls, *, kw_only: bool = False, is_configurable: bool = True) -> None:
+    def __init_subclass__(
+        cls, *, kw_only: bool = False, is_configurable: bool = True, is_observable: bool = False
+    ) -> None:
         cls.annotation = cls.__name__
         cls.is_configurable = is_configurable
+        cls.is_observable = is_observable
         cls._parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
         for name, parameter in cls._parameters.items():
             if parameter.has_default:

@@ -30,7 +30,7 @@ class RateLimitType(Enum):
 
 
 @final
-class RateLimit(Policy):
+class RateLimit(Policy, is_observable=True):
     """Refuse calls beyond a number per window.
 
     Args:

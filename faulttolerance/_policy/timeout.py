@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Timeout(Policy):
+class Timeout(Policy, is_observable=True):
     """End an attempt that takes too long (specification, chapter Timeout).
 
     Args:

@@ -212,6 +212,10 @@ class Bulkhead:
         """Give the permits that are free to those that wait; called by who left and saw ``waiting``."""
         self._decide(self._admit_waiters_locked)
 
+    def count_all(self) -> None:
+        """Count all that run, also beyond the limit, until there are new values: they do not ask (rule X7)."""
+        self._ceiling = sys.maxsize
+
     def resize(self, limit: int, queue: int, max_wait: float = 0.0) -> None:
         """Take new values. Those that run go on and those that wait stay, also beyond the new values."""
         self._decide(self._resize_locked, limit, queue, max_wait)

@@ -152,6 +152,11 @@ def test_keys_lists_all_that_could_be_set() -> None:
         "acme.Special/Timeout/enabled",
         "acme.Client/Timeout/enabled",
         "Timeout/enabled",
+        "acme.Special/refund/Timeout/mode",
+        "acme.Client/refund/Timeout/mode",
+        "acme.Special/Timeout/mode",
+        "acme.Client/Timeout/mode",
+        "Timeout/mode",
     ]
 
 

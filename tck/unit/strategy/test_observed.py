@@ -1,0 +1,144 @@
+"""Strategies that are not obeyed: what they tell and what they learn is that of those that are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from faulttolerance import BulkheadException, RefusedException
+from faulttolerance._strategy.bulkhead import Bulkhead
+from faulttolerance._strategy.circuit_breaker import CircuitBreaker
+from faulttolerance._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit
+from faulttolerance._strategy.rate_limit import RateLimit
+from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
+
+SEEDS = range(30)
+
+
+class Told:
+    """Counts what it is told."""
+
+    times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+def refuses(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except RefusedException:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
+    """Rule X7: after any calls both are in the same state, and what the one refuses the other tells."""
+    chance = random.Random(seed)
+    obeyed, inner = (CircuitBreaker("acme", 5.0, 4, 0.5, 2, now=0.0) for _ in range(2))
+    told = Told()
+    observed, refused = ObservedGate(inner, told), 0
+    now, running = 0.0, list[tuple[Any, Any, Any]]()
+    for permit in range(400):
+        now += chance.choice([0.0, 0.5, 3.0])
+        era, passed = obeyed.state, observed.state
+        mine = None
+        if not era.is_closed:
+            try:
+                era = obeyed.admit(permit, 1, now)
+            except RefusedException:
+                refused += 1
+                mine = "refused"
+        if not passed.is_closed:
+            passed = observed.admit(permit, 1, now)
+        running.append((permit, mine or era, passed))
+        while running and chance.random() < 0.6:
+            ended, era, passed = running.pop(chance.randrange(len(running)))
+            verdict = chance.choice([SUCCESS, SUCCESS, FAILURE, NEUTRAL])
+            if era != "refused":
+                obeyed.settle(era, ended, verdict, now)
+            observed.settle(passed, ended, verdict, now)
+        assert inner.state_name(now) == obeyed.state_name(now)
+        assert told.times == refused
+    assert inner.opened_total == obeyed.opened_total > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_observed_rate_limit_tells_what_another_one_refuses(seed: int) -> None:
+    """Rule X7: what would have been refused takes no place in the window."""
+    chance = random.Random(seed)
+    obeyed, inner = (RateLimit("acme", 3, 1.0, 0.0, "rolling") for _ in range(2))
+    told = Told()
+    observed, refused, now = ObservedRateLimit(inner, told), 0, 0.0
+    for _ in range(300):
+        now += chance.random() / 2
+        refused += refuses(lambda: obeyed.admit(now))  # noqa: B023
+        observed.admit(now)
+        assert told.times == refused
+    assert 0 < refused < 300
+
+
+def test_whoever_would_wait_for_a_turn_is_not_refused() -> None:
+    """By rule X7: and takes that turn when it comes."""
+    told = Told()
+    observed = ObservedRateLimit(RateLimit("acme", 1, 1.0, 0.0, "rolling", max_wait=2.0), told)
+    seen = []
+    for now in (0.0, 0.0, 0.0, 0.0, 1.5, 1.5, 2.0, 9.0):
+        observed.admit(now)
+        seen.append(told.times)
+
+    # In at 0, turns at 1 and 2, no more; then a turn at 3, no more, one at 4; long afterwards, in at once.
+    assert seen == [0, 0, 0, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_observed_bulkhead_tells_what_another_one_refuses(seed: int) -> None:
+    """Rule X7: whatever runs beyond the limit takes no permit of others, and all that run are counted."""
+    chance = random.Random(seed)
+    obeyed, inner = (Bulkhead(3, 5, "acme") for _ in range(2))
+    told = Told()
+    observed, refused = ObservedBulkhead(inner, told, may_wait=False), 0
+    running: list[int] = []
+    for attempt_id in range(400):
+        refused += refuses(lambda: obeyed.acquire(attempt_id, 1))  # noqa: B023
+        observed.acquire(attempt_id, 1)
+        running.append(attempt_id)
+        assert (told.times, inner.running) == (refused, len(running))
+        while running and chance.random() < 0.55:
+            ended = running.pop(chance.randrange(len(running)))
+            obeyed.release(ended)
+            observed.release(ended)
+    assert 0 < refused < 400
+
+
+def test_a_bulkhead_that_is_obeyed_again_refuses_until_there_is_room() -> None:
+    """Rule X7: those that run beyond the limit go on."""
+    bulkhead = Bulkhead(1, 1, "acme")
+    observed = ObservedBulkhead(bulkhead, Told(), may_wait=False)
+    for attempt_id in range(3):
+        observed.acquire(attempt_id, 1)
+
+    bulkhead.resize(1, 1)
+
+    assert bulkhead.running == 3
+    for ended in range(3):
+        with pytest.raises(BulkheadException):
+            bulkhead.acquire(9, 1)
+        observed.release(ended)
+    assert bulkhead.acquire(9, 1) is None
+
+
+def test_an_attempt_that_is_given_up_leaves_no_probe_behind() -> None:
+    """Rule X7, and R0: whether the gate let it in or not."""
+    breaker = CircuitBreaker("acme", 5.0, 1, 1.0, 1, now=0.0)
+    gate = ObservedGate(breaker, Told())
+    breaker.settle(breaker.state, "first", FAILURE, 0.0, "OSError")
+    gate.admit("probe", 1, 6.0)
+
+    gate.settle(gate.state, "probe", NEUTRAL, 6.0)
+
+    assert not breaker.state.probes  # type: ignore[attr-defined]
