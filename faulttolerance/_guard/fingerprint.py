@@ -65,7 +65,8 @@ def _digest(guards: Iterable[str]) -> str:
 
 def _canonical(effective: EffectivePolicies) -> str:
     policies = {
-        value.policy.annotation: {"enabled": value.enabled, **dict(_values(value.policy))} for value in effective.values
+        value.policy.annotation: {"enabled": value.enabled, "observed": value.observed, **dict(_values(value.policy))}
+        for value in effective.values
     }
     return _json([effective.line or effective.name, policies])
 

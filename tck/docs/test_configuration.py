@@ -7,7 +7,7 @@ from pathlib import Path
 
 from faulttolerance._config import Declared
 from faulttolerance._config.formatting import formatted
-from faulttolerance._config.key import ANNOTATIONS, ENABLED, SWITCHES, Key, parameter_keys, switch_key
+from faulttolerance._config.key import ANNOTATIONS, ENABLED, MODE, SWITCHES, Key, parameter_keys, switch_key
 from faulttolerance._config.resolution import Switches
 from faulttolerance._policy import Policy, parameters
 
@@ -25,6 +25,8 @@ def table() -> str:
             default = formatted(parameter.default) if is_given(parameter.default) else "required"
             lines.append(row(key, default or "none", parameter.configurable))
         lines.append(row(Key(f"{name}/{ENABLED}", has_class=False), "true", "true or false"))
+        if policy.is_observable:
+            lines.append(row(Key(f"{name}/{MODE}", has_class=False), "enforce", "enforce or observe"))
     return "\n".join(lines) + "\n"
 
 

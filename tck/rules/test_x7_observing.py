@@ -1,4 +1,4 @@
-"""Rules X7 and X8: policies that are only observed, in every way of calling."""
+"""The modes of rule X7, and rule X8: policies that are only observed, in every way of calling."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def seen(name: str, annotation: str) -> float:
 
 
 def test_an_observed_circuit_opens_and_lets_calls_by(invoke: Invoke) -> None:
-    """Rule X7: it decides as if it were obeyed, and what happened is what is counted."""
+    """By rule X7: it decides as if it were obeyed, and what happened is what is counted."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     with observing(client, "CircuitBreaker"):
         client.failure = OSError()
@@ -119,7 +119,7 @@ def test_an_observed_circuit_opens_and_lets_calls_by(invoke: Invoke) -> None:
 
 
 def test_an_observed_circuit_closes_by_its_probe(invoke: Invoke, clock: Clock) -> None:
-    """Rule X7: half-open, it takes the result of as many calls as it would let in."""
+    """By rule X7: half-open, it takes the result of as many calls as it would let in."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     with observing(client, "CircuitBreaker"):
         client.failure = OSError()
@@ -135,7 +135,7 @@ def test_an_observed_circuit_closes_by_its_probe(invoke: Invoke, clock: Clock) -
 
 
 def test_what_would_have_been_refused_is_no_result_of_the_circuit(invoke: Invoke, clock: Clock) -> None:
-    """Rule X7: failures while it is open open it no second time."""
+    """By rule X7: failures while it is open open it no second time."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     with observing(client, "CircuitBreaker"):
         client.failure = OSError()
@@ -147,7 +147,7 @@ def test_what_would_have_been_refused_is_no_result_of_the_circuit(invoke: Invoke
 
 
 def test_each_attempt_is_counted(invoke: Invoke) -> None:
-    """Rule X7: once per attempt; retry and fallback go on as they are."""
+    """By rule X7: once per attempt; retry and fallback go on as they are."""
     client, name = client_of(
         invoke, fallback(lambda _: "replaced"), retry(max_retries=3, jitter=0), circuit_breaker(**BREAKER)
     )
@@ -163,7 +163,7 @@ def test_each_attempt_is_counted(invoke: Invoke) -> None:
 
 
 def test_an_observed_throttle_lets_all_by(invoke: Invoke) -> None:
-    """Rule X7: its probability is what it would be, since it learns of those only that it would let in."""
+    """By rule X7: its probability is what it would be, since it learns of those only that it would let in."""
     client, name = client_of(invoke, adaptive_throttle(min_requests=1))
     client.failure = OSError()
     with observing(client, "AdaptiveThrottle"):
@@ -174,7 +174,7 @@ def test_an_observed_throttle_lets_all_by(invoke: Invoke) -> None:
 
 
 def test_an_observed_rate_limit_lets_all_by(invoke: Invoke, clock: Clock) -> None:
-    """Rule X7: its window holds what it would have let in."""
+    """By rule X7: its window holds what it would have let in."""
     client, name = client_of(invoke, rate_limit(2, window=1, window_unit=ChronoUnit.SECONDS))
     with observing(client, "RateLimit"):
         assert [invoke(client.service) for _ in range(5)] == ["served"] * 5
@@ -192,7 +192,7 @@ def test_an_observed_rate_limit_lets_all_by(invoke: Invoke, clock: Clock) -> Non
 
 @pytest.mark.parametrize(("seconds", "late"), [(0.999, 0), (1.0, 1), (3.0, 1)])
 def test_an_observed_time_out_interrupts_nothing(invoke: Invoke, seconds: float, late: int) -> None:
-    """Rule X7: the caller gets the result, whenever it comes, and nothing inside sees a deadline."""
+    """By rule X7: the caller gets the result, whenever it comes, and nothing inside sees a deadline."""
     client, name = client_of(invoke, timeout(1000))
     client.seconds = seconds
     with observing(client, "Timeout"):
@@ -208,7 +208,7 @@ def test_an_observed_time_out_interrupts_nothing(invoke: Invoke, seconds: float,
 
 
 def test_an_observed_time_out_counts_what_fails_late_too(invoke: Invoke) -> None:
-    """Rule X7: each attempt that it would have ended; the failure is that of the method, and retried as such."""
+    """By rule X7: each attempt that it would have ended; the failure is that of the method, and retried as such."""
     client, name = client_of(
         invoke, retry(max_retries=1, jitter=0), circuit_breaker(**BREAKER), timeout(1000), bulkhead(4)
     )
@@ -221,7 +221,7 @@ def test_an_observed_time_out_counts_what_fails_late_too(invoke: Invoke) -> None
 
 
 def test_the_durations_of_an_observed_time_out_are_what_calls_took(clock: Clock) -> None:
-    """Rule X7: every other series counts what really happened."""
+    """By rule X7: every other series counts what really happened."""
     guard = Guard(name=f"acme.observed{next(_numbers)}", timeout=Timeout(1000))
     with configured({f"{guard.name}/Timeout/mode": "observe"}):
         for seconds in (0.02, 7):
@@ -235,7 +235,7 @@ def test_the_durations_of_an_observed_time_out_are_what_calls_took(clock: Clock)
 
 
 def test_an_enclosing_deadline_interrupts_what_an_observed_time_out_does_not(clock: Clock) -> None:
-    """Rule X7: only the policy that is observed is."""
+    """By rule X7: only the policy that is observed is."""
     name = f"acme.observed{next(_numbers)}"
     inner, outer = Guard(name=name, timeout=Timeout(1000)), Guard(timeout=Timeout(5000))
 
@@ -250,7 +250,7 @@ def test_an_enclosing_deadline_interrupts_what_an_observed_time_out_does_not(clo
 
 
 def test_an_observed_bulkhead_runs_beyond_its_limit() -> None:
-    """Rule X7: ``executionsRunning`` tells the truth, and who would have been refused takes no place of others."""
+    """By rule X7: ``executionsRunning`` tells the truth, and who would have been refused takes no place of others."""
     name = f"acme.observed{next(_numbers)}"
     guard = Guard(name=name, bulkhead=Bulkhead(2))
 
@@ -285,7 +285,7 @@ def test_an_observed_bulkhead_runs_beyond_its_limit() -> None:
 
 
 def test_nobody_waits_at_an_observed_bulkhead(clock: Clock) -> None:
-    """Rule X7: tasks run at once; those for whom there was a place in the queue would not have been refused."""
+    """By rule X7: tasks run at once; those for whom there was a place in the queue would not have been refused."""
     import asyncio
 
     most = now = 0
@@ -313,7 +313,7 @@ def test_nobody_waits_at_an_observed_bulkhead(clock: Clock) -> None:
 
 
 def test_permits_come_back_however_an_observed_call_ends(invoke: Invoke, held: Callable[[], list[str]]) -> None:
-    """Rule X7, and R0: failures and control flow leave nothing behind."""
+    """By rule X7, and R0: failures and control flow leave nothing behind."""
 
     class Halt(BaseException):
         pass
@@ -333,7 +333,7 @@ def test_permits_come_back_however_an_observed_call_ends(invoke: Invoke, held: C
 
 
 def test_mode_is_enforce_unless_it_says_observe(invoke: Invoke) -> None:
-    """Rule X7: written in any case of letters."""
+    """By rule X7: written in any case of letters."""
     client, _ = client_of(invoke, rate_limit(1, window=60_000))
     for word, outcomes in (("Enforce", 1), ("OBSERVE", 3)):
         with configured({"RateLimit/mode": word}):
@@ -343,7 +343,7 @@ def test_mode_is_enforce_unless_it_says_observe(invoke: Invoke) -> None:
 
 @pytest.mark.parametrize("word", ["", "watch", "true", 1, None])
 def test_another_word_is_a_definition_error(word: object) -> None:
-    """Rules X7 and X9: with the key, the value and what is allowed; nothing is put in force."""
+    """By rule X7: with the key, the value and what is allowed; nothing is put in force."""
     guard = Guard(name=f"acme.observed{next(_numbers)}", timeout=Timeout(1000))
     guard.call(int)
 
@@ -355,7 +355,7 @@ def test_another_word_is_a_definition_error(word: object) -> None:
 
 
 def test_mode_is_a_key_of_what_can_be_observed_only() -> None:
-    """Rule X7: any other is reported as one that nothing uses."""
+    """By rule X7: any other is reported as one that nothing uses."""
 
     class Client:
         @retry(jitter=0)
@@ -370,7 +370,7 @@ def test_mode_is_a_key_of_what_can_be_observed_only() -> None:
 
 
 def test_what_is_observed_is_shown() -> None:
-    """Rule X7: by ``explain``, as a text and for programs, and by ``guards``."""
+    """By rule X7: by ``explain``, as a text and for programs, and by ``guards``."""
 
     class Client:
         @timeout(1000)
@@ -387,10 +387,13 @@ def test_what_is_observed_is_shown() -> None:
         modes = {policy["annotation"]: policy["mode"] for policy in found.as_dict()["policies"]}
         assert modes == {"Timeout": "observe", "Bulkhead": "enforce"}
         assert guard.observed == ("Timeout",)
+        mark = guard.fingerprint
+    (guard,) = [one for one in guards() if one.name == f"{key(Client)}.service"]
+    assert guard.fingerprint != mark
 
 
 def test_a_reload_enforces_what_was_observed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule X7: the circuit that opened meanwhile is open; the change is told."""
+    """By rule X7: the circuit that opened meanwhile is open; the change is told."""
     client, name = client_of(invoke, circuit_breaker(**BREAKER))
     client.failure = OSError()
     variable = "FAULTTOLERANCE_CIRCUITBREAKER_MODE"
@@ -413,7 +416,7 @@ def test_a_reload_enforces_what_was_observed(invoke: Invoke, monkeypatch: pytest
 
 
 def test_what_would_have_been_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Rule X7: at DEBUG, with the guard and the policy as fields."""
+    """By rule X7: at DEBUG, with the guard and the policy as fields."""
     guard = Guard(name=f"acme.observed{next(_numbers)}", rate_limit=RateLimit(1, window=60_000))
     with configured({f"{guard.name}/RateLimit/mode": "observe"}), caplog.at_level(logging.DEBUG, "faulttolerance"):
         guard.call(int)
@@ -425,7 +428,7 @@ def test_what_would_have_been_refused_is_logged(caplog: pytest.LogCaptureFixture
 
 
 def test_nothing_shows_where_nothing_is_observed() -> None:
-    """Rule X8: neither a series nor a line of the code that runs."""
+    """By rule X8: neither a series nor a line of the code that runs."""
 
     class Client:
         @circuit_breaker(**BREAKER)

@@ -37,7 +37,7 @@ def refuses(ask: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
-    """Rule X7: after any calls both are in the same state, and what the one refuses the other tells."""
+    """By rule X7: after any calls both are in the same state, and what the one refuses the other tells."""
     chance = random.Random(seed)
     obeyed, inner = (CircuitBreaker("acme", 5.0, 4, 0.5, 2, now=0.0) for _ in range(2))
     told = Told()
@@ -69,7 +69,7 @@ def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_observed_rate_limit_tells_what_another_one_refuses(seed: int) -> None:
-    """Rule X7: what would have been refused takes no place in the window."""
+    """By rule X7: what would have been refused takes no place in the window."""
     chance = random.Random(seed)
     obeyed, inner = (RateLimit("acme", 3, 1.0, 0.0, "rolling") for _ in range(2))
     told = Told()
@@ -97,7 +97,7 @@ def test_whoever_would_wait_for_a_turn_is_not_refused() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_observed_bulkhead_tells_what_another_one_refuses(seed: int) -> None:
-    """Rule X7: whatever runs beyond the limit takes no permit of others, and all that run are counted."""
+    """By rule X7: whatever runs beyond the limit takes no permit of others, and all that run are counted."""
     chance = random.Random(seed)
     obeyed, inner = (Bulkhead(3, 5, "acme") for _ in range(2))
     told = Told()
@@ -116,7 +116,7 @@ def test_an_observed_bulkhead_tells_what_another_one_refuses(seed: int) -> None:
 
 
 def test_a_bulkhead_that_is_obeyed_again_refuses_until_there_is_room() -> None:
-    """Rule X7: those that run beyond the limit go on."""
+    """By rule X7: those that run beyond the limit go on."""
     bulkhead = Bulkhead(1, 1, "acme")
     observed = ObservedBulkhead(bulkhead, Told(), may_wait=False)
     for attempt_id in range(3):
@@ -133,7 +133,7 @@ def test_a_bulkhead_that_is_obeyed_again_refuses_until_there_is_room() -> None:
 
 
 def test_an_attempt_that_is_given_up_leaves_no_probe_behind() -> None:
-    """Rule X7, and R0: whether the gate let it in or not."""
+    """By rule X7, and R0: whether the gate let it in or not."""
     breaker = CircuitBreaker("acme", 5.0, 1, 1.0, 1, now=0.0)
     gate = ObservedGate(breaker, Told())
     breaker.settle(breaker.state, "first", FAILURE, 0.0, "OSError")
