@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import BulkheadException, RefusedException
+from faulttolerance._strategy.adaptive_throttle import AdaptiveThrottle
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker
 from faulttolerance._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit
@@ -65,6 +66,28 @@ def test_an_observed_circuit_lives_as_one_that_is_obeyed(seed: int) -> None:
         assert inner.state_name(now) == obeyed.state_name(now)
         assert told.times == refused
     assert inner.opened_total == obeyed.opened_total > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_observed_throttle_learns_what_one_learns_that_is_obeyed(seed: int) -> None:
+    """By rule X7: attempts that it would have refused are none of its window, however they end."""
+    chance = random.Random(seed)
+    obeyed, inner = (AdaptiveThrottle("acme", 1.5, 10.0, 2, random.Random(seed).random) for _ in range(2))
+    told = Told()
+    observed, refused, now = ObservedGate(inner, told), 0, 0.0
+    for permit in range(300):
+        now += chance.random() / 10
+        verdict = chance.choice([SUCCESS, FAILURE])
+        era, passed = obeyed.state, observed.state
+        try:
+            era = era if era.is_closed else obeyed.admit(permit, 1, now)
+            obeyed.settle(era, permit, verdict, now)
+        except RefusedException:
+            refused += 1
+        passed = passed if passed.is_closed else observed.admit(permit, 1, now)
+        observed.settle(passed, permit, verdict, now)
+        assert (inner.probability(now), told.times) == (obeyed.probability(now), refused)
+    assert 0 < refused < 300
 
 
 @pytest.mark.parametrize("seed", SEEDS)
