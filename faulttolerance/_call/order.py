@@ -328,7 +328,7 @@ def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
     permits, tell = binding.strategies.get(Bulkhead), binding.tell_of(Bulkhead)
     queues = may_queue(binding.policies, binding.asynchronous)
     if tell is not None:
-        return {"bulkhead": ObservedBulkhead(permits, tell, may_wait=queues)}
+        permits = ObservedBulkhead(permits, tell, may_wait=queues)
     return {"bulkhead": permits, "queues": queues}
 
 

@@ -135,6 +135,8 @@ class ObservedBulkhead:
         self._beyond: dict[Hashable, None] = {}
         """The attempts that run and would have been refused; some of them may have ended."""
 
+    max_wait: Final = 0.0
+
     @property
     def held(self) -> dict[Hashable, int]:
         """The thread of each attempt that runs."""
