@@ -77,7 +77,7 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "") -> Kind:
         return _is_finite(value) and value >= 0
 
     def read(value: Any) -> Any:
-        return duration_of(value) if isinstance(value, str) else value
+        return duration_of(str.__str__(value)) if isinstance(value, str) else value
 
     def reason(value: object) -> str:
         try:

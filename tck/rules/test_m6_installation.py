@@ -109,6 +109,18 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert faulttolerance("list", "acme", "--config", "none.toml", folder=tmp_path).returncode == 2
 
 
+def test_explain_has_the_options_that_the_function_has(tmp_path: Path) -> None:
+    """Rule M3: the command line shows the same."""
+    shown = faulttolerance("explain", "acme:Client.charge", folder=tmp_path).stdout
+    everything = faulttolerance("explain", "acme:Client.charge", "--all", folder=tmp_path).stdout
+    [told] = json.loads(faulttolerance("explain", "acme:Client.charge", "--json", folder=tmp_path).stdout)
+
+    assert "    delay = 2s  [decorator]\n      variable ACME_CLIENT_CHARGE_RETRY_DELAY\n" in shown
+    assert "maxDuration" not in shown
+    assert "    maxDuration = 3m  [default]\n" in everything
+    assert [policy["annotation"] for policy in told["policies"]] == ["Fallback", "Retry", "Timeout"]
+
+
 def test_it_tells_its_version(tmp_path: Path) -> None:
     """Rule M6."""
     assert faulttolerance("--version", folder=tmp_path).stdout == f"faulttolerance {version('faulttolerance')}\n"
