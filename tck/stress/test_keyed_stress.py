@@ -1,0 +1,182 @@
+"""Threads, tasks and offloaded calls that share results or have state for each key, ended at random: nothing stays.
+
+Would have caught: a follower that nobody wakes, a flight without a leader that stays in the table, the result of
+another key, a permit of a partition that was forgotten, more partitions than there may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    BulkheadException,
+    Interrupted,
+    TimeoutException,
+    asynchronous,
+    bulkhead,
+    coalesce,
+    partition_by,
+    sleep,
+    timeout,
+)
+from faulttolerance._guard import registry
+from faulttolerance._policy import Bulkhead, Coalesce, PartitionBy
+
+THREADS, CALLS, TASKS, LOOPS, KEYS = 64, 40, 10_000, 2, 16
+
+pytestmark = [pytest.mark.stress, pytest.mark.timeout(120)]
+
+Outcomes = Counter[str]
+
+
+def strategies_of(function: Callable[..., Any], policy: type) -> list[Any]:
+    """What is remembered for a guarded function, for each key that there is."""
+    states = [state for state in registry.every_state() if state.name.endswith(function.__qualname__)]
+    return [strategy for state in states for kind, strategy in state.strategies.items() if kind is policy]
+
+
+def on_threads(work: Callable[[random.Random], None], seed: int) -> None:
+    """Do *work* again and again, on many threads at once."""
+
+    def run(number: int) -> None:
+        chance = random.Random(seed * 1000 + number)
+        for _ in range(CALLS):
+            work(chance)
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "somebody waits for ever"
+
+
+def on_loops(call: Callable[[int], Coroutine[Any, Any, str]], outcomes: Outcomes, seed: int) -> None:
+    """Make many tasks on several loops at once, and cancel some of them at random moments."""
+
+    async def main(number: int) -> None:
+        chance = random.Random(seed * 1000 + number)
+        tasks: list[asyncio.Future[str]] = []
+        for _ in range(TASKS // LOOPS // 100):
+            batch = [asyncio.ensure_future(call(chance.randrange(KEYS))) for _ in range(100)]
+            await asyncio.sleep(chance.choice((0, 0, 0.001)))
+            for task in chance.sample(batch, 30):
+                task.cancel()
+            tasks += batch
+        done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+        outcomes.update(type(one).__name__ for one in done)
+
+    threads = [threading.Thread(target=asyncio.run, args=(main(number),), daemon=True) for number in range(LOOPS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    assert not any(thread.is_alive() for thread in threads), "somebody waits for ever"
+
+
+def test_no_follower_waits_for_ever() -> None:
+    """Rule CO2: whoever gives up, and whenever, each call ends with the result of its key or by its own end."""
+    outcomes: Outcomes = Counter()
+
+    @coalesce
+    def load(key: int) -> str:
+        sleep(0.001)
+        return f"{key}"
+
+    @coalesce
+    async def load_async(key: int) -> str:
+        await asyncio.sleep(0.001)
+        return f"{key}"
+
+    @asynchronous
+    @coalesce
+    def load_apart(key: int) -> Any:
+        sleep(0.001)
+        return f"{key}"
+
+    def work(chance: random.Random) -> None:
+        key = chance.randrange(KEYS)
+        try:
+            match chance.randrange(3):
+                case 0:
+                    assert load(key) == f"{key}"
+                case 1:
+                    assert timeout(chance.uniform(0.1, 2))(lambda: load(key))() == f"{key}"
+                case 2:
+                    future = load_apart(key)
+                    if chance.random() < 0.3:
+                        future.cancel()
+                    else:
+                        assert future.result(60) == f"{key}"
+        except (TimeoutException, Interrupted) as error:
+            outcomes[type(error).__name__] += 1
+
+    on_threads(work, 1)
+    on_loops(load_async, outcomes, 2)
+
+    assert outcomes["str"] >= TASKS // 2
+    assert outcomes["CancelledError"] >= TASKS // 5
+    for function in (load, load_async, load_apart):
+        assert [len(flights) for flights in strategies_of(function, Coalesce)] in ([0], [])
+
+
+def test_no_permit_of_any_key_is_lost() -> None:
+    """By rule N2: under many keys that come and go, each has its own permits, and all come back."""
+    outcomes: Outcomes = Counter()
+    inside: Counter[int] = Counter()
+    lock = threading.Lock()
+
+    def enter(key: int) -> None:
+        with lock:
+            inside[key] += 1
+
+    def leave(key: int) -> None:
+        with lock:
+            inside[key] -= 1
+
+    @partition_by("key", max_partitions=KEYS // 2)
+    @bulkhead(2, 2)
+    def work(key: int) -> str:
+        enter(key)
+        try:
+            sleep(0.0005)
+        finally:
+            leave(key)
+        return f"{key}"
+
+    @partition_by("key", max_partitions=KEYS // 2)
+    @bulkhead(2, 50)
+    async def work_async(key: int) -> str:
+        enter(key)
+        try:
+            await asyncio.sleep(0.0001)
+        finally:
+            leave(key)
+        return f"{key}"
+
+    def one(chance: random.Random) -> None:
+        key = chance.randrange(KEYS)
+        try:
+            assert timeout(chance.uniform(0.1, 5))(lambda: work(key))() == f"{key}"
+        except (TimeoutException, Interrupted, BulkheadException) as error:
+            outcomes[type(error).__name__] += 1
+        else:
+            outcomes["str"] += 1
+
+    on_threads(one, 3)
+    on_loops(work_async, outcomes, 4)
+
+    assert outcomes["str"] > 100
+    assert not any(inside.values())
+    for function in (work, work_async):
+        (partitions,) = strategies_of(function, PartitionBy)
+        assert len(partitions) <= KEYS // 2
+        permits = strategies_of(function, Bulkhead)
+        assert [(len(bulkhead.held), bulkhead.waiting_count) for bulkhead in permits] == [(0, 0)] * len(permits)

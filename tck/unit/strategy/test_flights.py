@@ -1,0 +1,194 @@
+"""Calls that are one call: the decisions, without threads or loops."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from faulttolerance._strategy.flights import Flights, Seat
+
+HERE = threading.get_ident()
+
+
+class Calls:
+    """Makes seats, and notes who was woken."""
+
+    def __init__(self) -> None:
+        self.flights = Flights()
+        self.woken: list[Seat] = []
+
+    def seat(self, ident: int = HERE) -> Seat:
+        seat = Seat(ident, lambda: self.woken.append(seat))
+        return seat
+
+    def join(self, key: object, ident: int = HERE) -> Seat:
+        seat = self.seat(ident)
+        assert self.flights.join(seat, key)  # type: ignore[arg-type]
+        return seat
+
+
+class Model:
+    """The rule, said naively: of each key a list of those that are in, the leader first."""
+
+    def __init__(self) -> None:
+        self.inside: dict[int, list[int]] = {}
+        self.got: dict[int, object] = {}
+
+    def join(self, me: int, key: int) -> None:
+        self.inside.setdefault(key, []).append(me)
+
+    def leave(self, me: int, key: int, outcome: object) -> None:
+        line = self.inside[key]
+        if line[0] == me and outcome is not None:
+            self.got |= dict.fromkeys(line[1:], outcome)
+            del self.inside[key]
+        else:
+            line.remove(me)
+            if not line:
+                del self.inside[key]
+
+    def leads(self, me: int) -> bool:
+        return any(line[0] == me for line in self.inside.values())
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_decides_as_the_rule_says_naively(seed: int) -> None:
+    """Rules CO1 and CO2: after any sequence of calls that come, end and give up, the same lead, and the same share."""
+    chance, calls, model = random.Random(seed), Calls(), Model()
+    seats: dict[int, tuple[Seat, int]] = {}
+    for me in range(300):
+        if chance.random() < 0.6:
+            key = chance.randrange(4)
+            seats[me] = calls.join(key), key
+            model.join(me, key)
+        elif seats:
+            one = chance.choice(list(seats))
+            seat, key = seats.pop(one)
+            if one in model.got:
+                assert seat.is_over
+                continue
+            outcome = (object(), None, None) if seat.leads and chance.random() < 0.5 else None
+            calls.flights.leave(seat, outcome)
+            model.leave(one, key, outcome)
+        for one, (seat, _) in seats.items():
+            assert seat.leads == model.leads(one)
+            assert (seat.outcome if seat.is_over else None) == model.got.get(one)
+        assert len(calls.flights) == len(model.inside)
+
+
+def test_whoever_is_told_something_is_woken() -> None:
+    """Rule CO1: all followers where the leader shares, the first one where it hands over."""
+    calls = Calls()
+    leader, first, second = (calls.join("a") for _ in range(3))
+
+    calls.flights.leave(leader)
+    assert calls.woken == [first]
+    calls.flights.leave(first, ("result", None, None))
+    assert calls.woken == [first, second]
+    assert second.outcome == ("result", None, None)
+
+
+def test_a_follower_that_nobody_can_wake_is_passed_over() -> None:
+    """Rule CO2: where a loop was closed, the next follower leads."""
+    calls = Calls()
+    leader = calls.join("a")
+
+    def closed() -> None:
+        raise RuntimeError("the loop was closed")
+
+    assert calls.flights.join(Seat(HERE, closed), "a")
+    last = calls.join("a")
+    calls.flights.leave(leader)
+
+    assert last.leads
+    assert calls.woken == [last]
+
+
+def test_leaving_twice_does_nothing_more() -> None:
+    """Rule CO2: after a signal's handler raised, the end is taken again."""
+    calls = Calls()
+    leader, heir = calls.join("a"), calls.join("a")
+    for _ in range(2):
+        calls.flights.leave(leader)
+    assert heir.leads
+    assert not heir.is_over
+    for _ in range(2):
+        calls.flights.leave(heir, ("result", None, None))
+
+    assert len(calls.flights) == 0
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_circle_of_flights_is_seen(length: int) -> None:
+    """Rule CO5: a call does not follow a flight that waits, by however many others, for its own."""
+    calls = Calls()
+    leaders = [calls.join(number) for number in range(length)]
+    flights = [leader.flight for leader in leaders]
+    for number in range(length - 1):
+        assert calls.flights.join(calls.seat(), number + 1, (flights[number],))  # type: ignore[arg-type]
+
+    assert not calls.flights.join(calls.seat(), 0, (flights[-1],))  # type: ignore[arg-type]
+    assert calls.flights.join(calls.seat(), 0, ())
+
+
+def test_who_waits_no_longer_closes_no_circle() -> None:
+    """Rule CO5: what a call waited for is forgotten when it ends."""
+    calls = Calls()
+    one, two = calls.join(1), calls.join(2)
+    waiting = calls.seat()
+    assert calls.flights.join(waiting, 2, (one.flight,))  # type: ignore[arg-type]
+    calls.flights.leave(waiting)
+
+    assert calls.flights.join(calls.seat(), 1, (two.flight,))  # type: ignore[arg-type]
+
+
+def test_a_child_keeps_the_flights_of_its_own_thread() -> None:
+    """Rule CO6: those of others are dropped, and whoever followed one of them here leads."""
+    calls, other = Calls(), HERE + 1
+    mine, theirs = calls.join("mine"), calls.join("theirs", other)
+    gone, follower = calls.join("theirs", other), calls.join("theirs")
+    calls.flights.keep_only(HERE)
+
+    assert mine.leads
+    assert follower.leads
+    assert not gone.leads
+    assert theirs.flight is follower.flight
+    assert calls.woken == [follower]
+
+
+@pytest.mark.parametrize("key", [[], {}, ([],)])
+def test_a_key_without_a_hash_takes_nothing(key: object) -> None:
+    """Rule CO5: the error comes out, and leaving changes nothing."""
+    calls = Calls()
+    seat = calls.seat()
+    with pytest.raises(TypeError):
+        calls.flights.join(seat, key)  # type: ignore[arg-type]
+    calls.flights.leave(seat)
+
+    assert len(calls.flights) == 0
+
+
+def test_a_handler_that_raises_while_others_are_woken_leaves_nobody_asleep() -> None:
+    """Rule CO3: control flow in the leader's thread reaches nobody else."""
+    calls, struck = Calls(), [True]
+    leader = calls.join("a")
+
+    def strikes_once(wake: Callable[[], None]) -> Callable[[], None]:
+        def woken() -> None:
+            if struck:
+                struck.clear()
+                raise KeyboardInterrupt
+            wake()
+
+        return woken
+
+    followers = [calls.join("a") for _ in range(3)]
+    followers[0].wake = strikes_once(followers[0].wake)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        calls.flights.leave(leader, ("result", None, None))
+
+    assert all(follower.is_over for follower in followers)
+    assert set(calls.woken) == set(followers)
