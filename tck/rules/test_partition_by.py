@@ -170,6 +170,22 @@ def test_the_idle_key_that_was_used_least_recently_goes() -> None:
     assert counts_of(work.__qualname__)["ft.partitions", ()] == 2
 
 
+def test_each_call_is_a_use_of_its_key() -> None:
+    """By rule N2: what is called again and again is not forgotten for what came later."""
+
+    @partition_by("key", max_partitions=2)
+    @circuit_breaker(request_volume_threshold=2, failure_ratio=0.5, fail_on=Down)
+    def work(key: str, fails: bool = False) -> None:
+        if fails:
+            raise Down
+
+    for key in ("first", "second", "first", "third"):
+        work(key)
+    outcome(work, "first", True)
+
+    assert circuit_breakers.state(f"{__name__}.{work.__qualname__}", key="first") == "open"  # its successes counted
+
+
 def test_what_is_not_idle_stays() -> None:
     """By rule N2: an open circuit, a failure in its window, a permit, a throttle that refuses, a window in use stay."""
 
@@ -191,24 +207,22 @@ def test_what_is_not_idle_stays() -> None:
             raise Down
 
     with virtual_time() as clock:
-        busy = clock.start(held, "bad")
-        clock.advance(0.1)
         for _ in range(6):
             outcome(throttled, "bad")
         outcome(failed, "bad")
-        for number in range(10):
+        busy = clock.start(held, "bad")
+        clock.advance(0.1)
+        for number in range(3):
             throttled(f"new {number}")
             failed(f"new {number}")
-            clock.start(held, f"new {number}").result()
-            if number == 0:
-                busy.result()
-                busy = clock.start(held, "bad")
-                clock.advance(0.1)
-            break
+        others = [clock.start(lambda number=number: (sleep(number / 10), held(f"new {number}"))) for number in range(3)]
+        clock.advance(1)
 
         assert outcome(held, "bad") == "BulkheadException"
+        assert sum(other.exception() is not None for other in others) == 1  # two had one place and what is shared
         busy.result()
         assert "ThrottleException" in [outcome(throttled, "bad") for _ in range(20)]
+        assert counts_of(failed.__qualname__)["ft.partitions", ()] == 2
 
 
 def test_a_flood_of_keys_neither_grows_nor_closes_an_open_circuit() -> None:
