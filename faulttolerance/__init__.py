@@ -34,6 +34,7 @@ from ._policy import (
     Retry,
     RetryWhen,
     Timeout,
+    last_good,
 )
 from .decorators import (
     adaptive_throttle,
@@ -147,6 +148,7 @@ __all__ = [
     "guards",
     "health",
     "honor_retry_after",
+    "last_good",
     "on_deadline",
     "partition_by",
     "rate_limit",

@@ -31,6 +31,7 @@ from .._policy import (
     Fallback,
     FibonacciBackoff,
     HonorRetryAfter,
+    LastGood,
     PartitionBy,
     Policy,
     RateLimit,
@@ -45,11 +46,13 @@ from .._runtime.criticality import Criticality
 from .._runtime.environment import Environment
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from .._strategy.flights import Flights
+from .._strategy.last_good import LastResults
 from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit, Tell
 from .._strategy.partitions import Partitions
 from .._strategy.retry_after import RetryAfter
 from .mistakes import Mistakes
 from .observing import timed
+from .remembering import Remembering
 
 Policies = Mapping[type[Policy], Policy]
 
@@ -365,12 +368,46 @@ def _limit_partitions(partitions: Partitions, policy: PartitionBy) -> None:
     partitions.limit = policy.max_partitions
 
 
+def memory_in(policy: Fallback) -> LastGood | None:
+    """Give the ``last_good`` among what *policy* asks."""
+    several = policy.value if isinstance(policy.value, tuple) else (policy.value,)
+    return next((one for one in several if isinstance(one, LastGood)), None)
+
+
+def _results_of(name: str, policy: Fallback, _: object) -> LastResults | None:
+    value = memory_in(policy)
+    return None if value is None else LastResults(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
+
+
+def _renew_results(results: LastResults | None, policy: Fallback) -> None:
+    value = memory_in(policy)
+    if results is not None and value is not None:
+        results.reconfigure(seconds(value.max_age, ChronoUnit.MILLIS), value.max_entries)
+
+
+_LAST_GOOD = Memory(_results_of, _renew_results)
+
+
+def _last_good(policy: Fallback, binding: Binding) -> Layer | None:
+    value = memory_in(policy)
+    if value is None:
+        return None
+    from .._signature.call_key import Target
+
+    return Remembering(binding.name, binding.strategies.get(Fallback), key_of(value.key, binding, Target))
+
+
 ORDER = (
     Row(PartitionBy, memory=Memory(lambda name, policy, _: Partitions(policy.max_partitions), _limit_partitions)),
     Row(Coalesce, memory=Memory(lambda *_: Flights(), lambda *_: None), layer=_coalesce, is_for_classes=False),
     Row(Asynchronous, excludes=AsynchronousNonBlocking),
     Row(AsynchronousNonBlocking),
-    Row(Fallback, lambda policy, _: {"fallback_on": policy.apply_on, "no_fallback_on": policy.skip_on}),
+    Row(
+        Fallback,
+        lambda policy, _: {"fallback_on": policy.apply_on, "no_fallback_on": policy.skip_on},
+        _LAST_GOOD,
+        layer=_last_good,
+    ),
     Row(Retry, _retry),
     Row(ExponentialBackoff, modifies=Retry, back_off=_exponential),
     Row(FibonacciBackoff, modifies=Retry, back_off=_fibonacci),

@@ -125,7 +125,8 @@ class StateDraft:
         for place, (kind, memory) in enumerate(MEMORIES.items()):
             if kind in policies and made[place] is None:
                 made[place] = memory.make(state.name, policies[kind], self.strategies)
-                self.strategies = Strategies(made)
+                if made[place] is not None:
+                    self.strategies = Strategies(made)
 
     def counters_for(
         self, name: str, queue: bool, kinds: Iterable[type[Policy]], *, counts_calls: bool = True

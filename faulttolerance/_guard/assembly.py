@@ -12,7 +12,8 @@ from .._call.attempt import attempt, compose, flags_of
 from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
 from .._call.observing import Observer
-from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue
+from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue, memory_in
+from .._call.remembering import Remembering
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
 from .._metrics.catalogue import observed_schema
@@ -133,7 +134,7 @@ def guarded_call(
     parts = _parts(effective, binding)
     fallback, before_retry = effective.policies.get(Fallback), effective.policies.get(BeforeRetry)
     links = _links(fallback) if isinstance(fallback, Fallback) else ()
-    fallbacks = [(_called(link), side_call(link)) for link in links]
+    fallbacks = [(_called(link), side_call(link) if memory_in(link) is None else None) for link in links]
     reconnect = side_call(before_retry) if before_retry is not None else None
 
     def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
@@ -173,7 +174,19 @@ def _links(policy: Fallback) -> tuple[Fallback, ...]:
 def _called(policy: Fallback) -> str:
     """Name the fallback, for people."""
     value = policy.value
+    if memory_in(policy) is not None:
+        return "last_good"
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
+
+
+def _asked(fallbacks: Sequence[tuple[str, Aside | None]], steps: Sequence[object]) -> list[tuple[str, Aside]]:
+    """Give the fallbacks, with what the layer among *steps* remembers for the one that is none of itself."""
+    asked = []
+    for name, aside in fallbacks:
+        if aside is None:
+            aside = next(step.recall() for step in steps if isinstance(step, Remembering))
+        asked.append((name, aside))
+    return asked
 
 
 def _by_key(policy: Any, binding: Binding, draft: StateDraft, make: Callable[[Strategies], GuardedCall]) -> GuardedCall:
@@ -207,7 +220,7 @@ def block_call(
 
 def _composed(
     steps: Sequence[BoundPolicies | Layer],
-    fallbacks: Sequence[tuple[str, Aside]],
+    fallbacks: Sequence[tuple[str, Aside | None]],
     before_retry: Aside | None,
     function: Callable[..., Any],
     environment: Environment | None,
@@ -222,7 +235,7 @@ def _composed(
             call = compose(
                 function if call is None else _spreading(call),
                 step,
-                fallbacks=fallbacks if step.fallback_on is not None else (),
+                fallbacks=_asked(fallbacks, steps) if step.fallback_on is not None else (),
                 before_retry=before_retry if step.retry is not None else None,
                 environment=environment,
                 awaits=awaits if call is None else environment is not None,

@@ -10,7 +10,7 @@ from weakref import ref
 from .._call.order import MODIFIED, ORDER, RANK
 from .._call.state import alias_in
 from .._config import Declared, State as Configuration, settings
-from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, PartitionBy, Policy, Retry
+from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, LastGood, PartitionBy, Policy, Retry
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.interrupting.roles import CALLER, register
 from .._swap import Swap
@@ -211,6 +211,12 @@ def _parts(policy: Policy) -> tuple[Policy, ...]:
     return policy.links if isinstance(policy, Fallback) and isinstance(policy.value, tuple) else (policy,)
 
 
+def _asks_for_a_key(policy: Policy) -> bool:
+    return isinstance(policy, (Coalesce, PartitionBy)) or (
+        isinstance(policy, Fallback) and isinstance(policy.value, LastGood)
+    )
+
+
 def misfits(
     policies: Iterable[Policy], name: str, function: Any = call_awaited, asynchronous: bool = True
 ) -> list[Fault]:
@@ -226,7 +232,7 @@ def misfits(
             parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
             place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
             faults.append(Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class"))
-        elif function not in _CALLERS or not isinstance(policy, (Coalesce, PartitionBy)):  # those ask each function
+        elif function not in _CALLERS or not _asks_for_a_key(policy):  # those ask each function
             declaration = _declaration(function)
             if function not in _CALLERS:
                 where = f"{declaration.where} under Guard {name}"

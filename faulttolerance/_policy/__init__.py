@@ -9,7 +9,7 @@ from .circuit_breaker import (
     FailWhen as FailWhen,
 )
 from .coalesce import Coalesce as Coalesce
-from .fallback import Fallback as Fallback
+from .fallback import Fallback as Fallback, LastGood as LastGood, last_good as last_good
 from .kind import Kind as Kind
 from .parameter import (
     DEFAULT_PLACE as DEFAULT_PLACE,

@@ -5,13 +5,76 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
+from .._record import Record
 from .._shown import shown
-from ..typing import ExceptionSet, FallbackHandler
-from .kind import exceptions, handlers, text
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..typing import Duration, ExceptionSet, FallbackHandler
+from .kind import duration, exceptions, handlers, integer, key, text
 from .parameter import Contradiction, Policy, parameter
+from .unit import ChronoUnit, seconds, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
+
+    from .._guard.invocation import ExecutionContext
+    from .._signature.call_key import Key
+
+
+class LastGood(Record):
+    """Answers by the last good result of the same call; made by ``last_good``, which says what the fields mean."""
+
+    max_age: float | timedelta
+    max_entries: int = 1000
+    key: Key = None
+
+    @classmethod
+    def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
+        faults = [
+            Fault(f"last_good({name})", kind.problem(values[name]), values[name], kind.allowed)
+            for name, kind in _KINDS.items()
+            if not kind.accepts(values[name])
+        ]
+        if not faults and seconds(values["max_age"], ChronoUnit.MILLIS) <= 0.0:
+            age = values["max_age"]
+            faults = [Fault("last_good(max_age)", f"is {shown(age)}", age, _KINDS["max_age"].allowed)]
+        if faults:
+            raise FaultToleranceDefinitionException(*faults)
+        return {name: kind.normalised(values[name]) for name, kind in _KINDS.items()}
+
+    def __repr__(self) -> str:
+        parts = [f"max_age={spelled(self.max_age, ChronoUnit.MILLIS)!r}"]
+        parts += [f"{name}={value!r}" for name, value in (("max_entries", self.max_entries),) if value != 1000]
+        parts += [f"key={getattr(self.key, '__qualname__', repr(self.key))}"] if self.key is not None else []
+        return f"last_good({', '.join(parts)})"
+
+    def __call__(self, context: ExecutionContext) -> Any:
+        """Raise the failure again: outside a guard nothing is remembered."""
+        assert context.failure is not None
+        raise context.failure
+
+
+_KINDS = {"max_age": duration("> 0"), "max_entries": integer(1), "key": key()}
+
+
+def last_good(max_age: Duration, max_entries: int = 1000, key: Key = None) -> Callable[[ExecutionContext], Any]:
+    """Make a fallback that answers by the last good result of the same call, if that is young enough (rule Y1).
+
+    ``@fallback(last_good(max_age=60_000))``, alone or as one of several. Each guarded method remembers its own results,
+    and never what a fallback answered. The objects on which methods are called are not kept.
+
+    Args:
+        max_age: A result is used while it is younger than this, in milliseconds.
+        max_entries: How many results are remembered; the least recently used one goes first.
+        key: What tells calls apart: a callable with the method's parameters, the name of a parameter, or several; by
+            default the object and all arguments, which have to be hashable then.
+
+    Raises:
+        FaultToleranceDefinitionException: If a value is out of range; when the function is defined, if *key* does not
+            fit it.
+    """
+    return LastGood(max_age, max_entries, key)  # type: ignore[arg-type]  # text becomes a ``timedelta``
+
 
 Handler: TypeAlias = type[FallbackHandler[Any]] | Callable[[Any], Any] | str
 """A ``FallbackHandler`` class, a callable that takes an ``ExecutionContext``, or the name of a method."""
@@ -84,7 +147,10 @@ class Fallback(Policy):
                 ("value",),
             )
             return
-        for one in value if isinstance(value, (list, tuple)) else (value,):
+        several = value if isinstance(value, (list, tuple)) else (value,)
+        if sum(isinstance(one, LastGood) for one in several) > 1:
+            yield "value", "has last_good more than once", "one memory of each method", ()
+        for one in several:
             if isinstance(one, type) and not callable(getattr(one, "handle", None)):
                 yield (
                     "value",

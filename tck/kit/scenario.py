@@ -36,6 +36,7 @@ __all__ = [
     "replaced",
     "serves",
     "serves_late",
+    "serves_once",
     "sleeps_a_little",
     "sleeps_long",
     "stops",
@@ -107,6 +108,13 @@ async def fails_fatally_in_the_end(run: Run) -> Any:
 
 async def serves(run: Run) -> Any:
     """Succeed."""
+    return "served"
+
+
+async def serves_once(run: Run) -> Any:
+    """Succeed at first, and then no more."""
+    if run.attempts > 1:
+        raise ConnectionError("it failed")
     return "served"
 
 

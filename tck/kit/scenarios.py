@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from faulttolerance import Interrupted
+from faulttolerance import Interrupted, last_good
 
 from .scenario import (
     Differs,
@@ -38,6 +38,7 @@ from .scenario import (
     replaced,
     serves,
     serves_late,
+    serves_once,
     sleeps_a_little,
     sleeps_long,
     stops,
@@ -634,6 +635,16 @@ row(
     fails(),
     3,
     "instead of LookupError after 3",
+)
+row(
+    "the last good result answers",
+    lambda run: {"fallback": {"value": [last_good(60_000), replaced(run)["value"]]}, "retry": again(max_retries=0)},
+    serves_once,
+    3,
+    "served",
+    "served",
+    "instead of ConnectionError after 1",
+    scene=calls_at(0, 30, 30),
 )
 row(
     "results that are failures of the circuit",

@@ -613,3 +613,13 @@ def judged() -> int:
 assert_type(judged(), int)
 ft.Guard(circuit_breaker=ft.CircuitBreaker(), fail_when=ft.FailWhen(result=bool))
 ft.FailWhen(result=3)  # type: ignore[arg-type]
+
+
+@ft.fallback(ft.last_good(max_age=60_000, key="article"), "copied", apply_on=OSError)
+def priced(article: str) -> int:
+    return 1
+
+
+assert_type(priced("tea"), int)
+ft.Guard(fallback=ft.Fallback(ft.last_good(timedelta(hours=1), max_entries=10)))
+ft.last_good()  # type: ignore[call-arg]

@@ -19,7 +19,7 @@ PROMISED = {
     "beyond the specification": """
         apply_guard rate_limit RateLimitException RefusedException adaptive_throttle ThrottleException
         asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry
-        Degradation degradations fail_when FailWhen
+        Degradation degradations fail_when FailWhen last_good
         circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by
         partition_by PartitionBy
         honor_retry_after""",

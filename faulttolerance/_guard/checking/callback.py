@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..._policy import BeforeRetry, Fallback
+from ..._policy import BeforeRetry, Fallback, LastGood
 from ..._shown import shown
 from ..._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
 from ..._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
@@ -30,6 +30,8 @@ def faults(
         place = f"{where} @{policy.annotation}(value)"
         found = [faults(link, declaration, where, asynchronous, owner, final) for link in policy.links]
         return [fault._replace(where=place) for faults_of_one in found for fault in faults_of_one]
+    if isinstance(policy, Fallback) and isinstance(policy.value, LastGood):
+        return key_faults(f"{where} @{policy.annotation}(value)", policy.value.key, declaration)
     is_own_fallback = policy is declaration.policies.get(Fallback) and owner is declaration.owner
     if final and is_own_fallback and declaration.fallback_fits is asynchronous:
         return []
@@ -50,6 +52,16 @@ def faults(
             declaration.fallback_fits = check.is_awaited if check.is_settled and not problems else None
     where = f"{where} @{policy.annotation}({parameter})"
     return [Fault(where, problem, got, allowed) for problem, allowed in problems]
+
+
+def key_faults(where: str, key: Any, declaration: Declaration) -> list[Fault]:
+    """Refuse a *key* of calls, as *where*, that does not fit the guarded function."""
+    if key is None:
+        return []
+    from ..._signature.call_key import mismatches
+
+    found = mismatches(key, declaration.template, takes_itself=declaration.binding != FUNCTION)
+    return [Fault(where, problem, key, allowed) for problem, allowed in found]
 
 
 def is_awaited_in_the_end(declaration: Declaration, asynchronous: bool, final: bool) -> bool | None:

@@ -22,7 +22,7 @@ from ..._policy import (
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
-from ..declaration import FUNCTION, Declaration, covering_at_home, declaration_of, declared_on
+from ..declaration import Declaration, covering_at_home, declaration_of, declared_on
 
 _COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
     row.policy: tuple(filter(None, (row.modifies, row.or_else))) for row in ORDER if row.modifies
@@ -213,7 +213,9 @@ def callback_faults(
 
         return callback.faults(policy, declaration, where, asynchronous, owner or declaration.owner, final)
     if isinstance(policy, (Coalesce, PartitionBy)):
-        return _key_faults(f"{where} @{policy.annotation}(key)", policy.key, declaration)
+        from . import callback
+
+        return callback.key_faults(f"{where} @{policy.annotation}(key)", policy.key, declaration)
     asked: list[tuple[str, Any]] = []
     if isinstance(policy, (RetryWhen, FailWhen)):
         asked = [("exception", policy.exception), ("result", policy.result)]
@@ -232,16 +234,6 @@ def callback_faults(
         for parameter, function in asked
         for fault in never_awaited_faults(f"{where} @{policy.annotation}({parameter})", function)
     ]
-
-
-def _key_faults(where: str, key: Any, declaration: Declaration) -> list[Fault]:
-    """Refuse a *key* of calls, as *where*, that does not fit the guarded function."""
-    if key is None:
-        return []
-    from ..._signature.call_key import mismatches
-
-    found = mismatches(key, declaration.template, takes_itself=declaration.binding != FUNCTION)
-    return [Fault(where, problem, key, allowed) for problem, allowed in found]
 
 
 def never_awaited_faults(where: str, function: Any) -> list[Fault]:

@@ -1,0 +1,67 @@
+"""The last good results of a function, by key: what ``last_good`` answers from (rule Y1)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+__all__ = ["LastResults"]
+
+
+class LastResults:
+    """Remembers results, the least recently used one out first; *now* is in seconds of one monotonic clock.
+
+    No lock: each step is one operation of the dictionary, and the keys, whose comparison is the application's code, may
+    call the guarded function again. What another thread takes away meanwhile is gone.
+
+    Args:
+        max_age: After how many seconds a result is too old.
+        max_entries: How many are remembered at most.
+    """
+
+    __slots__ = ("_entries", "max_age", "max_entries")
+
+    def __init__(self, max_age: float, max_entries: int) -> None:
+        self.max_age = max_age
+        self.max_entries = max_entries
+        self._entries: OrderedDict[Hashable, tuple[Any, float]] = OrderedDict()
+
+    def remember(self, key: Hashable, result: object, now: float) -> None:
+        """Remember a *result*, in place of an older one."""
+        entries = self._entries
+        entries[key] = result, now
+        self._use(key)
+        while len(entries) > self.max_entries:
+            try:
+                entries.popitem(last=False)
+            except KeyError:
+                return
+
+    def recall(self, key: Hashable, now: float) -> tuple[Any] | None:
+        """Give the result for *key*, if there is one that is young enough."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if now - entry[1] >= self.max_age:
+            if self._entries.get(key) is entry:
+                self._entries.pop(key, None)
+            return None
+        self._use(key)
+        return (entry[0],)
+
+    def reconfigure(self, max_age: float, max_entries: int) -> None:
+        """Take new values; what is remembered stays, as far as there is room."""
+        self.max_age = max_age
+        self.max_entries = max_entries
+        while len(self._entries) > max_entries:
+            self._entries.popitem(last=False)
+
+    def keep_only(self, ident: int) -> None:
+        """Keep everything in the child of a fork: nothing of it belongs to a thread."""
+
+    def _use(self, key: Hashable) -> None:
+        try:
+            self._entries.move_to_end(key)
+        except KeyError:
+            pass  # another thread needed the room
