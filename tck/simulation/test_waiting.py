@@ -6,14 +6,19 @@ A bulkhead of ten over a backend of 200 calls per second: log-normal service, 50
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections import Counter
 from functools import cache
 from typing import NamedTuple
 
 import pytest
 
-from faulttolerance import Criticality
-from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
+from faulttolerance import Bulkhead, Criticality, Guard, Timeout, TimeoutException
+from faulttolerance._strategy import bulkhead as strategy
+from faulttolerance._strategy.bulkhead import Waiter
 from faulttolerance.exceptions import BulkheadException
+from faulttolerance.testing import VirtualClock, virtual_time
 
 from .kernel import Simulation, lognormal, quantile
 
@@ -37,7 +42,7 @@ class Overload:
 
     def __init__(self, load: float, seed: int, tiers: bool, max_wait: float, queue: int) -> None:
         self.simulation = Simulation(seed)
-        self.bulkhead = Bulkhead(PERMITS, queue, max_wait=max_wait, now=lambda: self.simulation.now)
+        self.bulkhead = strategy.Bulkhead(PERMITS, queue, max_wait=max_wait, now=lambda: self.simulation.now)
         self.ends: dict[int, End] = {}
         self.woken: dict[int, int] = {}
         self.running = 0
@@ -166,3 +171,39 @@ def test_no_call_waits_longer_than_it_may_and_each_is_woken_once(tiers: bool) ->
     assert set(seen.woken.values()) == {1}
     assert {"served", "waited"} <= ends
     assert seen.bulkhead.running == seen.running
+
+
+@pytest.mark.parametrize("load", [1.2, 3.0])
+def test_a_real_guard_does_as_the_simulation(load: float) -> None:
+    """By rule Q3: tasks in virtual time, with timers and deadlines; half the margin's distance again is allowed."""
+    seconds, served, ends = 14.0, list[float](), Counter[str]()
+    guard = Guard(timeout=Timeout(PATIENCE * 1000), bulkhead=Bulkhead(PERMITS, 100, max_wait=MAX_WAIT * 1000))
+    chance, service = random.Random(3), lognormal(MEAN, 0.6)
+
+    async def call(clock: VirtualClock, is_counted: bool) -> None:
+        began = clock.monotonic()
+        try:
+            await guard.call_async(asyncio.sleep, service(chance))
+            end = "served"
+        except BulkheadException as refusal:
+            end = refusal.reason
+        except TimeoutException:
+            end = "late"
+        if is_counted:
+            ends[end] += 1
+            served.extend([clock.monotonic() - began] if end == "served" else [])
+
+    async def main(clock: VirtualClock) -> None:
+        async with asyncio.TaskGroup() as calls:
+            began = clock.monotonic()
+            while (now := clock.monotonic() - began) < seconds:
+                calls.create_task(call(clock, 3.0 <= now < seconds - 1))
+                await asyncio.sleep(chance.expovariate(load * CAPACITY))
+
+    with virtual_time() as clock:
+        clock.run(main(clock))
+
+    assert len(served) / (seconds - 4.0) / CAPACITY >= 0.955
+    assert quantile(served, 0.5) <= 0.070
+    assert quantile(served, 0.99) <= 0.250
+    assert set(ends) <= {"served", "waited", "displaced", "full", "late"}

@@ -400,6 +400,44 @@ print([one.value for one in greenlets], len(ticks) > 2)
     assert lines == ["[0, 1, 2] True"]
 
 
+def test_greenlets_wait_for_permits_and_turns_side_by_side(patched: str) -> None:
+    """Rule S4: by ``max_wait``, while others run; one that is killed, or interrupted, leaves its place to the next."""
+    lines = run(
+        patched
+        + """
+@bulkhead(1, waiting_task_queue=10, max_wait=20_000)
+def permit(seconds):
+    time.sleep(seconds)
+    return "permit"
+
+@rate_limit(1, window=0.2, max_wait=20_000)
+def turn(seconds):
+    return "turn"
+
+@timeout(100)
+def impatient(function):
+    return function(0.05)
+
+for function in (permit, turn):
+    del ticks[:]
+    greenlets = [gevent.spawn(outcome, function, 0.2) for _ in range(4)]
+    gevent.sleep(0.05)
+    greenlets[2].kill()
+    if function is permit:
+        print(outcome(impatient, function).partition(":")[0])
+    gevent.joinall(greenlets, timeout=30)
+    assert len(ticks) > 10, ticks
+    print(*(one.value for one in greenlets), function(0))
+
+pool = gevent.get_hub().threadpool
+made = [pool.spawn(outcome, permit, 0.02) for _ in range(3)] + [gevent.spawn(outcome, permit, 0.02) for _ in range(3)]
+print(*{one.get(timeout=30) for one in made})
+"""
+    )
+
+    assert lines == ["TimeoutException", "permit permit  permit permit", "turn turn  turn turn", "permit"]
+
+
 def test_a_greenlet_that_is_killed_gives_back_what_it_holds(patched: str) -> None:
     """``GreenletExit`` and ``gevent.Timeout`` are control flow: no attempt follows, and no permit is lost."""
     lines = run(
