@@ -16,6 +16,10 @@ class Mistakes:
 
     def __call__(self, what: str, error: Exception) -> None:
         """Log that *what* failed by *error*."""
-        if what not in self._told:
-            self._told.add(what)
-            log(WARNING, "%s: an error in %s", self._name, what, error=error)
+        self.tell(f"an error in {what}", error)
+
+    def tell(self, words: str, error: Exception) -> None:
+        """Log what happened, in *words*, by *error*."""
+        if words not in self._told:
+            self._told.add(words)
+            log(WARNING, "%s: %s", self._name, words, error=error)

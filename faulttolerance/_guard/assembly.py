@@ -11,6 +11,7 @@ from weakref import ref
 from .._call.attempt import attempt, compose, flags_of
 from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
+from .._call.mistakes import Mistakes
 from .._call.observing import Observer
 from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue, memory_in
 from .._call.remembering import Remembering
@@ -87,7 +88,9 @@ def _by_policies(
     def side_call(policy: Fallback | BeforeRetry) -> Aside:
         from . import callback
 
-        return callback.side_call(policy, declaration, asynchronous, declared_by.get(type(policy)), effective.name)
+        return callback.side_call(
+            policy, declaration, asynchronous, declared_by.get(type(policy)), Mistakes(effective.name)
+        )
 
     call = guarded_call(
         function,

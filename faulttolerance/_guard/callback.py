@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from inspect import Parameter
 from typing import Any
 
-from .._log import WARNING, log
+from .._call.mistakes import Mistakes
 from .._policy import BeforeRetry, Fallback
 from .._runtime.blocking import Aside
 from .._signature.annotation import ANYTHING, accepts, members, resolve
@@ -97,17 +97,16 @@ def side_call(
     declaration: Declaration,
     asynchronous: bool,
     owner: type | None = None,
-    name: str = "",
+    mistakes: Mistakes | None = None,
 ) -> Aside:
     """Make the call of the callback of *policy*, which *owner* declares; by default the class of the function.
 
-    What is logged names the guard *name*; by default the function.
     An error of a fallback comes out, and tells of the failure that it was called for as its context. One of what runs
-    before a retry is logged, and changes nothing.
+    before a retry changes nothing; *mistakes* logs it, by default under the name of the function.
     """
     owner = owner or declaration.owner
     if isinstance(policy, BeforeRetry):
-        return _BeforeRetry(policy, declaration, asynchronous, owner, name or declaration.where)
+        return _BeforeRetry(policy, declaration, asynchronous, owner, mistakes or Mistakes(declaration.where))
     if policy.value is not None:
         assert callable(policy.value)
         return _Handler(policy.value, declaration, asynchronous)
@@ -242,13 +241,13 @@ class _Adapter:
 
 
 class _BeforeRetry(SideCall):
-    __slots__ = ("_declaration", "_lookup", "_name", "_value")
+    __slots__ = ("_declaration", "_lookup", "_mistakes", "_value")
 
     def __init__(
-        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, name: str
+        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, mistakes: Mistakes
     ) -> None:
         super().__init__(asynchronous)
-        self._name = name
+        self._mistakes = mistakes
         self._declaration = declaration
         self._value = policy.value
         self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
@@ -264,6 +263,5 @@ class _BeforeRetry(SideCall):
     def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
         if not isinstance(error, Exception):
             return False
-        text = "%s: what @before_retry runs failed; the retry is made all the same"
-        log(WARNING, text, self._name, error=error)
+        self._mistakes.tell("what @before_retry runs failed; the retry is made all the same", error)
         return True

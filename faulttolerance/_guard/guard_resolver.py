@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
 
+from .._call.mistakes import Mistakes
 from .._call.order import MODIFIED, ORDER, RANK
 from .._call.state import alias_in
 from .._config import Declared, State as Configuration, settings
@@ -260,6 +261,8 @@ def _declaration(function: Callable[..., Any]) -> Declaration:
 def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Aside:
     from .callback import side_call
 
+    mistakes = Mistakes(name)
+
     def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
         if isinstance(function, BlockForm):
@@ -268,7 +271,7 @@ def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchr
         # A static method has the name of a method, and no instance in front.
         if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):
             declaration.binding = FUNCTION
-        return side_call(policy, declaration, asynchronous, name=name)(args, kwargs, failure, attempts)
+        return side_call(policy, declaration, asynchronous, mistakes=mistakes)(args, kwargs, failure, attempts)
 
     return aside
 

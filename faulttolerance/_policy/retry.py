@@ -168,7 +168,7 @@ class BeforeRetry(Policy):
 
     Args:
         value: Called with an ``ExecutionContext`` before each attempt but the first; may be a coroutine function where
-            the guarded function is asynchronous. A failure of it is logged and changes nothing.
+            the guarded function is asynchronous. A failure of it is logged once and changes nothing.
         method_name: Instead of *value*: a method without parameters of the same object.
     """
 

@@ -1,0 +1,196 @@
+"""Functions of the application around a retry: awaited where calls are, refused elsewhere, harmless (rule T3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from faulttolerance import (
+    BeforeRetry,
+    CustomBackoff,
+    Fallback,
+    FaultToleranceDefinitionException,
+    Guard,
+    HonorRetryAfter,
+    Retry,
+    RetryWhen,
+    before_retry,
+    custom_backoff,
+    fallback,
+    honor_retry_after,
+    retry,
+    retry_when,
+)
+from kit import Clock, Invoke
+
+Hook = Callable[[Callable[..., Any]], Callable[[Any], Any]]
+
+HOOKS: dict[str, Hook] = {
+    "RetryWhen(exception)": lambda function: retry_when(exception=function),
+    "RetryWhen(result)": lambda function: retry_when(result=function),
+    "HonorRetryAfter(read)": lambda function: honor_retry_after(read=function),
+    "CustomBackoff(value)": lambda function: custom_backoff(_made_of(function)),
+    "BeforeRetry(value)": lambda function: before_retry(function),
+    "Fallback(value)": lambda function: fallback(function),
+}
+
+
+def _made_of(function: Callable[..., Any]) -> Any:
+    """The factory of a back-off: what is asked is what it gives; an object of a class, as far as anyone can tell."""
+    if asyncio.iscoroutinefunction(function):
+
+        class BackOff:
+            async def __call__(self, failure: BaseException | None) -> Any:
+                return await function(failure)
+
+        return BackOff
+    return lambda: function
+
+
+def plain() -> str:
+    """Return at once; nobody awaits it."""
+    return "served"
+
+
+async def later(subject: Any) -> bool:
+    await asyncio.sleep(0)
+    return False
+
+
+def fails(subject: Any) -> NoReturn:
+    raise ZeroDivisionError("a mistake")
+
+
+async def fails_later(subject: Any) -> NoReturn:
+    raise ZeroDivisionError("a mistake")
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_coroutine_function_is_refused_where_nothing_awaits_it(name: str) -> None:
+    """Rule T3: when decorating what is known to be synchronous, with the parameter and the function."""
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        HOOKS[name](later)(retry(plain))
+
+    assert f"@{name}" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_it_is_refused_by_a_guard_that_calls(name: str) -> None:
+    """Rule T3: before the function runs; the same guard awaits it in ``call_async``."""
+    policies: dict[str, Any] = {
+        "RetryWhen(exception)": {"retry_when": RetryWhen(exception=later)},
+        "RetryWhen(result)": {"retry_when": RetryWhen(result=later)},
+        "HonorRetryAfter(read)": {"honor_retry_after": HonorRetryAfter(read=later)},
+        "CustomBackoff(value)": {"custom_backoff": CustomBackoff(_made_of(later))},
+        "BeforeRetry(value)": {"before_retry": BeforeRetry(later)},
+        "Fallback(value)": {"fallback": Fallback(later)},
+    }[name]
+    guard = Guard(retry=Retry(max_retries=1, jitter=0), **policies)
+    calls = []
+
+    async def body() -> str:
+        return "served"
+
+    with pytest.raises(FaultToleranceDefinitionException):
+        guard.call(lambda: calls.append(None))
+    assert calls == []
+    assert asyncio.run(guard.call_async(body)) == "served"
+
+
+@pytest.mark.parametrize("hook", [fails, fails_later])
+@pytest.mark.parametrize("name", [name for name in HOOKS if name != "Fallback(value)"])
+def test_one_that_raises_never_replaces_the_failure(
+    name: str, hook: Callable[..., Any], invoke: Invoke, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rule T3: it is logged once, and the failure goes its way, into the fallback."""
+    if hook is fails_later and invoke.convention == "blocking":
+        pytest.skip("refused there")
+    failures: list[BaseException] = []
+
+    def substitute(context: Any) -> str:
+        failures.append(context.failure)
+        return "substitute"
+
+    @invoke.body
+    async def service() -> str:
+        raise ConnectionError
+
+    guarded = fallback(substitute)(HOOKS[name](hook)(retry(max_retries=2, delay=0, jitter=0)(service)))
+
+    for _ in range(2):
+        assert invoke(guarded) == "substitute"
+
+    assert [type(failure) for failure in failures] == [ConnectionError] * 2
+    mistakes = [one for one in caplog.records if one.exc_info and isinstance(one.exc_info[1], ZeroDivisionError)]
+    assert len(mistakes) == (0 if name == "RetryWhen(result)" else 1)
+
+
+@pytest.mark.parametrize("hook", [fails, fails_later])
+def test_a_result_predicate_that_raises_accepts_the_result(
+    hook: Callable[..., Any], invoke: Invoke, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rule T3: it counts as false."""
+    if hook is fails_later and invoke.convention == "blocking":
+        pytest.skip("refused there")
+
+    @retry_when(result=hook)
+    @retry(max_retries=2, jitter=0)
+    @invoke.body
+    async def service() -> str:
+        return "served"
+
+    assert [invoke(service), invoke(service)] == ["served"] * 2
+    assert len([one for one in caplog.records if one.exc_info]) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in HOOKS if name != "Fallback(value)"])
+def test_control_flow_in_one_is_no_mistake(name: str, clock: Clock) -> None:
+    """Rules T3 and R0: Ctrl-C during a hook ends the call."""
+
+    def interrupted(subject: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    @HOOKS[name](interrupted)
+    @retry(max_retries=2, delay=0, jitter=0)
+    def service() -> None:
+        if name != "RetryWhen(result)":
+            raise ConnectionError
+
+    with pytest.raises(KeyboardInterrupt):
+        service()
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_call_that_is_cancelled_while_one_is_awaited_is_over(
+    name: str, clock: Clock, held: Callable[[], list[str]]
+) -> None:
+    """Rules T3 and R0: the cancellation passes, and nothing stays held."""
+    entered: list[None] = []
+
+    async def waits(subject: Any) -> None:
+        entered.append(None)
+        await asyncio.sleep(1000)
+
+    attempts = []
+
+    @HOOKS[name](waits)
+    @retry(max_retries=0 if name == "Fallback(value)" else 2, delay=0, jitter=0)
+    async def service() -> None:
+        attempts.append(None)
+        if name != "RetryWhen(result)":
+            raise ConnectionError
+
+    async def main() -> None:
+        call = asyncio.ensure_future(service())
+        await asyncio.sleep(1)
+        assert call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    clock.run(main())
+
+    assert (len(entered), len(attempts)) == (1, 1)
+    assert held() == []
