@@ -88,9 +88,8 @@ def _by_policies(
     def side_call(policy: Fallback | BeforeRetry) -> Aside:
         from . import callback
 
-        return callback.side_call(
-            policy, declaration, asynchronous, declared_by.get(type(policy)), Mistakes(effective.name)
-        )
+        mistakes = Mistakes(effective.name) if isinstance(policy, BeforeRetry) else None
+        return callback.side_call(policy, declaration, asynchronous, declared_by.get(type(policy)), mistakes)
 
     call = guarded_call(
         function,

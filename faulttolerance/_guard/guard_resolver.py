@@ -261,7 +261,7 @@ def _declaration(function: Callable[..., Any]) -> Declaration:
 def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Aside:
     from .callback import side_call
 
-    mistakes = Mistakes(name)
+    mistakes = Mistakes(name) if isinstance(policy, BeforeRetry) else None
 
     def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
         called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
