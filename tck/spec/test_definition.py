@@ -126,7 +126,7 @@ from kit.definition import refused
         (retry, {"delay": math.inf}, "@Retry(delay) is inf"),
         (retry, {"delay": timedelta(seconds=-1)}, "@Retry(delay) is "),
         (retry, {"delay": 1, "delay_unit": ChronoUnit.HOURS}, "@Retry(max_duration)"),
-        (retry, {"delay_unit": "SECONDS"}, "@Retry(delay_unit) is 'SECONDS'"),
+        (retry, {"delay_unit": "FORTNIGHTS"}, "@Retry(delay_unit) is 'FORTNIGHTS'"),
         (retry, {"retry_on": "OSError"}, "@Retry(retry_on) is 'OSError'"),
         (retry, {"retry_on": OSError()}, "@Retry(retry_on) is OSError()"),
         (retry, {"retry_on": int}, "@Retry(retry_on) is <class 'int'>"),

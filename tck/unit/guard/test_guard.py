@@ -308,6 +308,7 @@ def test_a_guard_shows_nothing_but_what_it_is_for() -> None:
         "call_async",
         "close",
         "name",
+        "port",
     ]
 
 
