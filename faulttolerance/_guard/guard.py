@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from .._call.block import Attempt, Attempts, single
 from .._call.order import ORDER, GuardPolicies, is_detached
 from .._config import Declared
-from .._policy import Policy
+from .._policy import CircuitBreaker, Policy
 from .._runtime.event_loop import running_loop
 from .._runtime.frames import module_of
 from .._shown import shown
@@ -24,7 +24,7 @@ from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
 from .checking.definition import companion_faults, decorator_name, descriptor_faults, exclusive_faults
 from .declaration import INSTANCE, binding_by_name
 from .guard_resolver import GuardResolver, call_detached, call_given, misfits
-from .place import Place, place_of, user_frames
+from .place import Place, place_of, user_frames, watch_for_one_per_call
 from .registry import nothing_named
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class Guard:
             *misfits(by_kind.values(), self.name),
         ]:
             raise FaultToleranceDefinitionException(*faults)
+        if CircuitBreaker in by_kind and not name:
+            watch_for_one_per_call(place.line)
         self._resolver = GuardResolver(self, place, declared)
         self._home = _running_module()
         other = _named.setdefault(name, self) if name else self

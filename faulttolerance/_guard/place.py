@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator
 from itertools import count
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from weakref import ref
 
+from .._log import WARNING, log
 from .._runtime.frames import module_of
 
 
@@ -80,3 +81,36 @@ def place_of(guard: object) -> Place:
 def _give_back(guard: ref[object]) -> None:
     line, number = _numbers.pop(guard)
     line.free[number] = None
+
+
+_MOST: Final = 100
+"""One line of a function that makes more circuits than this makes one for each call."""
+
+_made: dict[str, count[int]] = {}
+
+
+def watch_for_one_per_call(line: str) -> None:
+    """Count a guard with a circuit breaker that *line* makes; warn, once, where a function makes many (rule C8)."""
+    if not _is_in_function():
+        return
+    if next(_made.setdefault(line, count(1))) == _MOST + 1:
+        log(
+            WARNING,
+            "%s has made more than %d guards with a circuit breaker: one that is made for each call never opens. Make"
+            " it once, at the top level of a module; where several are meant, name each, or use @partition_by",
+            line,
+            _MOST,
+        )
+
+
+def _is_in_function() -> bool:
+    """Tell whether a guard is being made by a function; a comprehension is part of what it stands in."""
+    for frame in user_frames():
+        if frame.f_code.co_name not in _COMPREHENSIONS:
+            return bool(frame.f_code.co_flags & CO_OPTIMIZED)
+    return False
+
+
+_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
+CO_OPTIMIZED: Final = 1
+"""The flag of the code of functions, as ``inspect`` has it; modules and class bodies are without."""

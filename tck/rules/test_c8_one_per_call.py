@@ -1,0 +1,79 @@
+"""Rule C8: a circuit that is made for each call never opens, and the log says so."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from faulttolerance import CircuitBreaker, Guard, Retry
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelname == "WARNING" and "for each call" in one.msg]
+
+
+def test_a_line_that_makes_a_guard_for_each_call_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Beyond a hundred, dead ones included (rule C8)."""
+
+    def charge() -> int:
+        return Guard(circuit_breaker=CircuitBreaker()).call(int)
+
+    for _ in range(100):
+        charge()
+    before = warnings(caplog)
+    for _ in range(300):
+        charge()
+
+    assert before == []
+    (told,) = warnings(caplog)
+    assert told.startswith(f"{__name__}:")
+    assert "more than 100 guards" in told
+
+
+def test_living_ones_count_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    """As those that a cache without keys keeps (rule C8)."""
+    kept = [Guard(circuit_breaker=CircuitBreaker()) for _ in range(101)]
+
+    assert len(warnings(caplog)) == 1
+    assert len(kept) == 101
+
+
+def test_guards_without_a_circuit_and_named_ones_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """They lose nothing, or are meant (rule C8)."""
+    for number in range(150):
+        Guard(retry=Retry())
+        Guard(circuit_breaker=CircuitBreaker(), name=f"meant {number}").close()
+
+    assert warnings(caplog) == []
+
+
+def test_the_top_level_of_a_module_may_make_as_many_as_it_wants(caplog: pytest.LogCaptureFixture) -> None:
+    """One for each host, in a dictionary (rule C8)."""
+    text = """
+from faulttolerance import CircuitBreaker, Guard
+hosts = {number: Guard(circuit_breaker=CircuitBreaker()) for number in range(150)}
+class Hosts:
+    all = [Guard(circuit_breaker=CircuitBreaker()) for _ in range(150)]
+for _ in range(150):
+    Guard(circuit_breaker=CircuitBreaker())
+"""
+    exec(compile(text, "hosts.py", "exec"), {"__name__": "hosts"})
+
+    assert warnings(caplog) == []
+
+
+def test_many_threads_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However many get there at once (rules C8, L6)."""
+
+    def make() -> None:
+        for _ in range(10):
+            Guard(circuit_breaker=CircuitBreaker())
+
+    threads = [threading.Thread(target=make) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(warnings(caplog)) == 1
