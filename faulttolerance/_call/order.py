@@ -93,6 +93,8 @@ class Binding(NamedTuple):
     """Whether the first argument of a call is its instance or class."""
     counters_of: Callable[..., Counters | None] = lambda *kinds, counts_calls=False: None
     """Gives what counts policies of some kinds, beside what counts the calls; ``None``: nothing is counted."""
+    is_block: bool = False
+    """Whether a call is a block of code, which has no layer."""
     tell_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
     """Gives what is told of attempts that a policy would have refused, where that is observed; ``None``: it is not."""
 
@@ -284,7 +286,7 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
 
 def _observed_timeout(policy: Timeout, binding: Binding) -> Layer | None:
     limit, tell = seconds(policy.value, policy.unit), binding.tell_of(Timeout)
-    return timed(limit, tell) if tell is not None and limit else None
+    return timed(limit, tell) if tell is not None and limit and not binding.is_block else None
 
 
 def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:

@@ -12,14 +12,14 @@ from .._call.attempt import attempt, compose, flags_of
 from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
 from .._call.mistakes import Mistakes
-from .._call.observing import Observer
+from .._call.observing import Observer, timed
 from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue, memory_in
 from .._call.remembering import Remembering
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
 from .._metrics.catalogue import observed_schema
 from .._metrics.counters import Counters, Ledger
-from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, PartitionBy, Policy
+from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, PartitionBy, Policy, Timeout
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.environment import Environment
 from .._runtime.interrupting.roles import CALLER, register
@@ -204,7 +204,7 @@ def block_call(
     effective: EffectivePolicies, draft: StateDraft, *, side_call: Callable[[Any], Aside], asynchronous: bool
 ) -> GuardedCall:
     """Assemble what a call goes through whose body is a block of code: one without a layer, or a key."""
-    binding = _binding(effective, draft, asynchronous=asynchronous, detached=False)
+    binding = _binding(effective, draft, asynchronous=asynchronous, detached=False)._replace(is_block=True)
     (policies,) = _bound(_parts(effective, binding), binding)
     assert isinstance(policies, BoundPolicies)
     policies.is_block = True
@@ -215,7 +215,10 @@ def block_call(
         from .._runtime.tasks import BlockEnvironment
 
         environment = BlockEnvironment()
-    call = _composed([policies], (), hook, run_block, environment, True)
+    body: Callable[..., Any] = run_block
+    if policies.seconds and (tell := binding.tell_of(Timeout)) is not None:
+        body = _spreading(timed(policies.seconds, tell)(unguarded_call(run_block), environment))
+    call = _composed([policies], (), hook, body, environment, True)
     stop_between_attempts(policies)
     return call
 
@@ -295,7 +298,7 @@ def _binding(
     takes_itself = declaration is not None and declaration.binding != FUNCTION
     return Binding(
         effective.name, effective.policies, draft.strategies, asynchronous, detached, deliver_transitions,
-        template, takes_itself, counters_of, tells.get,
+        template, takes_itself, counters_of, tell_of=tells.get,
     )  # fmt: skip
 
 

@@ -248,7 +248,7 @@ def _block_faults(policy: Policy, where: str) -> list[Fault]:
         asked = "replaces a result, and a block has none"
     elif (predicate := getattr(policy, "result", None)) is not None:
         return [Fault(f"{place}(result)", "is asked about a result, and a block has none", predicate, "None; or call")]
-    elif isinstance(policy, PartitionBy) or ORDER[RANK[type(policy)]].layer is not None:
+    elif isinstance(policy, PartitionBy) or (ORDER[RANK[type(policy)]].layer and not policy.is_observable):
         asked = "asks for the arguments of a call, and a block has none"
     allowed = "another guard without it; or put the block into a function, and call that"
     return [Fault(place, asked, None, allowed)] if asked else []

@@ -17,6 +17,7 @@ from faulttolerance import (
     Guard,
     Interrupted,
     RateLimit,
+    Retry,
     Timeout,
     TimeoutException,
     adaptive_throttle,
@@ -232,6 +233,31 @@ def test_the_durations_of_an_observed_time_out_are_what_calls_took(clock: Clock)
         durations = ledger.read().durations[guard.name]["ft.timeout.executionDuration"]
         assert sum(durations.counts) == 2
         assert sum(durations.sums) == pytest.approx(7.02, abs=0.01)
+
+
+def test_blocks_are_observed_too(clock: Clock) -> None:
+    """By rule X7: in threads and in coroutines; each attempt that would have been ended, once."""
+    import asyncio
+
+    name = f"acme.observed{next(_numbers)}"
+    guard = Guard(name=name, retry=Retry(max_retries=1, jitter=0), timeout=Timeout(1000), bulkhead=Bulkhead(2))
+
+    async def main() -> None:
+        async with guard.attempt():
+            await asyncio.sleep(3)
+
+    with configured({f"{name}/Timeout/mode": "observe"}):
+        with guard.attempt():
+            assert remaining() is None
+            sleep(2)
+        for attempt in guard.attempts():
+            with attempt:
+                sleep(1)
+                if attempt.number == 1:
+                    raise OSError
+        clock.run(main())
+
+        assert seen(name, "Timeout") == 4
 
 
 def test_an_enclosing_deadline_interrupts_what_an_observed_time_out_does_not(clock: Clock) -> None:
