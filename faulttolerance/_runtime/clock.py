@@ -21,16 +21,19 @@ _RealLock = type(native.allocate_lock())
 class Alarm:
     """Ends one sleep early, from any thread; whoever sleeps may set it again."""
 
-    __slots__ = ("_end_sleep", "rings")
+    __slots__ = ("_end_sleep", "_order", "rings")
 
     def __init__(self) -> None:
         self.rings = False
         """Whether it rang, before the sleep or in it."""
         self._end_sleep: Callable[[], object] | None = None
+        # Always empty. Without the GIL, who empties it between storing and looking sees what the other one stored.
+        self._order: list[object] = []
 
     def ring(self) -> None:
         """End the sleep; one that has yet to begin ends at once."""
         self.rings = True
+        self._order.clear()
         end_sleep = self._end_sleep
         if end_sleep is not None:
             end_sleep()
@@ -38,6 +41,7 @@ class Alarm:
     def ends(self, sleep: Callable[[], object] | None) -> None:
         """Let it end a sleep by calling *sleep*, which looks at ``rings`` afterwards."""
         self._end_sleep = sleep
+        self._order.clear()
 
 
 def raise_if_expired(now: float) -> None:

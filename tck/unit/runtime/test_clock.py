@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
-from faulttolerance._runtime.clock import clock, next_deadline, raise_if_expired
+from faulttolerance._runtime.clock import Alarm, clock, next_deadline, raise_if_expired
 from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 from faulttolerance._runtime.interrupting.watchdog import Watchdog, watchdog
+from faulttolerance.testing import virtual_time
 from faulttolerance.typing import Timer
 
 PATIENCE = 20.0
@@ -238,3 +239,37 @@ def test_timers_go_on_while_deadlines_pause() -> None:
         assert called.wait(PATIENCE)
     finally:
         clock.use_system()
+
+
+def test_an_alarm_ends_a_sleep_whenever_it_rings() -> None:
+    """Rule Q2 needs it: before the sleep, in it, and at the moment at which it begins; none is lost."""
+    rounds, alarms = 2000, [Alarm() for _ in range(2000)]
+    turn = [0]
+
+    def ring() -> None:
+        for number in range(rounds):
+            while turn[0] < number:
+                pass
+            alarms[number].ring()
+
+    ringer = threading.Thread(target=ring)
+    began = time.monotonic()
+    ringer.start()
+    for number, alarm in enumerate(alarms):
+        turn[0] = number
+        clock.sleep(60, alarm)
+    ringer.join()
+
+    assert time.monotonic() - began < 50
+    assert all(alarm.rings for alarm in alarms)
+
+
+def test_an_alarm_ends_a_sleep_in_virtual_time() -> None:
+    """The rest of the time does not pass."""
+    with virtual_time() as virtual:
+        alarm = Alarm()
+        began = virtual.monotonic()
+        virtual.call_at(began + 3, alarm.ring)
+        clock.sleep(60, alarm)
+
+        assert round(virtual.monotonic() - began, 3) == 3
