@@ -1,0 +1,91 @@
+"""Clients that get what is left of the time as a time-out of their own, where nothing can interrupt (rule S3)."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import Guard, Retry, Timeout, TimeoutException, remaining
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    """A server that lets everybody in, and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=32) as server:
+        yield server.getsockname()
+
+
+def by_socket(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as connection:
+        connection.settimeout(remaining())
+        connection.recv(1)
+
+
+def by_urllib(address: tuple[str, int]) -> None:
+    with urllib.request.urlopen("http://{}:{}/".format(*address), timeout=remaining()):
+        pass
+
+
+def by_httpx(address: tuple[str, int]) -> None:
+    httpx = pytest.importorskip("httpx")
+    httpx.get("http://{}:{}/".format(*address), timeout=remaining())
+
+
+CLIENTS: list[Callable[[tuple[str, int]], None]] = [by_socket, by_urllib, by_httpx]
+
+
+def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
+    """What *function* raises on another thread than the main one, and after how long."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    began = time.monotonic()
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    return (raised[0] if raised else None), time.monotonic() - began
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+def test_a_client_that_knows_what_is_left_ends_in_time(
+    client: Callable[[tuple[str, int]], None], address: tuple[str, int]
+) -> None:
+    """The caller gets the time-out of its guard, with what the client raised as the cause."""
+    guard = Guard(timeout=Timeout("300ms"))
+    failure, elapsed = on_thread(lambda: guard.call(client, address))
+
+    assert isinstance(failure, TimeoutException)
+    assert failure.__cause__ is not None
+    assert elapsed < 10  # without a time-out of its own it would wait for ever
+
+
+def test_each_attempt_gets_what_is_left_of_the_whole(address: tuple[str, int]) -> None:
+    """An enclosing deadline that comes first is what ``remaining`` tells, in the second attempt too."""
+    left: list[float | None] = []
+    whole = Guard(timeout=Timeout("500ms"))
+    inner = Guard(retry=Retry(max_retries=5, delay=0, jitter=0, retry_on=TimeoutException), timeout=Timeout("300ms"))
+
+    def attempt() -> None:
+        left.append(remaining())
+        by_socket(address)
+
+    failure, _ = on_thread(lambda: whole.call(inner.call, attempt))
+
+    assert isinstance(failure, TimeoutException)
+    assert len(left) == 2
+    first, second = left
+    assert first is not None
+    assert second is not None
+    assert second < 0.25 < first
