@@ -89,3 +89,26 @@ def test_each_attempt_gets_what_is_left_of_the_whole(address: tuple[str, int]) -
     assert first is not None
     assert second is not None
     assert second < 0.25 < first
+
+
+def test_a_client_that_ends_by_itself_cleans_up_in_peace(address: tuple[str, int]) -> None:
+    """The interruption does not come into what follows the client's own time-out: it would be lost there (rule R2a)."""
+    guard = Guard(timeout=Timeout("100ms"))
+    cleaned: list[int] = []
+
+    def body() -> None:
+        connection = socket.create_connection(address)
+        try:
+            connection.settimeout(remaining())
+            connection.recv(1)
+        finally:
+            for step in range(100):
+                cleaned.append(step)  # noqa: PERF402  # a hundred places in which an exception could be raised
+            connection.close()
+
+    for _ in range(10):
+        cleaned.clear()
+        failure, _ = on_thread(lambda: guard.call(body))
+
+        assert isinstance(failure, TimeoutException)
+        assert len(cleaned) == 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from math import inf
+from types import FrameType
 
 from ..fork import at_fork
 from ..native import native
@@ -33,6 +34,9 @@ from .thread_deadlines import (
     unmasked,
 )
 from .watchdog import watchdog
+
+_PATIENCE_WITH_CALLS = 0.05
+"""Seconds that a call on another thread than the main one has to end by a time-out of its own."""
 
 
 def look_at_threads() -> float:
@@ -142,7 +146,8 @@ def _aim(
     if activity is not None:
         cpu = activity.cpu()
     else:
-        cpu = cpu_of(deadlines.native_id) if late_by > 1.0 or sleeper is not None else 0.0
+        matters = late_by > 1.0 or sleeper is not None or not by_signal
+        cpu = cpu_of(deadlines.native_id) if matters else 0.0
     pending.look(place(frame), cpu, now)
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
     # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
@@ -157,6 +162,8 @@ def _aim(
         depth=layers,
     )
     if not by_signal:
+        if sleeper is None and late_by < _PATIENCE_WITH_CALLS and _may_end_by_itself(pending, frame):
+            return False
         return pending.why is None and send(deadlines, pending, frame, sleeper)
     if pending.send_at > now:
         return False
@@ -173,6 +180,15 @@ def _aim(
     ):
         main_thread.send(deadlines, pending, activity)
     return False
+
+
+def _may_end_by_itself(pending: PendingInterrupt, frame: FrameType) -> bool:
+    """Tell whether a thread waits in a call that no exception ends, or did, and may have a time-out of its own.
+
+    That is what ``remaining()`` is for, and it ends the call when the deadline passes. What was sent meanwhile would be
+    raised amidst what cleans up after it.
+    """
+    return pending.has_waited or (pending.is_first and may_call(frame.f_code, frame.f_lasti))
 
 
 def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
