@@ -8,7 +8,7 @@ from faulttolerance.testing import virtual_time
 is_up = True
 
 
-@fallback(last_good(max_age="1d"))
+@fallback(last_good(max_age="1d"), apply_on=OSError)
 @retry(max_retries=2, delay="1s", retry_on=ConnectionError)
 def rate(currency: str) -> float:
     if not is_up:

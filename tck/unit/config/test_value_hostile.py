@@ -82,6 +82,7 @@ FITTING = {
     ("FailWhen/exception", "a lambda"),
     ("FailWhen/result", "a lambda"),
     ("BeforeRetry/value", "a lambda"),
+    ("HonorRetryAfter/read", "a lambda"),
     ("Coalesce/key", "a lambda"),
     ("PartitionBy/key", "a lambda"),
 }
@@ -99,6 +100,7 @@ def guarded() -> Iterator[Callable[[], object]]:
     @ft.retry(delay=0, jitter=0)
     @ft.retry_when(result=lambda value: False)
     @ft.before_retry(handler)
+    @ft.honor_retry_after
     @ft.fail_when(result=lambda value: False)
     @ft.circuit_breaker
     @ft.rate_limit
