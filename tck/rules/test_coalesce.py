@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable
@@ -31,6 +33,7 @@ from faulttolerance import (
 )
 from faulttolerance.testing import virtual_time
 from kit.definition import refused
+from kit.struck import Strike, Struck
 
 
 class Shop:
@@ -571,3 +574,48 @@ def test_what_cannot_be_meant_is_refused() -> None:
         coalesce(key=7)(load)  # type: ignore[arg-type]
     with refused("@Coalesce is on a lambda"):
         coalesce(lambda order: order)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_handler_that_raises_anywhere_leaves_no_flight_behind(role: str) -> None:
+    """Rules R0 and CO2: wherever a signal's handler raises, others get their result, and the next call its own."""
+    entered, go = threading.Event(), threading.Event()
+    others: list[threading.Thread] = []
+
+    @coalesce(key=lambda: 1)
+    def load() -> int:
+        entered.set()
+        if role == "follower" and threading.current_thread() in others:
+            go.wait(30)
+        elif role == "leader" and not others[-1].is_alive() and not go.is_set():
+            others[-1].start()
+            time.sleep(0.005)  # it follows by now, mostly
+        return 7
+
+    number, strike = 0, None
+    while strike is None or strike.where:
+        number += 1
+        entered.clear()
+        go.clear()
+        results: list[object] = []
+        other = threading.Thread(target=lambda results=results: results.append(load()), daemon=True)
+        others.append(other)
+        strike = Strike(number, "coalescing.py", "flights.py")
+        if role == "follower":
+            other.start()
+            entered.wait(30)
+            threading.Timer(0.002, go.set).start()
+        try:
+            with strike:
+                load()
+        except Struck:
+            pass
+        go.set()
+        if other.ident is None:
+            other.start()  # the call was struck before its body
+        other.join(10)
+
+        assert results == [7], f"struck {strike.where}"
+        assert load() == 7
+    assert number > 8
