@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from faulttolerance import Future, retry, sleep, timeout, uninterruptible
+from faulttolerance import Future, on_deadline, retry, sleep, timeout, uninterruptible
 
 from .convention import INTERRUPTION
 from .ways import Body, Policies, Run, Scene, Way
@@ -30,6 +30,7 @@ __all__ = [
     "gives_a_coroutine",
     "holds",
     "holds_back",
+    "is_called_off",
     "of_call",
     "raises",
     "raises_again",
@@ -134,6 +135,17 @@ async def holds_back(run: Run) -> Any:
     """Let nothing interrupt for longer than there is time."""
     with uninterruptible():
         await run.sleep(2)
+    return "served"
+
+
+async def is_called_off(run: Run) -> Any:
+    """Wait beyond the deadline for what is called off then."""
+    called: list[str] = []
+    with on_deadline(lambda: called.append("off")):
+        try:
+            await run.sleep(5)
+        except INTERRUPTION:
+            raise OSError(f"called {called}") from None
     return "served"
 
 

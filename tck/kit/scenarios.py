@@ -32,6 +32,7 @@ from .scenario import (
     gives_a_coroutine,
     holds,
     holds_back,
+    is_called_off,
     of_call,
     raises,
     raises_again,
@@ -488,6 +489,14 @@ row(
     fails(),
     3,
     "ConnectionError",
+)
+row(
+    "called off at the deadline",
+    {"retry": again(), "timeout": DEADLINE},
+    is_called_off,
+    3,
+    "TimeoutException",
+    detached=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
 )
 row(
     "held back beyond the deadline",

@@ -220,6 +220,57 @@ print(time.perf_counter() - began < 25)
     assert lines == ["undisturbed", "True"]
 
 
+def test_many_greenlets_that_end_at_about_their_deadlines_disturb_nobody(patched: str) -> None:
+    """S4, R2: whatever ends a call (its deadline, that of an enclosing one, gevent), only that ends, and only once."""
+    lines = run(
+        patched
+        + """
+import random, collections
+found = collections.Counter()
+
+def work(seed):
+    chance = random.Random(seed)
+
+    @bulkhead(1)
+    @timeout(10)
+    def inner():
+        time.sleep(chance.uniform(0, 0.02))
+
+    @timeout(25)
+    def outer():
+        for _ in range(chance.randrange(1, 4)):
+            try:
+                inner()
+            except TimeoutException:
+                found["inner"] += 1
+            gevent.sleep(chance.uniform(0, 0.01))
+
+    for _ in range(20):
+        try:
+            with gevent.Timeout(chance.uniform(0.005, 0.1), False):
+                outer()
+        except TimeoutException as error:
+            found["outer" if "outer" in str(error) else "wrong"] += 1
+        try:
+            gevent.sleep(chance.uniform(0, 0.005))
+        except BaseException as error:
+            found["stray"] += 1
+    if remaining() is not None:
+        found["kept"] += 1
+    return True
+
+greenlets = [gevent.spawn(work, seed) for seed in range(100)]
+killed = [gevent.spawn(work, seed) for seed in range(100, 150)]
+gevent.sleep(0.1)
+gevent.killall(killed)
+gevent.joinall(greenlets)
+print(all(one.value for one in greenlets), sorted(found))
+"""
+    )
+
+    assert lines == ["True ['inner', 'outer']"]
+
+
 def test_what_on_deadline_calls_is_called_in_a_greenlet(patched: str) -> None:
     """S1 in a hub: it may wait, and the block waits for it."""
     lines = run(

@@ -22,6 +22,9 @@ _SECONDS_TO_BEGIN = 0.05
 """How long a block that is left waits for the call to begin before it sees to that itself."""
 
 
+_FAILED = "what on_deadline called failed: %r"
+
+
 class Cancel:
     """One call that is made when a deadline passes, unless the block that wants it was left before."""
 
@@ -48,7 +51,7 @@ class Cancel:
         return self._owner.setdefault(None, token) is token
 
     def make(self) -> None:
-        """Make the call, for whoever has claimed it; not twice."""
+        """Make the call, for whoever has claimed it; not twice. Control flow passes, every other failure is logged."""
         if not take(self._unbegun):
             return
         try:
@@ -56,8 +59,8 @@ class Cancel:
             if isinstance(result, CoroutineType):
                 result.close()
                 raise TypeError("a coroutine came out, and nobody awaits it here")
-        except BaseException as error:
-            log(ERROR, "what on_deadline called failed: %r", self._function, error=error)
+        except Exception as error:
+            log(ERROR, _FAILED, self._function, error=error)
         finally:
             self.is_over = True
             self._ended.release()
@@ -106,4 +109,7 @@ def make_aside(claimed: list[Cancel]) -> None:
 
 def _make_all(claimed: list[Cancel]) -> None:
     for cancel in claimed:
-        cancel.make()
+        try:
+            cancel.make()
+        except BaseException as error:  # nobody is on this thread whom it could tell
+            log(ERROR, _FAILED, cancel, error=error)
