@@ -54,6 +54,9 @@ def raise_if_expired(now: float) -> None:
         if entry is not None:
             if deadlines.cancels:
                 make_due(deadlines, now)
+                for cancel in [*deadlines.cancels]:
+                    if cancel.is_under_way:
+                        cancel.wait()
             raise interruption_for(deadlines, entry)
 
 

@@ -15,7 +15,7 @@ from weakref import ref
 
 from .frames import module_of
 from .interrupting.async_exception import interruption_for
-from .interrupting.cancels import make_due
+from .interrupting.cancels import are_under_way, make_due
 from .interrupting.pending_interrupt import PendingInterrupt
 from .interrupting.safe_point import Stack, reason_unsafe
 from .interrupting.thread_deadlines import Entry, ThreadDeadlines, chain, depth, due, lateness
@@ -100,7 +100,10 @@ class HubWatch:
         if entry is not None:
             if deadlines.cancels:
                 make_due(deadlines, now)
-            why = self._why_not(greenlet, deadlines, entry, now)
+            if are_under_way(deadlines, lateness(deadlines, entry, now)):
+                why = "something was called first"
+            else:
+                why = self._why_not(greenlet, deadlines, entry, now)
         soonest = min((one[0] for one in chain(deadlines) if type(one) is not list and one[0] > now), default=inf)
         if entry is not None and why is not None:
             soonest = min(soonest, now + min(_SELDOM, max(_SOON, lateness(deadlines, entry, now) / 10)))

@@ -314,7 +314,7 @@ class Run:
         self.counts = {
             (metric, tags): count
             for (metric, tags), count in (found.counts.items() if found is not None else ())
-            if count and not any(word in metric for word in ("executions", "state", "waiting"))
+            if count and not any(word in metric for word in ("executions", "state", "waiting", "abandoned"))
         }
         self.state = circuit_breakers.state(self.name) if self._has_breaker else None
 

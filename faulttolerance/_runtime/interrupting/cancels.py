@@ -22,6 +22,8 @@ _SECONDS_TO_BEGIN = 0.05
 """How long a block that is left waits for the call to begin before it sees to that itself."""
 
 
+_PATIENCE = 1.0
+"""Seconds for which an interruption waits for the end of the calls; the end of their block does so anyway."""
 _FAILED = "what on_deadline called failed: %r"
 
 
@@ -67,8 +69,16 @@ class Cancel:
 
     def drop(self) -> None:
         """Make the call impossible, or wait for the end of one that is under way; each step may be taken twice."""
-        if self._owner.setdefault(None, self) is self:
-            return
+        if self._owner.setdefault(None, self) is not self:
+            self.wait()
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether somebody makes the call, or is about to."""
+        return self._owner.get(None, self) is not self and not self.is_over
+
+    def wait(self) -> None:
+        """Wait for the end of a call that is under way."""
         while not self.is_over:
             if not self._ended.acquire(timeout=_SECONDS_TO_BEGIN) and self._unbegun:
                 make_aside([self])  # whoever claimed it was interrupted, or is in the parent process
@@ -89,6 +99,11 @@ def make_due(deadlines: ThreadDeadlines, now: float) -> None:
             claimed.append(cancel)
     if claimed:
         make_aside(claimed)
+
+
+def are_under_way(deadlines: ThreadDeadlines, late_by: float) -> bool:
+    """Tell whether such calls are to end before the thread is interrupted, which is *late_by* seconds late."""
+    return late_by < _PATIENCE and any(cancel.is_under_way for cancel in [*deadlines.cancels])
 
 
 def make_aside(claimed: list[Cancel]) -> None:

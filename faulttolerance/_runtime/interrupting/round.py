@@ -11,7 +11,7 @@ from ..native import native
 from ..one_step import frames_of_threads, stack_of
 from .activity import cpu_of
 from .async_exception import can_send, find_sender, send
-from .cancels import make_due
+from .cancels import are_under_way, make_due
 from .inner_loop import find_loop
 from .instructions import may_call
 from .main_thread import main_thread
@@ -37,6 +37,10 @@ from .watchdog import watchdog
 
 _PATIENCE_WITH_CALLS = 0.05
 """Seconds that a call on another thread than the main one has to end by a time-out of its own."""
+
+
+_SOON = 0.0005
+"""Seconds until the next look at a thread for whose sake something is called first."""
 
 
 def look_at_threads() -> float:
@@ -100,6 +104,8 @@ def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -
     if pending is None or pending.entry is not entry:
         pending = deadlines.pending_interrupt = PendingInterrupt(entry)
     late_by = lateness(deadlines, entry, now)
+    if deadlines.cancels and are_under_way(deadlines, late_by):
+        return now + _SOON
     if not HAS_GIL:
         # The frames of a thread that runs at this moment must not be looked at; the handler looks at its own.
         pending.look(pending.refused_at, 0.0, now)
