@@ -37,8 +37,6 @@ from .watchdog import watchdog
 
 _PATIENCE_WITH_CALLS = 0.05
 """Seconds that a call on another thread than the main one has to end by a time-out of its own."""
-
-
 _SOON = 0.0005
 """Seconds until the next look at a thread for whose sake something is called first."""
 
