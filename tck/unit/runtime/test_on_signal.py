@@ -69,10 +69,12 @@ def test_a_signal_reloads_and_says_what_has_changed(tmp_path: Path) -> None:
     """At INFO."""
     lines = run(
         """
+        told = []
+        logging.getLogger("faulttolerance").addFilter(lambda record: told.append(record) or True)
         reload_on(signal.SIGHUP)
         write("Retry.maxRetries = 4")
         os.kill(os.getpid(), signal.SIGHUP)
-        until(lambda: attempts() == 5)
+        until(lambda: attempts() == 5 and len(told) == 2)
         """,
         tmp_path,
     )
