@@ -105,11 +105,20 @@ class Guard:
         """Call *function* on this thread under the policies.
 
         Raises:
+            FaultToleranceDefinitionException: If *function* is a coroutine function; it does not run.
             TypeError: If *function* returned something to await: that is neither retried nor replaced.
         """
         resolver = self._resolver
         path = resolver.paths.get(call_given) or resolver.path(call_given)
-        return path((function, *args), kwargs)  # type: ignore[no-any-return]
+        try:
+            return path((function, *args), kwargs)  # type: ignore[no-any-return]
+        except TypeError:
+            if not is_coroutine_function(function):
+                raise
+        where, name = f"Guard {self.name}.call", getattr(function, "__qualname__", function)
+        raise FaultToleranceDefinitionException(
+            Fault(where, f"is given {name}, a coroutine function", function, "a plain function; or use call_async")
+        )
 
     @overload
     async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -26,8 +27,10 @@ from faulttolerance import (
     circuit_breaker_name,
     circuit_breakers,
     configure,
+    explain,
     exponential_backoff,
     fallback,
+    guards,
     retry,
     validate,
 )
@@ -241,3 +244,88 @@ def test_the_fallback_of_a_guard_and_its_hook_are_called_alike() -> None:
 
     assert decorated(7) == "instead"
     assert contexts == [("decorated", (7,))]
+
+
+def test_a_coroutine_function_is_refused_by_call_before_it_runs() -> None:
+    """Where it can be seen, it is a definition error; it advises what would serve (rule G3)."""
+    guard = Guard(retry=Retry(), circuit_breaker=CircuitBreaker(request_volume_threshold=1), name="payments")
+
+    async def charge() -> None:
+        pytest.fail("it ran")
+
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard payments\.call is given .*charge.*call_async"):
+        guard.call(charge)
+    with pytest.raises(TypeError, match="use call_async"):
+        guard.call(lambda: charge())
+    assert circuit_breakers.state("payments") == "closed"
+    guard.close()
+
+
+def test_every_keyword_reaches_what_is_called() -> None:
+    """Also `function` and `self`: what is called is positional only (rule G3)."""
+    guard = Guard(retry=Retry())
+
+    def called(**keywords: int) -> dict[str, int]:
+        return keywords
+
+    async def awaited(**keywords: int) -> dict[str, int]:
+        return keywords
+
+    keywords = {"function": 1, "self": 2, "args": 3, "progress": 4, "policies": 5}
+    assert guard.call(called, **keywords) == keywords
+    assert asyncio.run(guard.call_async(awaited, **keywords)) == keywords
+    assert asyncio.run(guard.call_async(called, **keywords)) == keywords
+
+
+def test_a_plain_function_that_is_awaited_runs_on_the_pool() -> None:
+    """The loop goes on meanwhile (rule G3)."""
+    guard = Guard(retry=Retry())
+
+    def where() -> int:
+        return threading.get_ident()
+
+    assert asyncio.run(guard.call_async(where)) != threading.get_ident()
+
+
+def test_what_a_guard_decorates_is_explained_and_follows_the_configuration_at_once() -> None:
+    """Functions, methods and blocks alike (rule G5)."""
+    guard = Guard(retry=Retry(max_retries=5, delay=0, jitter=0), name="payments")
+    calls: list[int] = []
+
+    @guard
+    def charge() -> None:
+        calls.append(1)
+        failing()
+
+    def in_blocks() -> None:
+        for attempt in guard.attempts():
+            with attempt:
+                charge.__wrapped__()  # type: ignore[attr-defined]
+
+    with pytest.raises(ConnectionError):
+        charge()
+    assert "payments" in repr(explain(charge))
+    assert "payments" in [one.name for one in guards()]
+    for count, call in ((1, charge), (2, in_blocks), (0, lambda: guard.call(charge.__wrapped__))):  # type: ignore[attr-defined]
+        calls.clear()
+        configure(properties={"payments/Retry/maxRetries": count})
+        with pytest.raises(ConnectionError):
+            call()
+        assert len(calls) == 1 + count
+        assert "payments/Retry/maxRetries" in repr(explain(charge))
+    guard.close()
+
+
+def test_guards_of_one_line_do_not_hide_each_other() -> None:
+    """A dictionary of one per host: each has a name, and a circuit that it leads to (rule G6)."""
+    strict = CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0)
+    hosts = {host: Guard(circuit_breaker=strict) for host in ("a.example", "b.example", "c.example")}
+    names = [guard.name for guard in hosts.values()]
+
+    with pytest.raises(ConnectionError):
+        hosts["b.example"].call(failing)
+    hosts["c.example"].call(int)
+
+    assert len(set(names)) == 3
+    assert [circuit_breakers.state(name) for name in names] == ["closed", "open", "closed"]
+    assert set(names) <= {one.name for one in guards()}

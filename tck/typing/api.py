@@ -495,6 +495,29 @@ guard = Guard(
 )
 
 assert_type(guard.call(charge, "a", amount=3), bytes)
+
+
+def in_block() -> int:
+    with guard.attempt() as attempt:
+        return assert_type(attempt.number, int)
+
+
+async def in_blocks() -> bytes:
+    for attempt in guard.attempts():
+        with attempt as entered:
+            assert_type(entered.number, int)
+    async with guard.attempt() as single:
+        assert_type(single.number, int)
+    async for attempt in guard.attempts():
+        async with attempt:
+            return await charge_async("a")
+    raise AssertionError
+
+
+with guard.attempts():  # type: ignore[attr-defined]
+    pass
+for each in guard.attempt():  # type: ignore[attr-defined]
+    pass
 guard.call(charge, 1)  # type: ignore[arg-type]
 
 
