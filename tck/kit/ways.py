@@ -155,13 +155,17 @@ _INTERRUPTION = "interruption"
 
 
 def shown(error: BaseException | None, name: str) -> Any:
-    """An exception with its causes and notes; seconds in notes are left out, and the guard is called ``G``."""
+    """An exception with its causes and notes; seconds in notes are left out, and the guard is called ``G``.
+
+    Notes of nested guards use the last part of its name.
+    """
     if error is None:
         return None
     if isinstance(error, (Interrupted, *_CANCELLED)):
         return _INTERRUPTION
     notes = tuple(
-        _REASON.sub("#", _NUMBER.sub("#", note)).replace(name, "G") for note in getattr(error, "__notes__", ())
+        _REASON.sub("#", _NUMBER.sub("#", note)).replace(name, "G").replace(f" of {name.rpartition('.')[2]},", " of G,")
+        for note in getattr(error, "__notes__", ())
     )
     return (type(error).__name__, str(error).replace(name, "G"), notes, shown(error.__cause__, name))
 
