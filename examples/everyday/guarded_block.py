@@ -25,13 +25,15 @@ def pages(start: int) -> list[int]:
 
 
 partial: list[int] = []
+attempts = 0
 for attempt in store.attempts():
     with attempt:
-        print(f"attempt {attempt.number} begins at page {len(partial)}")
+        attempts = attempt.number
+        print(f"attempt {attempts} begins at page {len(partial)}")
         partial += pages(len(partial))
 
 print(f"read {partial}")
-if partial != list(range(8)) or attempt.number != 3:
+if partial != list(range(8)) or attempts != 3:
     raise SystemExit("each page should be read once, in three attempts")
 with store.attempt():
     print("and one block without a retry")

@@ -23,7 +23,7 @@ class Busy(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *args: object) -> None:
+    def log_request(self, code: object = "-", size: object = "-") -> None:
         pass
 
 

@@ -153,7 +153,7 @@ class GuardLayer:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        told = dict_of(self.effective) | {"wrong": self._wrong}
+        told: dict[str, Any] = dict_of(self.effective) | {"wrong": self._wrong}
         now = {kind.annotation: condition.words for kind, condition in self._conditions.items()}
         for policy in told["policies"]:
             if policy["annotation"] in now:
