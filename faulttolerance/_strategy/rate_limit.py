@@ -126,7 +126,7 @@ class _Rolling:
 
 
 class _Smooth:
-    """Permits come back one by one, evenly; up to the burst gather while nobody calls. The first call finds one."""
+    """Permits come back one by one, evenly; up to the burst gather while nobody calls, as before the first call."""
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
@@ -137,7 +137,7 @@ class _Smooth:
 
     def due(self, now: int, ahead: int = 0) -> int:
         if self.filled is None:
-            self.filled = now * self.limit + (self.burst - 1) * self.length
+            self.filled = now * self.limit
         filled = max(self.filled, now * self.limit) + ahead * self.length if ahead else self.filled
         return -(((self.burst - 1) * self.length - filled) // self.limit)
 

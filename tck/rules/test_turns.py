@@ -275,6 +275,22 @@ def test_wrong_values_are_refused(name: str, wrong: Any) -> None:
         rate_limit(5, type="smooth", **{name: wrong})(lambda: None)
 
 
+@pytest.mark.parametrize("way", ["declared", "value", "configured"])
+def test_a_limit_that_nobody_asked_yet_has_rested(way: str) -> None:
+    """Rule RL1: the first calls of a program may come at once as those after a rest do, as many as ``burst`` says."""
+    keys = {"RateLimit/burst": "3"} if way == "configured" else {}
+    with virtual_time(), configured(keys):
+        if way == "value":
+            guard = Guard(rate_limit=RateLimit(10, type="smooth", burst=3))
+            send = lambda: guard.call(lambda: "sent")  # noqa: E731
+        else:
+            send = rate_limit(10, type="smooth", burst=1 if keys else 3)(lambda: "sent")
+        assert [send() for _ in range(3)] == ["sent"] * 3
+        with pytest.raises(RateLimitException) as raised:
+            send()
+        assert raised.value.retry_after == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize("kind", ["fixed", "ROLLING"])
 def test_a_burst_is_for_smooth_limits(kind: Any) -> None:
     """It would mean nothing elsewhere; so do configured values say."""

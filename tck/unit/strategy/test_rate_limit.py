@@ -49,11 +49,11 @@ def test_a_rolling_window_looks_back_from_each_call() -> None:
     assert passes(limit, 5.0, 5.9, 5.95, 6.0, 6.1, 6.89, 6.9) == "yynynny"
 
 
-def test_a_smooth_limit_starts_with_one_permit_and_gathers_up_to_the_limit() -> None:
-    """Two per second is one each half second; after a quiet second two may come at once."""
+def test_a_smooth_limit_starts_with_all_permits_and_gathers_up_to_the_limit() -> None:
+    """Two per second is one each half second; at first, and after a quiet second, two may come at once."""
     limit = make(limit=2, kind="smooth")
 
-    assert passes(limit, 0.0, 0.1, 0.5, 0.9, 1.0) == "ynyny"
+    assert passes(limit, 0.0, 0.0, 0.1, 0.5, 0.9, 1.0) == "yynyny"
     assert passes(limit, 9.0, 9.0, 9.0, 9.4, 9.5) == "yynny"
 
 
