@@ -167,6 +167,8 @@ def _with_arguments(documentation: str | None, of_policy: str | None) -> str | N
 
 def _is_target(kind: Any, first: Any) -> bool:
     """Whether the *first* argument is what to guard, and no parameter; what cannot be guarded is refused later."""
+    if kind is Coalesce and getattr(first, "__name__", "") == "<lambda>":
+        return False  # it makes the key: no function that is worth one call for many is written so
     return not kind.__match_args__ or callable(first) or hasattr(type(first), "__get__")
 
 
@@ -262,8 +264,8 @@ def fallback() -> None:
 def coalesce() -> None:
     """Let calls with one key that overlap be one call, whose outcome they share; nothing is kept afterwards.
 
-    For functions and methods, not for classes; the parameter is that of ``Coalesce``. A single function as the key is
-    named, as in ``@coalesce(key=by_order)``.
+    For functions and methods, not for classes; the parameter is that of ``Coalesce``. A single ``def`` as the key is
+    named, as in ``@coalesce(key=by_order)``; a lambda need not be.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if the key does not fit the function.

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any
 
 from .._call.order import ROWS
-from .._policy import Coalesce, Policy, check, parameters, shared, typed_call
+from .._policy import Policy, check, parameters, shared, typed_call
 from .._signature.kind import is_generator_function
 from .._signature.method import unproxied
 from .._signature.naming import class_name
@@ -69,8 +69,6 @@ class Decorator:
                 Fault(where, "is on a generator function", function,
                       "a function that returns: guard the body of the loop instead, a stream cannot be run again")
             )  # fmt: skip
-        if self._kind is Coalesce and getattr(function, "__name__", "") == "<lambda>":
-            faults.append(Fault(where, "is on a lambda", function, "a function; what makes the key is named, as key="))
         if self._kind in declaration.policies:
             faults.append(Fault(where, "is there twice", None, "one of each kind per function"))
         if above := definition.companion_above_guard_faults(self._kind, declaration):

@@ -572,8 +572,26 @@ def test_what_cannot_be_meant_is_refused() -> None:
         coalesce(key=lambda: 1)(load)
     with refused("@Coalesce(key) is 7"):
         coalesce(key=7)(load)  # type: ignore[arg-type]
-    with refused("@Coalesce is on a lambda"):
-        coalesce(lambda order: order)
+    with refused("decorates no function"):
+        coalesce(lambda order: order)("an order")
+
+
+def test_a_lambda_is_a_key_with_or_without_its_name() -> None:
+    """Rule CO1: as the first argument it makes the key too, since it can stand above no function."""
+
+    def load(order: str, trace: int) -> object:
+        sleep(1)
+        return object()
+
+    by_order: Any = lambda order, trace: order  # noqa: E731
+    with virtual_time() as clock:
+        for shared in (
+            coalesce(by_order)(load),
+            coalesce(key=by_order)(load),
+            coalesce("order")(lambda order, trace: load(order, trace)),
+        ):
+            first, second, other = (clock.start(shared, *call) for call in (("a", 1), ("a", 2), ("b", 3)))
+            assert first.result() is second.result() is not other.result()
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
