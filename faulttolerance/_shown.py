@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 _CONTAINERS = (list, tuple, set, frozenset, dict)
@@ -27,6 +28,13 @@ def shown(value: object) -> str:
         return brief(_nested(value) if type(value) in _CONTAINERS else repr(value))
     except Exception as error:  # noqa: BLE001  # a message about a wrong value is no place for another error
         return f"a {type(value).__qualname__} (its repr fails with {type(error).__name__})"
+
+
+def one_or_several(given: object) -> tuple[Any, ...]:
+    """Give the elements of an argument that is one, as a text is, or several."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        return (given,)
+    return tuple(given)
 
 
 def install(extra: str) -> str:

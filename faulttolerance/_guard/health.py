@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from .._log import WARNING, log
 from .._record import Record
-from .._shown import shown
+from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .registry import every_state, resolvers
 
@@ -52,7 +52,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
     Raises:
         FaultToleranceDefinitionException: If *critical* is not made of texts.
     """
-    patterns = (critical,) if isinstance(critical, str) else tuple(critical)
+    patterns = one_or_several(critical)
     if wrong := [pattern for pattern in patterns if not isinstance(pattern, str) or not pattern]:
         allowed = "names of guards, or patterns such as 'acme.payments.*'"
         raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))

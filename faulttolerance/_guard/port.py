@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
-from .._shown import install, shown
+from .._shown import install, one_or_several, shown
 from .._signature.kind import is_coroutine_function, is_generator_function
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
@@ -56,16 +56,26 @@ class Port(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no a
         return repr(self.__wrapped__)
 
     def __copy__(self) -> Port:
-        return Port(copy(self.__wrapped__), self._self_guard, self._self_patterns)
+        return type(self)(copy(self.__wrapped__), self._self_guard, self._self_patterns)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Port:
-        return Port(deepcopy(self.__wrapped__, memo), self._self_guard, self._self_patterns)
+        return type(self)(deepcopy(self.__wrapped__, memo), self._self_guard, self._self_patterns)
 
     def __reduce__(self) -> Any:
         return self.__wrapped__.__reduce__()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__wrapped__.__reduce_ex__(protocol)
+
+
+class CallablePort(Port):
+    """Passes for a client that is called itself, and runs that under *guard*, too, unless *patterns* name methods."""
+
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # any keyword is the client's
+        self, *arguments = args
+        client = self.__wrapped__
+        is_plain = self._self_patterns is not None or isinstance(client, type) or is_generator_function(client)
+        return (client if is_plain else Method(client, self._self_guard))(*arguments, **kwargs)
 
 
 class Method(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
@@ -86,15 +96,13 @@ class Method(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
 
 def port_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> Any:
     """Make the port of *client*; see ``Guard.port``."""
-    if methods is None:
-        return Port(client, guard, None)
-    patterns = (methods,) if isinstance(methods, str) else tuple(methods)
-    if faults := list(_faults(client, guard, patterns)):
+    patterns = None if methods is None else one_or_several(methods)
+    if patterns is not None and (faults := list(_faults(client, guard, patterns))):
         raise FaultToleranceDefinitionException(*faults)
-    return Port(client, guard, patterns)
+    return (CallablePort if callable(client) else Port)(client, guard, patterns)
 
 
-def _faults(client: Any, guard: Guard, patterns: tuple[object, ...]) -> Iterator[Fault]:
+def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fault]:
     where, known = f"Guard {guard.name}.port(methods)", _names(client)
     if not patterns:
         yield Fault(where, "names nothing", patterns, "names of methods or patterns, as 'get_*'; None for all")

@@ -157,7 +157,7 @@ def test_a_pattern_that_nothing_matches_is_logged_once(caplog: pytest.LogCapture
     ]
 
 
-@pytest.mark.parametrize("wrong", [(1,), [None], "", ["a", ""]])
+@pytest.mark.parametrize("wrong", [(1,), [None], "", ["a", ""], None, 3, b"a"])
 def test_patterns_are_texts(wrong: Any) -> None:
     with pytest.raises(FaultToleranceDefinitionException, match=r"health\(critical\).*allowed: names of guards"):
         health(wrong)

@@ -175,7 +175,9 @@ def test_methods_are_chosen_by_names_and_patterns() -> None:
         port.get_item("a")
 
 
-@pytest.mark.parametrize("methods", ["get_itm", "pages", "is_ready", "_secret", "version", "Problem", "x*", [], [1]])
+@pytest.mark.parametrize(
+    "methods", ["get_itm", "pages", "is_ready", "_secret", "version", "Problem", "x*", [], [1], 1, b"parse", ""]
+)
 def test_what_matches_nothing_is_refused(methods: Any) -> None:
     """By rule Y3 a name that no method has is a mistake; what is refused is told without running a property."""
     client = Client()
@@ -185,6 +187,30 @@ def test_what_matches_nothing_is_refused(methods: Any) -> None:
 
     with refused("did you mean 'get_item'"):
         guard().port(client, "get_itm")
+
+
+def test_a_client_that_is_called_itself_is_guarded_so() -> None:
+    """Rule Y3: to call it is a call as any, unless ``methods`` name others; a class makes objects as before."""
+
+    class Ask:
+        def __call__(self, question: str, /, **words: object) -> object:
+            return question, words, remaining() is not None
+
+        def again(self) -> bool:
+            return remaining() is not None
+
+    async def asked() -> bool:
+        return remaining() is not None
+
+    ask = guard().port(Ask())
+    for port in (ask, copy.copy(ask), copy.deepcopy(ask)):
+        assert port("why?", self=1) == ("why?", {"self": 1}, True)
+        assert port.again()
+    assert guard().port(Ask(), ["again"])("why?") == ("why?", {}, False)
+    assert guard().port(lambda: remaining() is not None)()
+    assert asyncio.run(guard().port(asked)())
+    assert type(guard().port(Ask)()) is Ask
+    assert not callable(guard().port(Client()))
 
 
 def test_a_client_that_makes_its_methods_up_can_be_named() -> None:
