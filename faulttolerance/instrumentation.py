@@ -55,12 +55,13 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
     that it makes itself.
 
     Raises:
-        FaultToleranceDefinitionException: If one is a coroutine function.
+        FaultToleranceDefinitionException: If one cannot be called, or is a coroutine function.
     """
     from ._guard.checking.definition import never_awaited_faults
+    from ._shown import one_or_several
     from .exceptions import FaultToleranceDefinitionException
 
-    chosen = None if sinks is None else tuple(sinks)
+    chosen = None if sinks is None else one_or_several(sinks)
     if faults := [fault for sink in chosen or () for fault in never_awaited_faults("set_event_sinks(sinks)", sink)]:
         raise FaultToleranceDefinitionException(*faults)
     _sinks.set(chosen)

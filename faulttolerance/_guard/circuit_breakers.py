@@ -127,7 +127,7 @@ class CircuitBreakers:
             What undoes it: the callback is not called any more.
 
         Raises:
-            FaultToleranceDefinitionException: If *callback* is a coroutine function.
+            FaultToleranceDefinitionException: If *callback* cannot be called, or is a coroutine function.
         """
         from .checking.definition import never_awaited_faults
 

@@ -215,6 +215,18 @@ def test_what_is_told_and_not_awaited_cannot_be_a_coroutine_function() -> None:
         set_event_sinks([print, told_later])
 
 
+@pytest.mark.parametrize("wrong", [None, 3, "print"])
+def test_what_is_told_can_be_called(wrong: Any) -> None:
+    """Rule O4: what cannot be is refused when it is given, and not logged at each event."""
+    with refused(f"circuit_breakers.on_state_change(callback) is {wrong!r}", "allowed: a function"):
+        circuit_breakers.on_state_change("anything", wrong)
+    with refused(f"set_event_sinks(sinks) is {wrong!r}", "allowed: a function"):
+        set_event_sinks([wrong])
+    if wrong is not None:
+        with refused(f"set_event_sinks(sinks) is {wrong!r}", "allowed: a function"):
+            set_event_sinks(wrong)
+
+
 @pytest.mark.parametrize(
     "give",
     [

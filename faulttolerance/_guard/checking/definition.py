@@ -19,6 +19,7 @@ from ..._policy import (
     Policy,
     RetryWhen,
 )  # fmt: skip
+from ..._shown import shown
 from ..._signature.kind import is_coroutine_function
 from ..._signature.naming import class_name
 from ...exceptions import Fault
@@ -232,12 +233,15 @@ def callback_faults(
     return [
         fault
         for parameter, function in asked
+        if callable(function)
         for fault in never_awaited_faults(f"{where} @{policy.annotation}({parameter})", function)
     ]
 
 
 def never_awaited_faults(where: str, function: Any) -> list[Fault]:
-    """Refuse a coroutine function as *where*, which is called and never awaited."""
+    """Refuse as *where* what cannot be called, and a coroutine function, which is called and never awaited."""
+    if not callable(function):
+        return [Fault(where, f"is {shown(function)}", function, "a function that answers at once")]
     if not is_coroutine_function(function):
         return []
     name = getattr(function, "__qualname__", function)
