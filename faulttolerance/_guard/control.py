@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from .._config import Declared, settings
 from .._config.report import Change, Unused, collisions, unused
 from .._config.snapshot import inputs_of
-from .._log import ERROR, INFO, log
+from .._log import ERROR, INFO, log, logger
 from .._metrics.catalogue import Series
 from .._metrics.counters import ledger
 from .._policy import Policy, parameters
@@ -181,9 +181,11 @@ def reload() -> list[Change]:
     Raises:
         FaultToleranceDefinitionException: With everything that is wrong; then nothing has changed.
     """
-    before = fingerprint()
+    is_told = logger().isEnabledFor(INFO)  # it takes a look at every guard
+    before = fingerprint() if is_told else ""
     changes = transaction.reconfigure(settings.prepare)
-    log(INFO, "the configuration was reloaded: its fingerprint was %s, and is %s", before, fingerprint())
+    if is_told:
+        log(INFO, "the configuration was reloaded: its fingerprint was %s, and is %s", before, fingerprint())
     return changes
 
 

@@ -378,7 +378,7 @@ def test_a_source_may_call_guards_for_the_first_time_and_configure(world: World)
     assert seen == [{1}]
     assert world.followed() == other.followed() == {2}
     guarded = Guard(timeout=Timeout(5000))
-    assert "value = 7 " in explain(guarded)
+    assert "value = 7ms " in explain(guarded)
 
 
 def test_a_module_that_a_value_names_may_call_guards_and_configure(
@@ -406,7 +406,7 @@ def test_a_module_that_a_value_names_may_call_guards_and_configure(
     configure(sources=[world.source, lambda: {"Retry/retryOn": "c3_named.Busy, OSError"}])
 
     assert world.followed() == {2}
-    assert "value = 7 " in explain(Guard(timeout=Timeout(5000)))
+    assert "value = 7ms " in explain(Guard(timeout=Timeout(5000)))
     assert "c3_named.Busy" in explain(world.function)
 
 
@@ -489,7 +489,7 @@ def test_of_many_that_configure_at_once_one_holds_everywhere(world: World) -> No
 
     (found,) = world.followed()
     assert found in (2, 3, 4)
-    assert "value = 109 " in explain(Guard(timeout=Timeout(5000)))
+    assert "value = 109ms " in explain(Guard(timeout=Timeout(5000)))
 
 
 # Nobody waits for somebody who waits for him
