@@ -34,7 +34,14 @@ class Target(ref[Any]):
     _ident: int
 
     def __new__(cls, target: object) -> Self:
-        self = super().__new__(cls, target)
+        try:
+            self = super().__new__(cls, target)
+        except TypeError:
+            kind = type(target)
+            raise TypeError(
+                f"{kind.__module__}.{kind.__qualname__} has no place for a weak reference, by which its objects are "
+                "told apart after a call; say by key= what tells calls apart, or give it the slot `__weakref__`"
+            ) from None
         self._ident = id(target)
         return self
 

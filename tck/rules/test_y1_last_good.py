@@ -208,6 +208,30 @@ def test_arguments_without_a_hash_are_refused_before_the_function_runs() -> None
     assert ran == []
 
 
+def test_objects_that_cannot_be_referred_to_weakly_need_a_key() -> None:
+    """The error names the class and ``key=``, and comes before the function runs (rule Y1)."""
+    ran: list[str] = []
+
+    class Prices:
+        __slots__ = ()
+
+        @fallback(last_good(max_age=60_000))
+        def price(self, good: str) -> None:
+            ran.append(good)
+
+        @fallback(last_good(max_age=60_000, key="good"))
+        def price_by_key(self, good: str) -> str:
+            ran.append(good)
+            if len(ran) > 1:
+                raise ConnectionError
+            return f"price of {good}"
+
+    with pytest.raises(TypeError, match=r"Prices has no place for a weak reference.*; say by key="):
+        Prices().price("tea")
+    assert ran == []
+    assert [Prices().price_by_key("tea") for _ in range(2)] == ["price of tea"] * 2
+
+
 def test_objects_are_not_kept() -> None:
     """An object may go, and another one in its place has nothing to do with it (rules Y1, L4)."""
 
