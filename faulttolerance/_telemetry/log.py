@@ -56,7 +56,7 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
                 "ft_stop_reason": reason,
                 "ft_error_type": error_type(failure),
             }
-            text = "gave up after %d attempts in %.3f s, because of %s: %s"
+            text = f"gave up after %d attempt{'s' * (attempts != 1)} in %.3f s, because of %s: %s"
             return WARNING if event.is_news else DEBUG, text, values, {}
 
 

@@ -27,6 +27,7 @@ from faulttolerance import (
     circuit_breaker,
     configure,
     fallback,
+    honor_retry_after,
     rate_limit,
     retry,
     sleep,
@@ -290,6 +291,20 @@ def test_log_records_have_levels_and_fields_and_no_arguments(caplog: pytest.LogC
     last = vars(caplog.records[-1])
     assert (last["ft_attempts"], last["ft_stop_reason"]) == (2, "max_retries reached")
     assert (last["ft_error_type"], last["ft_method"]) == ("OSError", f"{__name__}.{charge.__qualname__}")
+
+
+def test_one_attempt_is_told_of_in_the_singular(caplog: pytest.LogCaptureFixture) -> None:
+    """As in the note of the failure."""
+
+    @honor_retry_after(read=lambda failure: 3600)
+    @retry(max_retries=1, jitter=0)
+    def charge() -> None:
+        raise OSError
+
+    with pytest.raises(OSError):
+        charge()
+
+    assert "gave up after 1 attempt in" in caplog.records[-1].message
 
 
 def test_failure_that_is_not_retried_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
