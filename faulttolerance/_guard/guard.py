@@ -67,7 +67,8 @@ class Guard:
 
     Raises:
         FaultToleranceDefinitionException: If another guard has the name, a policy names a method, or stands without the
-            one that it belongs to, or something else is given than the policy that the parameter is called after.
+            one that it belongs to, or something else is given than text, or the policy that the parameter is called
+            after.
 
     >>> from faulttolerance import Retry
     >>> guard = Guard(retry=Retry(max_retries=2, retry_on=OSError))
@@ -79,6 +80,7 @@ class Guard:
 
     def __init__(self, *, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         by_kind = _by_kind(policies)
+        _check_name("Guard(name)", name or "", "text that no other guard is called by, or none")
         place = Place(name, name) if name else place_of(self)
         self.name = place.name
         declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
@@ -260,12 +262,19 @@ def _found(name: str) -> Guard:
     return guard
 
 
+def _check_name(where: str, name: object, allowed: str) -> None:
+    if not isinstance(name, str):
+        raise FaultToleranceDefinitionException(Fault(where, f"is {shown(name)}", name, allowed))
+
+
 def apply_guard(name: str) -> Callable[[F], F]:
     """Guard a function by the ``Guard`` called *name*, which may be made later; looked up at each call.
 
     Raises:
+        FaultToleranceDefinitionException: If *name* is no text.
         KeyError: At a call, if no guard has the name.
     """
+    _check_name("@apply_guard(name)", name, "the name of a Guard; a Guard is a decorator itself")
     return lambda function: _decorated(function, lambda: _found(name)._resolver)
 
 

@@ -82,7 +82,7 @@ def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:
     """Say that nothing of *kind* has the *name*, and which of *names* may be meant."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, names, 1)
+    near = get_close_matches(name, names, 1) if isinstance(name, str) else ()
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return KeyError(f"no {kind} is named {name!r}{hint}")
 

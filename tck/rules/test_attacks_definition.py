@@ -102,6 +102,20 @@ def test_a_guard_refuses_what_it_cannot_decorate(decorate: Any, target: object) 
         decorate(target)
 
 
+@pytest.mark.parametrize("name", [Guard(retry=Retry()), None, 5], ids=lambda one: type(one).__name__)
+def test_apply_guard_takes_a_name(name: Any) -> None:
+    """A guard itself, in the place of its name, is refused where it stands and not by the first call (rule R9)."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"@apply_guard\(name\) is .*; allowed: the name of a"):
+        apply_guard(name)
+
+
+def test_the_name_of_a_guard_is_text() -> None:
+    """Anything else would be known to no key and no look-up; ``None`` is no name (rules R9, G6)."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Guard\(name\) is 5; allowed: text"):
+        Guard(retry=Retry(), name=5)  # type: ignore[arg-type]
+    assert Guard(retry=Retry(), name=None).call(int, "42") == 42  # type: ignore[arg-type]
+
+
 def test_a_guard_decorates_static_and_class_methods_on_either_side() -> None:
     """A ``Guard`` is as indifferent to the side as the decorators are (rule P1)."""
     guard = Guard(retry=Retry(max_retries=1))

@@ -296,6 +296,13 @@ def test_a_name_that_nothing_has_is_an_error_with_the_nearest_one(operation: str
     guard.close()
 
 
+@pytest.mark.parametrize("operation", ["state", "snapshot", "reset", "force_open", "force_closed"])
+def test_what_is_no_name_is_the_name_of_nothing(operation: str) -> None:
+    """Rule C7: KeyError, also for what is no text."""
+    with pytest.raises(KeyError, match="no circuit breaker is named 5"):
+        getattr(circuit_breakers, operation)(5)
+
+
 def test_a_snapshot_is_a_dictionary_for_an_administrative_page() -> None:
     """Rule C7: with names that stay."""
     guard = Guard(circuit_breaker=CircuitBreaker(), name="shown")
