@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from ..typing import Duration
 from .kind import duration, integer
 from .parameter import Policy, parameter
+
+if TYPE_CHECKING:
+    from dataclasses import KW_ONLY
 
 
 @final
@@ -23,4 +26,5 @@ class Bulkhead(Policy, is_observable=True):
 
     value: int = parameter(integer(1), 10)
     waiting_task_queue: int = parameter(integer(1), 10)
+    _: KW_ONLY
     max_wait: Duration = parameter(duration(), 0)

@@ -67,7 +67,7 @@ def test_wrong_arguments_are_named(make: Any, problem: str) -> None:
 
 def test_its_signature_is_known_at_run_time() -> None:
     """Consoles and pages show names, defaults and what goes by keyword only."""
-    assert str(inspect.signature(Timeout)).startswith("(value: 'Duration' = 1000, unit: 'ChronoUnit' = ")
+    assert str(inspect.signature(Timeout)).startswith("(value: 'Duration' = 1000, unit: 'Unit' = ")
     assert {one.kind for one in inspect.signature(Retry).parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
