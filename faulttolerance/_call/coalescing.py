@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from .._metrics.catalogue import advanced
-from .._metrics.counters import Counters
+from .._metrics.counters import FOLD, Counters
 from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import Alarm, clock
 from .._runtime.environment import Environment
@@ -30,33 +30,41 @@ class Coalescing:
         counters: What counts the calls; ``None``: nothing does.
     """
 
-    __slots__ = ("_counters", "_flights", "_key_of", "_name")
+    __slots__ = ("_counters", "_flights", "_followed", "_key_of", "_led", "_name")
 
     def __init__(self, name: str, flights: Flights, key_of: Callable[..., Hashable], counters: Counters | None) -> None:
         self._name = name
         self._flights = flights
         self._key_of = key_of
         self._counters = counters
+        self._led, self._followed = map(counters.batch, (_LED, _FOLLOWED)) if counters is not None else ([], [])
 
     def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
         """Put this around *call*."""
         return self._blocking(call) if environment is None else self._awaited(call, environment)
 
     def _blocking(self, call: GuardedCall) -> GuardedCall:
-        key_of, leave = self._key_of, self._flights.leave
+        key_of, flights = self._key_of, self._flights
+        lead, join, leave = flights.lead, flights.join, flights.leave
 
         def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             key, own = key_of(*args, **kwargs), _own.get()
-            alarm = Alarm()
-            seat = Seat(get_ident(), alarm.ring)
+            seat = Seat(get_ident())
             outcome: Outcome | None = None
             try:
-                if not self._join(seat, key, own):
-                    return call(args, kwargs)
-                while not (seat.leads or seat.is_over):
-                    clock.sleep(inf, alarm)
-                if not seat.leads:
-                    return _shared(seat)
+                try:
+                    met = lead(seat, key)
+                except TypeError as error:
+                    raise (unhashable(self._name, key) or error) from None
+                if met is not None:
+                    alarm = Alarm()
+                    seat.wake = alarm.ring
+                    if not join(seat, key, own):
+                        return call(args, kwargs)
+                    while not (seat.leads or seat.is_over):
+                        clock.sleep(inf, alarm)
+                    if not seat.leads:
+                        return _shared(seat)
                 assert seat.flight is not None
                 token = _own.set((*own, seat.flight))
                 try:
@@ -76,20 +84,27 @@ class Coalescing:
         return coalesced
 
     def _awaited(self, call: GuardedCall, environment: Environment) -> GuardedCall:
-        key_of, leave = self._key_of, self._flights.leave
+        key_of, ident_of, flights = self._key_of, environment.ident, self._flights
+        lead, join, leave = flights.lead, flights.join, flights.leave
 
         async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             key, own = key_of(*args, **kwargs), _own.get()
-            turn = environment.turn()
-            seat = Seat(turn.ident, turn.wake)
+            seat = Seat(ident_of())
             outcome: Outcome | None = None
             try:
-                if not self._join(seat, key, own):
-                    return await call(args, kwargs)
-                if not (seat.leads or seat.is_over):
-                    await turn.comes
-                if not seat.leads:
-                    return _shared(seat)
+                try:
+                    met = lead(seat, key)
+                except TypeError as error:
+                    raise (unhashable(self._name, key) or error) from None
+                if met is not None:
+                    turn = environment.turn()
+                    seat.wake = turn.wake
+                    if not join(seat, key, own):
+                        return await call(args, kwargs)
+                    if not (seat.leads or seat.is_over):
+                        await turn.comes
+                    if not seat.leads:
+                        return _shared(seat)
                 assert seat.flight is not None
                 await environment.hand_down(_own, (*own, seat.flight))
                 try:
@@ -108,19 +123,13 @@ class Coalescing:
 
         return coalesced
 
-    def _join(self, seat: Seat, key: Hashable, own: tuple[Flight, ...]) -> bool:
-        try:
-            return self._flights.join(seat, key, own)
-        except TypeError:
-            error = unhashable(self._name, key)
-            if error is None:
-                raise
-        raise error
-
     def _count(self, seat: Seat) -> None:
         """Count a call by the part that it had in the end; one that its own flight made had none."""
         if self._counters is not None and seat.flight is not None:
-            self._counters.add(_LED if seat.leads else _FOLLOWED)
+            batch = self._led if seat.leads else self._followed
+            batch.append(None)
+            if len(batch) >= FOLD:
+                self._counters.fold()
 
 
 def _shared(seat: Seat) -> Any:

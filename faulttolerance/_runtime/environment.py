@@ -127,6 +127,10 @@ class Environment(Protocol):
         """Run an attempt; its result or failure, or ``TimeoutException`` at its deadline."""
         ...
 
+    def ident(self) -> int:
+        """Give the thread that leaves a call behind in the child of a fork, which is not there; 0: every child does."""
+        ...
+
     def turn(self) -> Turn:
         """Make what the call can wait for until another one wakes it."""
         ...

@@ -78,6 +78,9 @@ class ThreadEnvironment(Environment):
     def attempt(self, attempt: Attempt) -> Awaitable[Any]:
         return Body(attempt)
 
+    def ident(self) -> int:
+        return NO_THREAD
+
     def turn(self) -> Turn:
         waiting = Waiting()
         return Turn(NO_THREAD, waiting.wake, waiting)

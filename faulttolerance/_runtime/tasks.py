@@ -128,6 +128,9 @@ class TaskEnvironment(Environment):
             running_loop("to wait for the next attempt")
         await asyncio.sleep(seconds)
 
+    def ident(self) -> int:
+        return get_ident()
+
     def turn(self) -> Turn:
         return turn_in_task()
 

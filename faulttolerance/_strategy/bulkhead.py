@@ -105,7 +105,8 @@ _NOBODY, _NOBODY_KNOWS = _Queue(), _QueueThatCountsAsFilled()
 """Stand for the queue of every bulkhead for which no call has waited yet; nothing is ever stored in them."""
 
 
-def _has_gil() -> bool:
+def has_gil() -> bool:
+    """Tell whether single steps of the interpreter are seen by all threads in one order."""
     is_enabled: Callable[[], bool] | None = getattr(sys, "_is_gil_enabled", None)
     return is_enabled is None or is_enabled()
 
@@ -144,7 +145,7 @@ class Bulkhead:
         self.max_wait = max_wait
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` hold a permit, others are about to ask or to leave."""
-        self.waiting: _Queue = _NOBODY if (_has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
+        self.waiting: _Queue = _NOBODY if (has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
         """The attempts that wait; true if a caller has to ask. Changed under the lock only."""
         self._ahead: Sequence[Hashable] = ()  # guarded by _lock: who was there before the first waiter
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered

@@ -2,18 +2,26 @@
 
 A call that comes to a key under way follows; any other leads::
 
-    seat = Seat(ident, wake)
+    seat = Seat(ident)
     outcome = None
     try:
-        if flights.join(seat, key, own):  # else the call could only wait for itself, and runs plainly
+        if flights.lead(seat, key) is not None:
+            seat.wake = ...
+            if not flights.join(seat, key, own):
+                ...  # it could only wait for itself, and runs plainly
             while not (seat.leads or seat.is_over):
                 ...  # wait until woken
-            if seat.leads:
-                outcome = ...  # of the call itself; ``None`` where control flow ends it, which is not shared
+        if seat.leads:
+            outcome = ...  # of the call itself; ``None`` where control flow ends it, which is not shared
     finally:
         flights.leave(seat, outcome)
 
 A leader that leaves without an outcome hands over to the follower that came first. Nothing is kept once it is over.
+
+A call that meets nobody needs no lock: storing a flight where there is none, and removing it, are each a single step of
+the interpreter. Why nobody follows a flight that is over: a leader removes its flight, then looks for followers; a
+follower is among these first, then looks whether the flight is still there. One of the two sees the other. Without the
+GIL, whoever leaves does so under the lock, as followers come, and as a flight is handed over or an outcome shared.
 """
 
 from __future__ import annotations
@@ -23,6 +31,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from types import TracebackType
 from typing import ClassVar, TypeAlias
 
+from .bulkhead import has_gil
 from .condition import Condition
 
 __all__ = ["Flight", "Flights", "Outcome", "Seat"]
@@ -38,12 +47,13 @@ class Seat:
 
     flight: Flight | None
 
-    def __init__(self, ident: int, wake: Callable[[], object]) -> None:
+    def __init__(self, ident: int, wake: Callable[[], object] | None = None) -> None:
         self.flight = None
         self.ident = ident
         """The thread that leaves it behind in the child of a fork."""
         self.wake = wake
-        """Called from any thread, without a lock, when one of the next two has changed; may be called twice."""
+        """Called from any thread, without a lock, when one of the next two has changed; may be called twice. Only who
+        leads at once needs none."""
         self.leads = False
         self.is_over = False
         self.outcome: Outcome | None = None
@@ -68,19 +78,38 @@ class Flight:
 
 
 class Flights:
-    """The flights of one guarded function, by key."""
+    """The flights of one guarded function, by key.
 
-    __slots__ = ("_by_key",)
+    Args:
+        lock_free: Whether to rely on the interpreter's single steps; by default, whether there is a GIL.
+    """
+
+    __slots__ = ("_by_key", "_lock_free")
 
     # Held for a few steps, and one for all: flights of several functions may wait for one another. Reentrant: a signal
     # handler or a finalizer may call the function while its thread is in here, and so may a key that is compared.
     _lock: ClassVar = threading.RLock()
 
-    def __init__(self) -> None:
-        self._by_key: dict[Hashable, Flight] = {}  # guarded by _lock
+    def __init__(self, *, lock_free: bool | None = None) -> None:
+        self._by_key: dict[Hashable, Flight] = {}  # who leads stores and removes its own; all else is guarded by _lock
+        self._lock_free = has_gil() if lock_free is None else lock_free
 
     def __len__(self) -> int:
         return len(self._by_key)
+
+    def lead(self, seat: Seat, key: Hashable) -> Flight | None:
+        """Let *seat* lead a flight with *key*, or give the one that is under way; ``join`` has to be asked then.
+
+        Raises:
+            TypeError: *key* has no hash.
+        """
+        hash(key)  # what has none is refused before anything is taken
+        flight = seat.flight = Flight(key, seat)
+        met = self._by_key.setdefault(key, flight)
+        if met is not flight:
+            return met
+        seat.leads = True
+        return None
 
     def join(self, seat: Seat, key: Hashable, own: Sequence[Flight] = ()) -> bool:
         """Put *seat* into the flight with *key*, to lead it where there is none.
@@ -91,19 +120,21 @@ class Flights:
             TypeError: *key* has no hash.
         """
         with self._lock:
-            flight = self._by_key.get(key)
-            if flight is None:
-                flight = seat.flight = Flight(key, seat)
-                seat.leads = True
-                self._by_key[key] = flight
-                return True
-            if own and _leads_to(flight, own):
-                return False
-            seat.flight, seat.within = flight, own
-            for waiting in own:
-                waiting.waits_for[seat] = flight
-            flight.followers[seat] = None
-            return True
+            while (flight := self.lead(seat, key)) is not None:
+                if own and _leads_to(flight, own):
+                    seat.flight = None
+                    return False
+                seat.flight, seat.within = flight, own
+                for waiting in own:
+                    waiting.waits_for[seat] = flight
+                flight.followers[seat] = None
+                is_there = self._by_key.get(key) is flight
+                if is_there and flight.leader is not None:
+                    return True
+                _unseat_locked(seat)  # it is over, and may still be there where equality of keys is not what it was
+                if is_there:
+                    del self._by_key[key]
+        return True
 
     def leave(self, seat: Seat, outcome: Outcome | None = None) -> None:
         """End the part of one call; the *outcome* of a leader is shared. Called again, it does what was left to do.
@@ -112,6 +143,12 @@ class Flights:
         """
         woken: list[Seat] = []
         try:
+            flight = seat.flight
+            if outcome is not None and self._lock_free and flight is not None:
+                self._remove(flight)
+                if not flight.followers:
+                    flight.leader = None
+                    return
             with self._lock:
                 self._leave_locked(woken, seat, outcome)
             self._wake(woken)
@@ -154,15 +191,19 @@ class Flights:
         for follower in followers:
             follower.outcome, follower.is_over = outcome, True
             _unseat_locked(follower)
+        self._remove(flight)
+        flight.leader = None
+
+    def _remove(self, flight: Flight) -> None:
         if self._by_key.get(flight.key) is flight:
             del self._by_key[flight.key]
-        flight.leader = None
 
     def _wake(self, woken: list[Seat]) -> None:
         while woken:
             seat = woken[0]
             try:
-                seat.wake()
+                if seat.wake is not None:
+                    seat.wake()
             except Exception:  # noqa: BLE001  # nobody is there any more, as with a loop that was closed: on to the next
                 del woken[0]
                 self.leave(seat)

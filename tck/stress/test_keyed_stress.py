@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -125,6 +126,32 @@ def test_no_follower_waits_for_ever() -> None:
     assert outcomes["CancelledError"] >= TASKS // 5
     for function in (load, load_async, load_apart):
         assert [len(flights) for flights in strategies_of(function, Coalesce)] in ([0], [])
+
+
+def test_who_comes_as_a_flight_ends_is_not_left_behind() -> None:
+    """Rule CO1: where calls end as soon as they began, each still gets a result, and never two lead at once."""
+    leading: list[int] = []
+    most: list[int] = []
+
+    @coalesce(key=lambda: 1)
+    def load() -> int:
+        leading.append(1)
+        most.append(len(leading))
+        leading.pop()
+        return 7
+
+    def work(chance: random.Random) -> None:
+        assert load() == 7
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        on_threads(work, 3)
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert max(most) == 1
+    assert [len(flights) for flights in strategies_of(load, Coalesce)] == [0]
 
 
 def test_no_permit_of_any_key_is_lost() -> None:

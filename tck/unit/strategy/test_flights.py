@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from faulttolerance._strategy.flights import Flights, Seat
+from faulttolerance._strategy.flights import Flight, Flights, Seat
 
 HERE = threading.get_ident()
 
@@ -16,8 +16,8 @@ HERE = threading.get_ident()
 class Calls:
     """Makes seats, and notes who was woken."""
 
-    def __init__(self) -> None:
-        self.flights = Flights()
+    def __init__(self, *, lock_free: bool | None = None) -> None:
+        self.flights = Flights(lock_free=lock_free)
         self.woken: list[Seat] = []
 
     def seat(self, ident: int = HERE) -> Seat:
@@ -54,10 +54,11 @@ class Model:
         return any(line[0] == me for line in self.inside.values())
 
 
+@pytest.mark.parametrize("lock_free", [True, False])
 @pytest.mark.parametrize("seed", range(50))
-def test_decides_as_the_rule_says_naively(seed: int) -> None:
+def test_decides_as_the_rule_says_naively(seed: int, lock_free: bool) -> None:
     """Rules CO1 and CO2: after any sequence of calls that come, end and give up, the same lead, and the same share."""
-    chance, calls, model = random.Random(seed), Calls(), Model()
+    chance, calls, model = random.Random(seed), Calls(lock_free=lock_free), Model()
     seats: dict[int, tuple[Seat, int]] = {}
     for me in range(300):
         if chance.random() < 0.6:
@@ -105,6 +106,54 @@ def test_a_follower_that_nobody_can_wake_is_passed_over() -> None:
 
     assert last.leads
     assert calls.woken == [last]
+
+
+def test_who_comes_while_a_flight_ends_leads() -> None:
+    """Rule CO1: a flight that was under way when the call looked, and is over when it sits down, is not followed."""
+    calls = Calls(lock_free=True)
+    leader, late = calls.join("a"), calls.seat()
+
+    class EndsMeanwhile(tuple[Flight, ...]):
+        def __iter__(self) -> Iterator[Flight]:
+            calls.flights.leave(leader, ("result", None, None))
+            return iter(())
+
+    assert calls.flights.join(late, "a", EndsMeanwhile())
+    assert late.leads
+    assert not late.is_over
+    calls.flights.leave(late)
+    assert len(calls.flights) == 0
+
+
+def test_who_meets_nobody_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule CO1: where there is a GIL, a call that leads and ends alone waits for nobody else's decision."""
+    calls, lone = Calls(lock_free=True), Seat(HERE)
+    monkeypatch.setattr(Flights, "_lock", None)
+
+    assert calls.flights.lead(lone, "a") is None
+    calls.flights.leave(lone, ("result", None, None))
+    assert len(calls.flights) == 0
+
+
+def test_keys_that_become_equal_later_hold_nobody_up() -> None:
+    """Rule CO1: a flight that could not be found when it ended is not followed for ever."""
+
+    class Key:
+        are_equal = False
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            return self is other or Key.are_equal
+
+    calls = Calls()
+    seats = [calls.join(Key()) for _ in range(2)]
+    Key.are_equal = True
+    for seat in reversed(seats):
+        calls.flights.leave(seat, ("result", None, None))
+
+    assert calls.join(Key()).leads
 
 
 def test_leaving_twice_does_nothing_more() -> None:
