@@ -64,6 +64,16 @@ class _Subject:
     def bulkhead(self, x: int) -> int:
         return x
 
+    @ft.coalesce
+    @ft.retry(jitter=0)
+    def coalesce(self, x: int) -> int:
+        return x
+
+    @ft.partition_by("x")
+    @ft.bulkhead(64)
+    def partition_by(self, x: int) -> int:
+        return x
+
     @ft.retry(jitter=0)
     def retried_once(self, x: int) -> int:
         return self._body(x)
@@ -88,9 +98,17 @@ class _Subject:
     async def async_retry(self, x: int) -> int:
         return x
 
+    @ft.coalesce
+    @ft.retry(jitter=0)
+    async def async_coalesce(self, x: int) -> int:
+        return x
 
-_SYNC = ("all", "window_not_clean", "retry", "circuit_breaker", "timeout", "bulkhead", "retried_once", "refused")
-_ASYNC = ("async_all", "async_timeout", "async_retry")
+
+_SYNC = (
+    "all", "window_not_clean", "retry", "circuit_breaker", "timeout", "bulkhead", "coalesce", "partition_by",
+    "retried_once", "refused",
+)  # fmt: skip
+_ASYNC = ("async_all", "async_timeout", "async_retry", "async_coalesce")
 
 
 class _Traced:
