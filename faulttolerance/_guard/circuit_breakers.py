@@ -85,10 +85,14 @@ class CircuitBreakers:
     def snapshot(self, name: str) -> CircuitSnapshot:
         """Give what the breaker *name* is at this moment: its state, since when, and what its window holds.
 
+        Where ``@partition_by`` tells calls apart, that of the key whose state counts for ``state``.
+
         Raises:
             KeyError: No breaker has this name.
         """
-        return self._breakers(name)[-1].snapshot(clock.monotonic())
+        now = clock.monotonic()
+        found = [breaker.snapshot(now) for breaker in _breakers_of(self._states(name)[-1], EVERY)]
+        return next((one for state in (OPEN, HALF_OPEN) for one in found if one.state == state), found[-1])
 
     def reset(self, name: str, key: Hashable = EVERY) -> None:
         """Close the breaker *name*, or that of one *key*, and forget its results; what was forced is so no longer.

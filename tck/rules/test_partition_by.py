@@ -312,6 +312,20 @@ def test_a_circuit_that_is_forced_open_is_so_for_new_keys_too() -> None:
     assert [outcome(client.fetch, host) for host in "ab"] == ["a/", "b/"]
 
 
+def test_a_snapshot_shows_the_key_whose_state_counts() -> None:
+    """By rules N3 and C7: what ``state`` says of all keys, ``snapshot`` says too, whichever key was called last."""
+    client = Client("bad")
+    assert circuit_breakers.snapshot(FETCH).state == "closed"
+    for host in ("fine", "bad", "bad", "fine"):
+        outcome(client.fetch, host)
+
+    seen = circuit_breakers.snapshot(FETCH)
+
+    assert circuit_breakers.state(FETCH) == seen.state == "open"
+    assert (seen.opened, seen.forced) == (1, False)
+    assert seen.half_open_at is not None
+
+
 def test_listeners_and_health_hear_of_every_key() -> None:
     """By rule N3: under the name of the method."""
     client, heard = Client("bad"), []
