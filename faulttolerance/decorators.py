@@ -233,7 +233,8 @@ def fail_when() -> None:
 def bulkhead() -> None:
     """Limit how many calls run at once (specification, chapter Bulkhead).
 
-    Asynchronous calls may wait for their turn; synchronous ones never do. The parameters are those of ``Bulkhead``.
+    Asynchronous calls may wait for their turn, synchronous ones where there is a ``max_wait``. The parameters are those
+    of ``Bulkhead``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
@@ -242,7 +243,9 @@ def bulkhead() -> None:
 
 @_decorator(RateLimit)
 def rate_limit() -> None:
-    """Refuse calls beyond a number per window with ``RateLimitException``; the parameters are those of ``RateLimit``.
+    """Refuse calls beyond a number per window with ``RateLimitException``, or let them wait for their turn.
+
+    The parameters are those of ``RateLimit``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
