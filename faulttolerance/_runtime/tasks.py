@@ -68,7 +68,7 @@ def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
 
 def turn_in_task() -> Turn:
     """Make what the running task can wait for; waking it fails where its loop was closed."""
-    future = running_loop("to wait for its turn").create_future()
+    future = running_loop("a call that may have to wait for another").create_future()
     ident = get_ident()
     known = ref(future)  # queues outlive loops, and would keep one that was closed, and its tasks with it
 

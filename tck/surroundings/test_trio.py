@@ -177,6 +177,33 @@ for start in (lambda: guard.call_async(charge), lambda: guard.call_async(compute
     ]
 
 
+def test_a_call_that_has_to_follow_another_is_refused_in_words() -> None:
+    """See rule O3: of shared calls the one that leads waits for nobody."""
+    lines = run(
+        PREAMBLE
+        + """
+from faulttolerance import coalesce
+
+@coalesce
+async def load():
+    await trio.sleep(0.5)
+    return "loaded"
+
+async def several():
+    async def one():
+        print(await outcome_in(load)())
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(one)
+
+trio.run(several)
+"""
+    )
+
+    refusal = "a call that may have to wait for another needs asyncio, and was called in a task of trio"
+    assert lines == [f"FaultToleranceException: {refusal}", "loaded"]
+
+
 def test_a_coroutine_that_no_loop_runs_is_told_that_it_needs_asyncio() -> None:
     """See rule O3: other libraries step coroutines themselves; what waits for nothing works there as well."""
     lines = run(
