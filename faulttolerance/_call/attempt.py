@@ -28,7 +28,6 @@ from .._metrics.counters import FOLD
 from .._runtime.blocking import Arguments, Aside, GuardedCall, acquire_on_thread as acquire
 from .._runtime.clock import clock
 from .._runtime.environment import AttemptRecord, Environment
-from .._runtime.event_loop import refuse_trio
 from .._runtime.interrupting.async_exception import Interrupted
 from .._runtime.interrupting.block_deadline import NO_BLOCK, block_deadline, end_block
 from .._runtime.interrupting.roles import ATTEMPT, TIMED_ATTEMPT, register
@@ -80,28 +79,23 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         policies: What guards the method.
         is_followed: Whether a failed attempt may be followed by another one, or by a fallback.
     """
-    asynchronous, detached = policies.asynchronous, policies.detached
+    retry, detached = policies.retry, policies.detached
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
-    waits = bulkhead or policies.takes_turns or policies.retry is not None
-    timed = bulkhead or (policies.seconds > 0 and not detached)
-    slow, fail_when = policies.slow > 0, policies.fail_when is not None
+    # An observed time-out: its calls are timed, and begin no deadline.
+    is_observed = policies.seconds > 0 and not deadline and not detached
+    judged = policies.slow > 0 or policies.fail_when is not None or is_observed
+    waits = bulkhead or policies.takes_turns or retry is not None
     return {
-        "ASYNC": asynchronous,
+        "ASYNC": policies.asynchronous,
         "DETACHED": detached,
         "GATE": policies.gate is not None,
         "RATE_LIMIT": policies.rate_limit is not None,
-        "TURNS": policies.takes_turns,
         "DEADLINE": deadline,
         "LATE_ONLY": deadline and not policies.interrupt,
         "BULKHEAD": bulkhead,
-        "QUEUES": bulkhead and policies.queues,
-        "TIMED": timed,
-        "CLOCKED": detached or timed or waits or slow or policies.rate_limit is not None,
-        # A deadline looks for its loop itself.
-        "LOOP": asynchronous and not detached and not deadline and waits,
-        "FAIL_WHEN": fail_when,
-        "JUDGED": slow or fail_when or (policies.retry is not None and policies.retry.result_predicate is not None),
+        "CLOCKED": detached or deadline or waits or judged or policies.rate_limit is not None,
+        "JUDGED": detached or judged or (retry is not None and retry.result_predicate is not None),
         "FOLLOWED": detached or is_followed,
         "COUNTED": policies.counters is not None,
         # A coroutine in either case; without ASYNC, one under deadlines of the thread.
@@ -117,8 +111,8 @@ if TYPE_CHECKING:
     from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
 
-    ASYNC = DETACHED = GATE = RATE_LIMIT = TURNS = DEADLINE = LATE_ONLY = BULKHEAD = QUEUES = False
-    TIMED = CLOCKED = LOOP = FAIL_WHEN = JUDGED = FOLLOWED = COUNTED = BLOCK = False
+    ASYNC = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
+    CLOCKED = JUDGED = FOLLOWED = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
@@ -144,52 +138,44 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
         first_try_durations = policies.counters.first_try_durations
 
     async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
-        if LOOP and "trio" in modules:
-            refuse_trio(policies.name)
+        if ASYNC and CLOCKED and not (DETACHED or DEADLINE) and "trio" in modules:
+            policies.refuse_trio()
         # What the attempt holds is noted under these names, which are there before anything is taken.
         began = clock.monotonic() if CLOCKED else 0.0
-        if TURNS:
-            asked = began
         if RATE_LIMIT or BULKHEAD:
-            passed = NO_GATE
+            asked, passed = began, NO_GATE
         if GATE or BULKHEAD:  # a permit leads to nothing else: a bulkhead would keep the task, and its loop
             permit: object = new_permit() if BULKHEAD else None
         if DEADLINE:
-            due = began + policies.seconds
             if ASYNC:
                 deadline = NO_DEADLINE
             else:
                 deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
                 outer = deadlines.innermost
                 entry: Entry = NO_BLOCK if BLOCK else None
-        if QUEUES:
-            admission: Any = None
-            running_since = 0.0
-        if DETACHED:
-            record = AttemptRecord()
+        if BULKHEAD or DETACHED:
+            record: AttemptRecord = AttemptRecord() if DETACHED else None  # type: ignore[assignment]  # not needed yet
         if GATE:
             era, state = NOT_ADMITTED, policies.gate.state
-            if not (CLOCKED and FOLLOWED) and not state.is_closed:
-                began = began or clock.monotonic()
-                # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
-                if not FOLLOWED and began < state.until:
-                    raise policies.refused(policies.gate, state.until - began)
+            # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
+            if not FOLLOWED and not state.is_closed and (wait := state.until - (began or clock.monotonic())) > 0.0:
+                raise policies.refused(policies.gate, wait)
         try:  # the way in, outermost first
             if GATE:
                 if state.is_closed:
                     era = state
                 else:
                     permit = permit or object()
-                    era = policies.gate.admit(permit, get_ident(), began)
-            if TURNS:
-                limit = policies.rate_limit
-                began = await take_turn_async(limit, environment) if ASYNC else take_turn(limit)
-                due = policies.seconds + began
-            elif RATE_LIMIT:
-                policies.rate_limit.admit(began)
+                    era = policies.gate.admit(permit, get_ident(), began or clock.monotonic())
             if RATE_LIMIT:
+                limit = policies.rate_limit
+                if policies.takes_turns:
+                    began = await take_turn_async(limit, environment) if ASYNC else take_turn(limit)
+                else:
+                    limit.admit(began)
                 passed = RATE
             if DEADLINE:
+                due = began + policies.seconds
                 if ASYNC:
                     deadline = begin_deadline(policies.seconds, due, policies.name)
                 else:
@@ -203,12 +189,11 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             if BULKHEAD:
                 bulkhead.held[permit] = deadline.queue.ident if DEADLINE and ASYNC else get_ident()
                 if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
-                    if QUEUES:
-                        admission = environment.acquire(bulkhead, permit) if ASYNC else acquire(bulkhead, permit)
-                        if admission is not None:
-                            running_since = await admission if ASYNC else admission.wait()
-                    else:
-                        bulkhead.acquire(permit, get_ident())
+                    record = AttemptRecord()
+                    admission: Any = environment.acquire(bulkhead, permit) if ASYNC else acquire(bulkhead, permit)
+                    if admission is not None:
+                        record.queued = True
+                        record.running_since = await admission if ASYNC else admission.wait()
                 passed = BULK
             if DETACHED:
                 result = await environment.attempt(policies.job(record, began, function, args, kwargs, awaits))
@@ -216,8 +201,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 result = await (function(*args, **kwargs) if kwargs else function(*args))
             else:
                 result = function(*args, **kwargs) if kwargs else function(*args)
-            # The way out, innermost first. What was taken goes back before anything is called: the deadline of an
-            # enclosing call may interrupt behind any call (rule R11).
+            # The way out, innermost first. What was taken goes back first: any call may be interrupted (rule R11).
             if BULKHEAD:
                 del bulkhead.held[permit]
             if DEADLINE:
@@ -228,23 +212,23 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     end_block(deadlines, entry)
                 else:
                     deadlines.innermost = outer
-            if TIMED:
+            if DEADLINE or BULKHEAD:
                 ended = clock.monotonic()
             if BULKHEAD and bulkhead.waiting:
                 bulkhead.admit_waiters()
             if (
-                not (DETACHED or JUDGED)
+                not JUDGED
                 and not (DEADLINE and (ended >= due or (deadline.state if ASYNC else deadlines.in_flight)))  # pyright: ignore[reportOperatorIssue]
-                and not (QUEUES and admission is not None)
+                and not (BULKHEAD and record is not None)
                 and progress is None
                 and (ASYNC or type(result) is policies.usual or policies.is_over(result))
             ):
                 if GATE and not era.is_clean:
-                    policies.gate.settle(era, permit, SUCCESS, ended if TIMED else clock.monotonic())
+                    policies.gate.settle(era, permit, SUCCESS, ended if DEADLINE or BULKHEAD else clock.monotonic())
                     if policies.gate.transitions:
                         policies.deliver(policies.gate)
                 if COUNTED:
-                    first_try_durations.append(ended - began if TIMED else 0.0)
+                    first_try_durations.append(ended - began if DEADLINE or BULKHEAD else 0.0)
                     if len(first_try_durations) >= FOLD:
                         policies.counters.fold()
                 return result
@@ -257,40 +241,33 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 del bulkhead.held[permit]
             if DEADLINE and ASYNC:
                 deadline.end()
-            if DEADLINE and not ASYNC:
-                if not BLOCK:
-                    deadlines.innermost = outer
-                else:
-                    entry.is_over = True
+            elif DEADLINE and BLOCK:
+                entry.is_over = True
+            elif DEADLINE:
+                deadlines.innermost = outer
             if not ASYNC:
                 # An interruption that is on its way arrives in the next call: in this one, which waits for that of its
                 # own deadline. One of an enclosing call is what the attempt ended by.
                 try:
                     if DEADLINE and BLOCK:
                         end_block(deadlines, entry)
-                    if DEADLINE and not LATE_ONLY and deadlines.in_flight is not None:
-                        settle(deadlines, entry)
-                    else:
-                        get_ident()
+                    settle(deadlines, entry) if DEADLINE and deadlines.in_flight is not None else get_ident()
                 except Interrupted as interrupted:
                     failure = interrupted
-            if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or DETACHED or BLOCK:
-                if not DETACHED:
-                    record = AttemptRecord()
+            if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
+                record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                 record.began, record.passed = began, passed if RATE_LIMIT or BULKHEAD else NO_GATE
                 record.permit, record.era = permit if GATE or BULKHEAD else None, era if GATE else NOT_ADMITTED
                 record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
                 record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
-                if QUEUES:
-                    record.queued, record.running_since = admission is not None, running_since
-                if FAIL_WHEN:
-                    asked = policies.consult(record, failure, result)
-                    failure = await asked if ASYNC else asked
+                if JUDGED and policies.fail_when is not None:
+                    ended_by = policies.consult(record, failure, result)
+                    failure = await ended_by if ASYNC else ended_by
                 failure = policies.settle(record, failure, 1 if progress is None else progress.attempts)
             permit = None  # nothing is held any more
             if progress is not None:
                 return failure, result
-            progress = CallRecord(asked if TURNS else began)
+            progress = CallRecord(asked if RATE_LIMIT else began)
             if ASYNC or BLOCK:
                 return await follow_async(policies, failure, result, progress, args, kwargs)
             return follow(policies, failure, result, progress, args, kwargs)

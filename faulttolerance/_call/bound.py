@@ -13,6 +13,7 @@ from .._metrics.counters import FOLD, Counters
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, AttemptRecord, Environment, StoppedIteration
+from .._runtime.event_loop import refuse_trio
 from .._runtime.task_deadline import NO_DEADLINE
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
@@ -256,13 +257,22 @@ class BoundPolicies:
                 and (record.ended or now) >= record.began + self.slow
             ):
                 verdict, kind = FAILURE, "slow call"
-            record.verdict = verdict.value
+            record.verdict = verdict._value_  # ``value`` is a function of Python
             if not (era.is_clean if verdict is SUCCESS else verdict is NEUTRAL and era.is_closed):
                 gate.settle(era, record.permit, verdict, now, kind if verdict is FAILURE else "")
         elif not isinstance(failure, RefusedException):
             gate.settle(gate.state, record.permit, NEUTRAL, clock.monotonic())
         if gate.transitions:
             self.deliver(gate)
+
+    def refuse_trio(self) -> None:
+        """Refuse a task of trio, where an asynchronous call may have to wait without a deadline, which refuses itself.
+
+        Raises:
+            FaultToleranceException: The running task is trio's.
+        """
+        if self.bulkhead is not None or self.takes_turns or self.retry is not None:
+            refuse_trio(self.name)
 
     def abandon(self, permit: object) -> None:
         """Give back whatever *permit* holds; control flow came before its attempt was settled."""
@@ -393,8 +403,16 @@ def _may_have_to_await(retry: Retry) -> bool:
     return retry.lets_the_application_delay or any(map(is_coroutine_function, retry.predicates))
 
 
+class _Ranks(tuple[tuple[int, str], ...]):
+    """How many gates lead through each policy that counts attempts; told apart by identity, which is cheap to hash."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
 @cache
-def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> tuple[tuple[int, str], ...]:
+def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> _Ranks:
     """Return the policies that count attempts, outermost first, each with how many gates lead through it."""
     ranks = (
         (CIRCUIT, gate_name),
@@ -402,12 +420,12 @@ def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> 
         (NO_GATE, "Timeout" * timeout),
         (BULK, "Bulkhead" * bulkhead),
     )
-    return tuple((rank, name) for rank, name in ranks if name)
+    return _Ranks((rank, name) for rank, name in ranks if name)
 
 
 @cache
 def _counted_of(
-    ranked: tuple[tuple[int, str], ...], passed: int, refused_by: str, verdict: str, timed_out: bool, queued: bool
+    ranked: _Ranks, passed: int, refused_by: str, verdict: str, timed_out: bool, queued: bool
 ) -> tuple[tuple[Series, ...], bool, bool, bool]:
     """Return the series that an attempt advances, whether it is timed, whether it stood in a queue or ran, and ran."""
     facts: dict[str, str] = {}

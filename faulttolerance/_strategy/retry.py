@@ -152,6 +152,7 @@ class Retry:
         "jitter",
         "max_duration",
         "max_retries",
+        "result_predicate",
         "retry_after",
         "retry_on",
     )
@@ -185,6 +186,8 @@ class Retry:
         self._predicates = _NO_PREDICATES
         if exception_predicate is not None or result_predicate is not None:
             self._predicates = Predicates(exception_predicate, result_predicate, "@retry_when", tell)
+        self.result_predicate = result_predicate
+        """What results are refused by, if anything is."""
         self.is_alone = True
         """Whether no failure came yet that another guard, inside, had retried."""
 
@@ -192,11 +195,6 @@ class Retry:
     def predicates(self) -> tuple[Predicate, ...]:
         """Those that there are."""
         return self._predicates.all
-
-    @property
-    def result_predicate(self) -> Predicate | None:
-        """What results are refused by, if anything is."""
-        return self._predicates.result
 
     @property
     def lets_the_application_delay(self) -> bool:

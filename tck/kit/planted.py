@@ -49,8 +49,8 @@ CODES = {
 """The codes by which mypy reports a mistake of each kind."""
 
 MISTAKES = [
-    Mistake("wrong argument", "gate.admit(permit, get_ident(), began)", "gate.admit(permit, began)"),
-    Mistake("wrong argument", "rate_limit.admit(began)", "rate_limit.admit(policies.name)"),
+    Mistake("wrong argument", "gate.admit(permit, get_ident(), ", "gate.admit(permit, "),
+    Mistake("wrong argument", "limit.admit(began)", "limit.admit(policies.name)"),
     Mistake("wrong argument", "environment.acquire(bulkhead, permit)", "environment.acquire(bulkhead)"),
     Mistake("wrong argument", "first_try_durations.append(ended - began", "first_try_durations.append(failure"),
     Mistake("wrong argument", "settle(deadlines, entry)", "settle(entry, deadlines, due)"),
@@ -58,11 +58,11 @@ MISTAKES = [
     Mistake("wrong argument", "fail(policies, error, progress, args", "fail(policies, error, args"),
     Mistake("missing field", "NOT_ADMITTED, policies.gate.state", "NOT_ADMITTED, policies.gate.era"),
     Mistake("missing field", "deadline.queue.pending.pop(", "deadline.ring.pending.pop("),
-    Mistake("missing field", "record.queued, record.running_since", "record.queued, record.runs_since"),
+    Mistake("missing field", "record.running_since", "record.runs_since"),
     Mistake("missing field", "policies.counters.fold()", "policies.counters.fold_all()"),
     Mistake("wrong name", "due = began + policies.seconds", "due = begins + policies.seconds"),
-    Mistake("wrong name", "bulkhead.acquire(permit, get_ident())", "bulkheads.acquire(permit, get_ident())"),
-    Mistake("await too many", "policies.rate_limit.admit(began)", "await policies.rate_limit.admit(began)"),
+    Mistake("wrong name", "bulkhead.admit_waiters()", "bulkheads.admit_waiters()"),
+    Mistake("await too many", "limit.admit(began)", "await limit.admit(began)"),
     Mistake("await too many", "policies.settle(record", "await policies.settle(record"),
     Mistake("await too many", "policies.deliver(policies.gate)", "await policies.deliver(policies.gate)"),
     Mistake("None not ruled out", "if admission is not None:", "if True:"),
