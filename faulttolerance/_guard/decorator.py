@@ -9,6 +9,7 @@ from typing import Any
 
 from .._call.order import ROWS
 from .._policy import Policy, check, parameters, shared, typed_call
+from .._shown import shown
 from .._signature.kind import is_generator_function
 from .._signature.method import unproxied
 from .._signature.naming import class_name
@@ -114,6 +115,10 @@ def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) 
     for name, value in complete.items():
         if hasattr(value, "__next__") and hasattr(value, "__iter__"):
             complete[name] = tuple(value)  # a set of exceptions may be any iterable; this one can be read only once
+    if target is not None and not can_be_guarded(target):
+        names = f", or its parameters by name: {', '.join(complete)}" if complete else ""
+        problem = f"is given {shown(target)} by position"
+        raise FaultToleranceDefinitionException(Fault(f"@{kind.annotation}", problem, target, f"a function{names}"))
     decorator = Decorator(kind, complete)
     return decorator if target is None else decorator(target)
 

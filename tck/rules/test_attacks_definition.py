@@ -22,6 +22,8 @@ from faulttolerance import (
     apply_guard,
     bulkhead,
     circuit_breaker,
+    exponential_backoff,
+    honor_retry_after,
     rate_limit,
     retry,
     timeout,
@@ -107,6 +109,13 @@ def test_apply_guard_takes_a_name(name: Any) -> None:
     """A guard itself, in the place of its name, is refused where it stands and not by the first call (rule R9)."""
     with pytest.raises(FaultToleranceDefinitionException, match=r"@apply_guard\(name\) is .*; allowed: the name of a"):
         apply_guard(name)
+
+
+@pytest.mark.parametrize("decorator", [retry, circuit_breaker, exponential_backoff, honor_retry_after])
+def test_a_value_by_position_is_told_of_the_names(decorator: Any) -> None:
+    """Where parameters have names only, a number in the place of the function is answered by them (rule R9)."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"is given 500 by position; .* by name: .*delay"):
+        decorator(500)
 
 
 def test_the_name_of_a_guard_is_text() -> None:
