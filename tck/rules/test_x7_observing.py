@@ -235,6 +235,20 @@ def test_the_durations_of_an_observed_time_out_are_what_calls_took(clock: Clock)
         assert sum(durations.sums) == pytest.approx(7.02, abs=0.01)
 
 
+def test_a_failing_attempt_under_an_observed_time_out_is_counted(clock: Clock) -> None:
+    """By rule X7: its policy counts what really happened, however the attempt ended."""
+    guard = Guard(name=f"acme.observed{next(_numbers)}", timeout=Timeout(1000))
+
+    def fail() -> None:
+        raise OSError
+
+    with configured({f"{guard.name}/Timeout/mode": "observe"}):
+        with pytest.raises(OSError):
+            guard.call(fail)
+
+        assert counted(guard.name)["ft.timeout.calls.total false"] == 1
+
+
 def test_blocks_are_observed_too(clock: Clock) -> None:
     """By rule X7: in threads and in coroutines; each attempt that would have been ended, once."""
     import asyncio
