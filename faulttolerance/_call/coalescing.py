@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from math import inf
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 from .._metrics.catalogue import advanced
@@ -57,6 +58,8 @@ class Coalescing:
                 except TypeError as error:
                     raise (unhashable(self._name, key) or error) from None
                 if met is not None:
+                    if _is_led_here(met, seat):
+                        return call(args, kwargs)
                     alarm = Alarm()
                     seat.wake = alarm.ring
                     if not join(seat, key, own):
@@ -130,6 +133,15 @@ class Coalescing:
             batch.append(None)
             if len(batch) >= FOLD:
                 self._counters.fold()
+
+
+def _is_led_here(flight: Flight, seat: Seat) -> bool:
+    """Tell whether the leader is on the thread of *seat*, which would wait for itself: in a signal's handler, say.
+
+    Greenlets of one thread wait for one another.
+    """
+    leader = flight.leader
+    return leader is not None and leader.ident == seat.ident and "greenlet" not in modules
 
 
 def _shared(seat: Seat) -> Any:

@@ -637,3 +637,24 @@ def test_a_handler_that_raises_anywhere_leaves_no_flight_behind(role: str) -> No
         assert results == [7], f"struck {strike.where}"
         assert load() == 7
     assert number > 8
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+def test_a_handler_that_calls_the_same_waits_for_no_call_below_it() -> None:
+    """Rule CO5: wherever a signal comes, its handler gets an answer."""
+
+    @coalesce(key=lambda: 1)
+    def load() -> int:
+        return 7
+
+    load()
+    number, strike = 0, None
+    while strike is None or strike.where:
+        number += 1
+        answers: list[int] = []
+        strike = Strike(number, "coalescing.py", "flights.py", handle=lambda answers=answers: answers.append(load()))
+        with strike:
+            assert load() == 7
+
+        assert answers == [7] * bool(strike.where)
+    assert number > 8
