@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._metrics.counters import FOLD
-from .._runtime.blocking import Arguments, Aside, GuardedCall, acquire_on_thread as acquire
+from .._runtime.blocking import Arguments, Aside, GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import AttemptRecord, Environment
 from .._runtime.interrupting.async_exception import Interrupted
@@ -104,9 +104,12 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
 
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from typing import Protocol
+
     from .._metrics.counters import Counters
     from .._runtime.interrupting.thread_deadlines import Entry
-    from .._runtime.tasks import TaskEnvironment as _Tasks
+    from .._runtime.tasks import TaskEnvironment
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
@@ -121,6 +124,21 @@ if TYPE_CHECKING:
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    class _Admission(Awaitable[float], Protocol):
+        """A place in a queue, of a task or of a thread."""
+
+        def wait(self) -> float: ...
+
+    class _Tasks(TaskEnvironment):
+        """The environment of tasks, whose admissions are of either kind."""
+
+        def acquire(self, bulkhead: Bulkhead, permit: object) -> _Admission | None: ...  # type: ignore[override]
+
+    def acquire(bulkhead: Bulkhead, permit: object) -> _Admission | None: ...
+
+else:
+    from .._runtime.blocking import acquire_on_thread as acquire
 
 
 new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object
@@ -190,7 +208,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 bulkhead.held[permit] = deadline.queue.ident if DEADLINE and ASYNC else get_ident()
                 if len(bulkhead.held) > bulkhead.limit or bulkhead.waiting:
                     record = AttemptRecord()
-                    admission: Any = environment.acquire(bulkhead, permit) if ASYNC else acquire(bulkhead, permit)
+                    admission = environment.acquire(bulkhead, permit) if ASYNC else acquire(bulkhead, permit)
                     if admission is not None:
                         record.queued = True
                         record.running_since = await admission if ASYNC else admission.wait()

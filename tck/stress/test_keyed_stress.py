@@ -115,7 +115,7 @@ def test_no_follower_waits_for_ever() -> None:
                     if chance.random() < 0.3:
                         future.cancel()
                     else:
-                        assert future.result(60) == f"{key}"
+                        assert future.result(60) == f"{key}"  # pyright: ignore[reportCallIssue]
         except (TimeoutException, Interrupted) as error:
             outcomes[type(error).__name__] += 1
 
