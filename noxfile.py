@@ -43,7 +43,10 @@ def tests(session: nox.Session, optional: bool) -> None:
 def bare(session: nox.Session) -> None:
     """Test what the core promises, where no optional package is installed."""
     session.install("--editable", ".[test]")
-    session.run("pytest", "tck/rules", "tck/spec", "tck/docs", *session.posargs)
+    # What is struck at each of many places takes long, and is the same with and without.
+    struck = ("c3_reload", "c3_state", "r11_struck")
+    ignored = [f"--ignore=tck/rules/test_{name}.py" for name in struck]
+    session.run("pytest", "tck/rules", "tck/spec", "tck/docs", *ignored, *session.posargs)
 
 
 @nox.session

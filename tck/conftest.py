@@ -47,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(report.Collector(page, entries), "conformance-report")
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of garbage collections: there are thousands, explicit ones too."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def forget_runtime_state() -> Iterator[None]:
     """Forget circuits, counts and configuration after each test; declarations stay."""

@@ -101,7 +101,8 @@ def forget() -> None:
         for resolver in registry.resolvers():
             for cls in resolver.resolved():
                 resolver.drop(cls, swap)
-            swap.attribute(resolver, "uses", ())
+            if resolver.uses:
+                swap.attribute(resolver, "uses", ())
         if settings.version.swap(seen, swap):
             return
 

@@ -253,6 +253,8 @@ def work(seed):
             found["outer" if "outer" in str(error) else "wrong"] += 1
         try:
             gevent.sleep(chance.uniform(0, 0.005))
+        except gevent.GreenletExit:
+            raise  # it was killed
         except BaseException as error:
             found["stray"] += 1
     if remaining() is not None:

@@ -38,7 +38,7 @@ class PendingInterrupt:
         self.is_first = True
         """Whether it was looked at once only."""
         self.has_waited = False
-        """Whether it was ever seen twice in one place without having done anything."""
+        """Whether it was ever seen twice in one place."""
         self.has_moved = False
         """Whether it was somewhere else when it was last looked at."""
         self.why: str | None = None

@@ -150,8 +150,8 @@ def _aim(
     if activity is not None:
         cpu = activity.cpu()
     else:
-        matters = late_by > 1.0 or sleeper is not None or not by_signal
-        cpu = cpu_of(deadlines.native_id) if matters else 0.0
+        # It lets the thread go on meanwhile, which then stands somewhere else.
+        cpu = cpu_of(deadlines.native_id) if late_by > 1.0 or sleeper is not None else 0.0
     pending.look(place(frame), cpu, now)
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
     # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
