@@ -44,7 +44,7 @@ from kit.program import ALONE, python
 from kit.struck import Strike, Struck
 
 # A reload is struck at each of many places in turn; that takes a while where the machine does other things too.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("alone")]
 
 traces_instructions = pytest.mark.skipif(
     sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"
