@@ -35,10 +35,6 @@ class PendingInterrupt:
         """The processor time that it had used by then."""
         self.looks = 0
         """How often in a row it was seen there without having done anything."""
-        self.is_first = True
-        """Whether it was looked at once only."""
-        self.has_waited = False
-        """Whether it was ever seen twice in one place."""
         self.has_moved = False
         """Whether it was somewhere else when it was last looked at."""
         self.why: str | None = None
@@ -58,10 +54,8 @@ class PendingInterrupt:
 
     def look(self, at: Position, cpu: float, now: float) -> None:
         """Note where the thread stands, and the processor time that it has used."""
-        self.is_first = self.at is None
         self.has_moved = at != self.at and self.at is not None
         if at == self.at and cpu == self.cpu:
-            self.has_waited = True
             self.looks += 1
             self._wait = min(self._wait * 1.5, _LOOK_SELDOM)
         else:

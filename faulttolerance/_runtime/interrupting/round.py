@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from math import inf
-from types import FrameType
 
 from ..fork import at_fork
 from ..native import native
@@ -166,8 +165,6 @@ def _aim(
         depth=layers,
     )
     if not by_signal:
-        if sleeper is None and late_by < _PATIENCE_WITH_CALLS and _may_end_by_itself(pending, frame):
-            return False
         return pending.why is None and send(deadlines, pending, frame, sleeper)
     if pending.send_at > now:
         return False
@@ -184,15 +181,6 @@ def _aim(
     ):
         main_thread.send(deadlines, pending, activity)
     return False
-
-
-def _may_end_by_itself(pending: PendingInterrupt, frame: FrameType) -> bool:
-    """Tell whether a thread waits in a call that no exception ends, or did, and may have a time-out of its own.
-
-    That is what ``remaining()`` is for, and it ends the call when the deadline passes. What was sent meanwhile would be
-    raised amidst what cleans up after it.
-    """
-    return pending.has_waited or (pending.is_first and may_call(frame.f_code, frame.f_lasti))
 
 
 def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
