@@ -73,7 +73,7 @@ def tracing_faults() -> list[Fault]:
     return []
 
 
-SPANS_NEED = 'what opentelemetry-api makes: pip install "faulttolerance[opentelemetry]"'
+SPANS_NEED = f"what opentelemetry-api makes: {install('opentelemetry')}"
 
 
 def can_make_spans() -> bool:
