@@ -14,7 +14,7 @@ from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import Alarm, clock
 from .._runtime.environment import Environment
 from .._runtime.native import get_ident
-from .._signature.call_key import unhashable
+from .._signature.call_key import refuse_unhashable
 from .._strategy.flights import Flight, Flights, Outcome, Seat
 
 _LED, _FOLLOWED = advanced((("Coalesce", "leader"),)), advanced((("Coalesce", "follower"),))
@@ -55,8 +55,9 @@ class Coalescing:
             try:
                 try:
                     met = lead(seat, key)
-                except TypeError as error:
-                    raise (unhashable(self._name, key) or error) from None
+                except TypeError:
+                    refuse_unhashable(self._name, key)
+                    raise
                 if met is not None:
                     if _is_led_here(met, seat):
                         return call(args, kwargs)
@@ -97,8 +98,9 @@ class Coalescing:
             try:
                 try:
                     met = lead(seat, key)
-                except TypeError as error:
-                    raise (unhashable(self._name, key) or error) from None
+                except TypeError:
+                    refuse_unhashable(self._name, key)
+                    raise
                 if met is not None:
                     turn = environment.turn()
                     seat.wake = turn.wake

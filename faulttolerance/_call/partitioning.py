@@ -8,7 +8,7 @@ from typing import Any
 from .._policy import CircuitBreaker, PartitionBy
 from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import clock
-from .._signature.call_key import unhashable
+from .._signature.call_key import refuse_unhashable
 from .._strategy.partitions import Partition, Partitions
 from .order import MEMORIES, Strategies
 from .state import State
@@ -67,10 +67,8 @@ class Partitioning:
         except KeyError:
             pass
         except TypeError:
-            error = unhashable(self._state.name, key)
-            if error is None:
-                raise
-            raise error from None
+            refuse_unhashable(self._state.name, key)
+            raise
         else:
             return call
         return self._enter(key)

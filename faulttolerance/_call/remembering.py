@@ -56,12 +56,10 @@ class Remembering:
         try:
             hash(key)
         except TypeError:
-            from .._signature.call_key import unhashable  # which needs ``inspect``
+            from .._signature.call_key import refuse_unhashable  # which needs ``inspect``
 
-            error = unhashable(self._name, key)
-            if error is None:
-                raise
-            raise error from None
+            refuse_unhashable(self._name, key)
+            raise
         return key
 
 

@@ -152,15 +152,14 @@ def mismatches(key: Key, function: Callable[..., Any], *, takes_itself: bool) ->
                 yield f"names {shown(name)}, which is no parameter of the function{hint}", allowed
 
 
-def unhashable(name: str, key: object) -> TypeError | None:
-    """Give the error for a *key* of a call of the guarded function *name* that has no hash; ``None`` where it has."""
+def refuse_unhashable(name: str, key: object) -> None:
+    """Raise ``TypeError`` for a *key* of a call of the guarded function *name* that has no hash."""
     try:
         hash(key)
     except TypeError as error:
-        return TypeError(
+        raise TypeError(
             f"{name}: the key {shown(key)} of this call has no hash; say by key= what tells calls apart: {error}"
-        )
-    return None
+        ) from None
 
 
 def _without_signature(takes_itself: bool, identity: Callable[[Any], Hashable]) -> Callable[..., Hashable]:
