@@ -189,7 +189,11 @@ class VirtualClock:
         return VirtualLoop(self)
 
     def start(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call *function* on a thread of its own, for which time waits until it is over; the future of its result."""
+        """Call *function* on a thread of its own, for which time waits until it is over; the future of its result.
+
+        Threads that are started at one moment run side by side; ``advance(0)`` after each lets it come to its first
+        wait before the next one begins.
+        """
         future: Future[T] = _Call()
         context = copy_context()
 

@@ -74,6 +74,7 @@ class Line:
                     clock.sleep(max(0.0, self._began + at - clock.monotonic()))
                     seconds = until.get(name, self.now + patience) - self.now
                     futures.append(clock.start(self._call, name, seconds))
+                    clock.advance(0)  # it comes to its place before the next one begins, were it at the same moment
                 for future in futures:
                     future.result(30)
             else:

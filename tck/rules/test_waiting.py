@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import pickle
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -100,6 +101,7 @@ class Scene:
                 clock.sleep(max(0.0, began + at - clock.monotonic()))
                 if (call := event()) is not None and isinstance(call, tuple):
                     futures.append(clock.start(*call))
+                    clock.advance(0)  # it comes to its place before the next one begins, were it at the same moment
             clock.sleep(0.0001)
             for future in futures:
                 future.result(30)
@@ -150,6 +152,19 @@ def play(way: str, decorate: Callable[[Any], Any], *calls: Call, **happen: Any) 
 
 
 # how long
+
+
+@every_way
+def test_calls_of_one_moment_come_one_after_the_other(way: str) -> None:
+    """By rule Q3: the order of arrival is that of the scene, however often threads are switched."""
+    names = [str(number) for number in range(8)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(5):
+            assert play(way, bulkhead(1, max_wait=9000), *(come(0, name, 0.1) for name in names)).order == names
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @every_way
