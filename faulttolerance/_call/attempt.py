@@ -97,7 +97,7 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         "CLOCKED": detached or deadline or waits or judged or policies.rate_limit is not None,
         "JUDGED": detached or judged or (retry is not None and retry.result_predicate is not None),
         "FOLLOWED": detached or is_followed,
-        "COUNTED": policies.counters is not None,
+        "COUNTED": policies.first_try_durations is not None,
         # A coroutine in either case; without ASYNC, one under deadlines of the thread.
         "BLOCK": policies.is_block,
     }
@@ -124,6 +124,7 @@ if TYPE_CHECKING:
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
         counters: Counters  # pyright: ignore[reportIncompatibleVariableOverride]
+        first_try_durations: list[float]  # pyright: ignore[reportIncompatibleMethodOverride]
 
     class _Admission(Awaitable[float], Protocol):
         """A place in a queue, of a task or of a thread."""
@@ -153,7 +154,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
     if BULKHEAD:
         bulkhead = policies.bulkhead
     if COUNTED:
-        first_try_durations = policies.counters.first_try_durations
+        first_try_durations = policies.first_try_durations
 
     async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
         if ASYNC and CLOCKED and not (DETACHED or DEADLINE) and "trio" in modules:

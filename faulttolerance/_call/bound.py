@@ -164,6 +164,11 @@ class BoundPolicies:
         self._refusals: list[None] | None = None
         self._counted = _ranked(gate_name if gate else "", rate_limit is not None, seconds > 0, bulkhead is not None)
 
+    @property
+    def first_try_durations(self) -> list[float] | None:
+        """What the duration of a call is appended to that goes well at once; ``None`` where nothing counts it."""
+        return None if self.counters is None else self.counters.first_try_durations
+
     # The end of an attempt
 
     def settle(self, record: AttemptRecord, failure: BaseException | None, number: int) -> BaseException | None:

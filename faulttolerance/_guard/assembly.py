@@ -368,10 +368,17 @@ def _bound(parts: Sequence[_Part], binding: Binding) -> list[BoundPolicies | Lay
             values = dict(part.fixed)
             for row in part.rows:
                 values |= row.bind(binding.policies[row.policy], binding)
-            bound = BoundPolicies(binding.name, **values)
+            bound = _listened(binding.name, values) if "limiter" in values else BoundPolicies(binding.name, **values)
             bound.watches_results = part.watches_results
             steps.append(bound)
     return steps
+
+
+def _listened(name: str, values: Mapping[str, Any]) -> BoundPolicies:
+    """Bind policies to latencies of attempts, which the others do without."""
+    from .._call.listening import ListenedPolicies
+
+    return ListenedPolicies(name, **values)
 
 
 def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
