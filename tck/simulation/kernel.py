@@ -1,12 +1,16 @@
-"""A discrete-event kernel: events happen in the order of their moments, and chance comes from a seed."""
+"""A discrete-event kernel: events happen in the order of their moments, and chance comes from a seed; and a backend."""
 
 from __future__ import annotations
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 
-__all__ = ["Simulation", "lognormal", "quantile"]
+__all__ = ["Backend", "Simulation", "lognormal", "quantile"]
+
+Load = Callable[[float], float]
+"""Calls per second by the moment."""
 
 
 class Simulation:
@@ -23,12 +27,13 @@ class Simulation:
         self._asked += 1
         heapq.heappush(self._events, (self.now + delay, self._asked, act))
 
-    def arrivals(self, per_second: float, arrive: Callable[[], object]) -> None:
+    def arrivals(self, per_second: float | Load, arrive: Callable[[], object]) -> None:
         """Let *arrive* happen again and again, at random and so often on average."""
 
         def next_one() -> None:
             arrive()
-            self.after(self.chance.expovariate(per_second), next_one)
+            rate = per_second(self.now) if callable(per_second) else per_second
+            self.after(self.chance.expovariate(rate), next_one)
 
         self.after(0.0, next_one)
 
@@ -38,6 +43,35 @@ class Simulation:
             self.now, _, act = heapq.heappop(self._events)
             act()
         self.now = until
+
+
+class Backend:
+    """Workers behind one queue, first come first served. A job that nobody waits for any more is done all the same."""
+
+    def __init__(self, simulation: Simulation, workers: int, service: Callable[[random.Random], float]) -> None:
+        self.simulation, self.workers, self.service = simulation, workers, service
+        self.slowness = 1.0
+        """What each duration that begins is multiplied by."""
+        self.queue: deque[Callable[[], object]] = deque()
+        self._busy = 0
+
+    def submit(self, tell: Callable[[], object]) -> None:
+        """Do one job as soon as a worker is free, and *tell* when it is done."""
+        if self._busy < self.workers:
+            self._busy += 1
+            self._work(tell)
+        else:
+            self.queue.append(tell)
+
+    def _work(self, tell: Callable[[], object]) -> None:
+        self.simulation.after(self.service(self.simulation.chance) * self.slowness, lambda: self._end(tell))
+
+    def _end(self, tell: Callable[[], object]) -> None:
+        if self.queue:
+            self._work(self.queue.popleft())
+        else:
+            self._busy -= 1
+        tell()
 
 
 def lognormal(mean: float, sigma: float) -> Callable[[random.Random], float]:
