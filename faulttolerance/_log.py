@@ -47,7 +47,7 @@ def log(
     Args:
         level: ``DEBUG`` and so on.
         message: The text, with a place for each of *values*.
-        *values: What goes into the text.
+        *values: What goes into the text; of an exception, its words only: a handler may keep the record.
         error: The exception whose traceback is added.
         fields: Attributes of the record.
     """
@@ -57,6 +57,7 @@ def log(
             return
         try:
             _is_logging.set(True)  # in here: a signal's handler may raise as soon as it has returned
+            values = tuple(str(value) if isinstance(value, BaseException) else value for value in values)
             ours.log(level, message, *values, exc_info=error, extra=fields, stacklevel=2)
         finally:
             _is_logging.set(False)

@@ -1488,6 +1488,30 @@ def test_argument_of_an_interrupted_call_is_gone_with_the_call(on_main: bool) ->
 
 
 @needs_gil
+def test_argument_of_a_call_that_ended_late_is_gone_though_its_record_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """What the log says of a late end is words (rule S2): handlers keep records, and an exception keeps its frames."""
+    references: list[weakref.ref[Payload]] = []
+
+    def call() -> None:
+        payload = Payload()
+        references.append(weakref.ref(payload))
+        with contextlib.suppress(TimeoutException):
+            timeout(20)(lambda payload: time.sleep(0.2))(payload)
+
+    gc.collect()
+    gc.disable()
+    try:
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        wait_until(lambda: references[0]() is None, 2)
+    finally:
+        gc.enable()
+
+    assert "it stood in" in caplog.text
+
+
+@needs_gil
 def test_local_of_a_thread_that_has_no_guard_is_gone_when_it_returns() -> None:
     """Though it was looked at together with the others while it ran."""
     references: list[weakref.ref[Payload]] = []
