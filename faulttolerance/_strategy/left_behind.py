@@ -33,6 +33,10 @@ class LeftBehind:
         if self._bodies:
             self._bodies.pop(ref(body), None)
 
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing is lost if it is forgotten: no body goes on."""
+        return not self._bodies
+
     def keep_only(self, ident: int) -> None:
         """Forget them all, in the child of a fork: they run in the parent."""
         if self._bodies is not None:

@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,13 +27,16 @@ from faulttolerance import (
     circuit_breakers,
     coalesce,
     configure,
+    fallback,
     guards,
     health,
+    last_good,
     partition_by,
     rate_limit,
     reload,
     retry,
     sleep,
+    timeout,
 )
 from faulttolerance._metrics.counters import ledger
 from faulttolerance.testing import virtual_time
@@ -184,6 +188,21 @@ def test_each_call_is_a_use_of_its_key() -> None:
     outcome(work, "first", True)
 
     assert circuit_breakers.state(f"{__name__}.{work.__qualname__}", key="first") == "open"  # its successes counted
+
+
+@pytest.mark.parametrize("remembers", [timeout(1000), fallback(last_good(max_age=1000)), bulkhead(5), coalesce()])
+def test_what_any_policy_remembers_may_go(remembers: Callable[[Any], Any]) -> None:
+    """By rule N2: also where a time-out or the last good result is remembered for each key."""
+
+    class Many:
+        @partition_by("host", max_partitions=2)
+        @remembers
+        def fetch(self, host: int) -> int:
+            return host
+
+    many = Many()
+
+    assert [many.fetch(host) for host in range(5)] == [0, 1, 2, 3, 4]
 
 
 def test_what_is_not_idle_stays() -> None:
