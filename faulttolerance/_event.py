@@ -51,6 +51,15 @@ class StateChanged(NamedTuple):
     """Why it opened, and until when."""
 
 
+class LimitChanged(NamedTuple):
+    """The limit of a bulkhead came down, because too many calls took too long (rule A2)."""
+
+    method: str
+    old: int
+    """Calls that could run at once before."""
+    new: int
+
+
 class FallbackApplied(NamedTuple):
     """The fallback is asked to replace a failure."""
 
@@ -132,7 +141,9 @@ class degradations:  # noqa: N801  # a context manager is called like a function
             collecting.set(tuple(found for found in collecting.get() if found is not self._found))
 
 
-Event: TypeAlias = RetryScheduled | TimedOut | Rejected | StateChanged | FallbackApplied | GaveUp | Recovered
+Event: TypeAlias = (
+    RetryScheduled | TimedOut | Rejected | StateChanged | LimitChanged | FallbackApplied | GaveUp | Recovered
+)
 Sink: TypeAlias = Callable[[Event], object]
 
 Question: TypeAlias = Callable[[], bool]

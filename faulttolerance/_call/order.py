@@ -305,15 +305,16 @@ def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
 _TIMEOUT = Memory(lambda *_: left_behind.LeftBehind(), lambda *_: None)
 
 
-def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float]:
-    return policy.value, policy.waiting_task_queue, seconds(policy.max_wait, ChronoUnit.MILLIS)
+def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float, float]:
+    max_wait, latency = seconds(policy.max_wait, ChronoUnit.MILLIS), seconds(policy.latency, ChronoUnit.MILLIS)
+    return policy.value, policy.waiting_task_queue, max_wait, latency
 
 
 def _bulkhead_of(name: str, policy: Bulkhead, strategies: Strategies) -> bulkhead.Bulkhead:
     breaker = strategies.get(CircuitBreaker)
     lock = breaker.lock if breaker is not None else None  # one less per method
-    limit, queue, max_wait = _bulkhead_values(policy)
-    return bulkhead.Bulkhead(limit, queue, name, max_wait=max_wait, now=_now, lock=lock)
+    limit, queue, max_wait, latency = _bulkhead_values(policy)
+    return bulkhead.Bulkhead(limit, queue, name, max_wait=max_wait, latency=latency, now=_now, lock=lock)
 
 
 def _now() -> float:
@@ -331,10 +332,14 @@ def may_queue(policies: Policies, asynchronous: bool) -> bool:
 
 def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
     permits, tell = binding.strategies.get(Bulkhead), binding.tell_of(Bulkhead)
-    queues = may_queue(binding.policies, binding.asynchronous)
+    bound: dict[str, Any] = {"bulkhead": permits, "queues": may_queue(binding.policies, binding.asynchronous)}
     if tell is not None:
-        permits = ObservedBulkhead(permits, tell, may_wait=queues)
-    return {"bulkhead": permits, "queues": queues}
+        bound["bulkhead"] = ObservedBulkhead(permits, tell, may_wait=bound["queues"])
+    if seconds(policy.latency, ChronoUnit.MILLIS):
+        from .limiting import Limiter
+
+        bound["limiter"] = Limiter(binding.name, permits, detached=binding.detached)
+    return bound
 
 
 def _exponential(policy: ExponentialBackoff, delay: float, *_: object) -> back_off.BackOff:

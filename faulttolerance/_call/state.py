@@ -84,7 +84,7 @@ class State:
         for kind, strategy in self.strategies.items():
             if kind in in_force and hasattr(strategy, "condition"):
                 condition = strategy.condition(now)
-                if kind not in worst or condition[1:] > worst[kind][1:]:
+                if kind not in worst or condition[1:3] > worst[kind][1:3]:
                     worst[kind] = condition
         return worst
 

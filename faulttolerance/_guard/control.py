@@ -84,7 +84,7 @@ class GuardedMethod:
         """How each policy that remembers something stands now: ``{"CircuitBreaker": "open, half-open in 3.2 s"}``."""
         state = self._resolver.state(self._cls)
         conditions = state.conditions() if state is not None else {}
-        return {kind.annotation: condition.words for kind, condition in conditions.items()}
+        return {kind.annotation: condition.in_full for kind, condition in conditions.items()}
 
     @property
     def counts(self) -> Mapping[Series, int]:

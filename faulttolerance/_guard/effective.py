@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from .._call.order import RANK
 from .._config import Declared, Effective, State as Configuration, Switches, settings
-from .._policy import Policy
+from .._policy import Bulkhead, Policy, Timeout
 from .._signature.lookup import home_of
 from .._signature.method import as_method, bound_when_called
 from .._signature.naming import class_name, qualified_name_of
 from ..exceptions import Fault
-from .checking.definition import callback_faults, companion_faults
+from .checking.definition import callback_faults, companion_faults, latency_faults
 from .declaration import INSTANCE, Declaration, accessors, covering, declaration_of, first_definition, unbound
 
 
@@ -134,4 +134,12 @@ def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | 
             home = effective.declared_by.get(type(value.policy))
             problems = callback_faults(value.policy, declaration, effective.name, asynchronous, home, final=True)
             faults += map(value.traced, problems)
-    return faults
+    return faults + mismatches(effective)
+
+
+def mismatches(effective: EffectivePolicies) -> list[Fault]:
+    """Tell which of the values in force go against one another, and where the first of them was configured."""
+    faults = latency_faults(effective.policies, effective.name)
+    configured = {type(value.policy): value.configured for value in effective.values}
+    source = configured.get(Bulkhead, {}).get("latency") or configured.get(Timeout, {}).get("value")
+    return [fault._replace(source=source) for fault in faults] if source else faults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from .._call.order import is_detached
@@ -146,7 +146,7 @@ class GuardLayer:
             condition = self._conditions.get(type(value.policy))
             now = f", now {condition.words}" if condition is not None else ""
             lines.append(f"  {value.policy.annotation} (declared on {_place(declared)}{state}){now}")
-            lines += _lines_of(value, declared, all)
+            lines += _lines_of(value, declared, all, condition.live if condition is not None else {})
         lines += [f"  wrong: {problem}" for problem in self._wrong]
         if source and effective.policies:
             lines.append(code_of(effective, self._asynchronous or is_detached(effective.policies)))
@@ -154,7 +154,7 @@ class GuardLayer:
 
     def as_dict(self) -> dict[str, Any]:
         told: dict[str, Any] = dict_of(self.effective) | {"wrong": self._wrong}
-        now = {kind.annotation: condition.words for kind, condition in self._conditions.items()}
+        now = {kind.annotation: condition.in_full for kind, condition in self._conditions.items()}
         for policy in told["policies"]:
             if policy["annotation"] in now:
                 policy["now"] = now[policy["annotation"]]
@@ -168,13 +168,14 @@ def _place(declared: Declared) -> str:
     return "the method" if declared.level == "method" else declared.owner or "the guard"
 
 
-def _lines_of(value: Effective, declared: Declared, all: bool) -> Iterator[str]:  # noqa: A002
+def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str, str]) -> Iterator[str]:  # noqa: A002
     """Show the values that are not as by default, then, if *all* are asked for, the others."""
     sources = value.sources
     named = parameters(value.policy)
     by_default = [one for name, one in named.items() if sources[name] == "default"]
     for one in [*(one for one in named.values() if one not in by_default), *(by_default if all else ())]:
-        yield f"    {one.key} = {_shown(one.told(value.policy))}  [{sources[one.name]}]"
+        now = f"; {live[one.name]}" if one.name in live else ""
+        yield f"    {one.key} = {_shown(one.told(value.policy))}  [{sources[one.name]}]{now}"
         if variable := _variable(one, value, declared):
             yield f"      variable {variable}"
     if by_default and not all:

@@ -21,7 +21,7 @@ from .._signature.method import bound_when_called, unproxied
 from .._signature.naming import copy_names
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
-from .checking.definition import companion_faults, decorator_name, descriptor_faults, exclusive_faults
+from .checking.definition import companion_faults, decorator_name, descriptor_faults, exclusive_faults, latency_faults
 from .declaration import INSTANCE, binding_by_name
 from .guard_resolver import GuardResolver, call_detached, call_given, misfits
 from .place import Place, place_of, user_frames, watch_for_one_per_call
@@ -87,6 +87,7 @@ class Guard:
         where = f"Guard {self.name}"
         if faults := [
             *exclusive_faults(by_kind, where),
+            *latency_faults(by_kind, where),
             *companion_faults(declared, where, None),
             *misfits(by_kind.values(), self.name),
         ]:

@@ -21,7 +21,7 @@ from .assembly import block_call, guarded_call
 from .awaited import call_awaited
 from .checking.definition import callback_faults
 from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
-from .effective import EffectivePolicies
+from .effective import EffectivePolicies, mismatches
 from .place import Place
 from .resolver import Draft, Resolver
 
@@ -79,7 +79,7 @@ class GuardResolver(Resolver):
             if value.enabled
             for fault in misfits((value.policy,), self.name, caller, _is_awaited(caller))
         ]
-        return list(dict.fromkeys(found))
+        return [*dict.fromkeys(found), *mismatches(effective)]
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call paths of the kinds that were called, and what the state is to become."""

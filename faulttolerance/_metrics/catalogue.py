@@ -187,6 +187,12 @@ _BULKHEAD = (
         needs_queue=True,
     ),
     Metric(
+        "ft.bulkhead.limit",
+        "gauge",
+        "The number of executions that may run at once, where that adapts to their latency",
+        readings={(): lambda bulkhead, _: bulkhead.limit if bulkhead.adaptive is not None else None},
+    ),
+    Metric(
         "ft.bulkhead.runningDuration",
         "histogram",
         "Histogram of the time that method executions spent running",

@@ -22,9 +22,12 @@ class Bulkhead(Policy, is_observable=True):
             *max_wait*, and are refused else where all permits are taken.
         max_wait: How long a call may wait, synchronous or not, in milliseconds; 0: asynchronous ones for as long as it
             takes, synchronous ones not at all.
+        latency: How long nine in ten calls are to take at most, in milliseconds. The limit moves for that, and *value*
+            is the highest; 0: it stays at *value*.
     """
 
     value: int = parameter(integer(1), 10)
     waiting_task_queue: int = parameter(integer(1), 10)
     _: KW_ONLY
     max_wait: Duration = parameter(duration(), 0)
+    latency: Duration = parameter(duration(), 0)

@@ -33,13 +33,29 @@ class AdaptiveLimit:
         latency: The target.
     """
 
-    __slots__ = ("_at_one_since", "_count", "_late", "_most", "_over", "_since", "ceiling", "exact", "latency")
+    __slots__ = (
+        "_at_one_since",
+        "_count",
+        "_late",
+        "_most",
+        "_over",
+        "_since",
+        "ceiling",
+        "exact",
+        "latency",
+        "later",
+        "quiet",
+    )
 
     def __init__(self, ceiling: int, latency: float) -> None:
         self.ceiling = ceiling
         self.latency = latency
         self.exact = float(ceiling)
         """The limit, with its fraction."""
+        self.quiet = math.inf
+        """While fewer run, a success in time moves nothing, and only counts."""
+        self.later: list[int] = []
+        """The permits that were held at the end of such ones, which are yet to be counted; appended without a lock."""
         self._since = -math.inf
         self._at_one_since = math.inf
         """Since when the limit is 1 and no call was in time."""
@@ -52,12 +68,19 @@ class AdaptiveLimit:
         """How many calls may run."""
         return int(self.exact)
 
-    def moves_nothing(self, elapsed: float, running: int) -> bool:
-        """Whether a success only counts, which may be done later: it is within the target, and nothing is to grow."""
-        return elapsed <= self.latency and (self.exact >= self.ceiling or 2 * running < self.exact)
+    def count(self) -> None:
+        """Count the attempts of ``later``."""
+        number = len(self.later)
+        batch = self.later[:number]  # nothing is called between this and the next line: a signal handler may come here
+        del self.later[:number]
+        if batch:
+            self._count += number
+            self._most = max(self._most, *batch)
+            self._at_one_since = math.inf
+            self._halve()
 
     def end(self, began: float, ended: float, running: int, *, is_success: bool = True, is_sample: bool = True) -> bool:
-        """Look at a call that is over, and tell whether the limit was lowered.
+        """Look at an attempt that is over, and tell whether the limit was lowered; ``count`` goes before.
 
         Args:
             began: When it got its permit.
@@ -66,30 +89,22 @@ class AdaptiveLimit:
             is_success: Whether it did not fail.
             is_sample: Whether it counts also where it was not late, as every success does and every time-out.
         """
-        elapsed = ended - began
-        is_late = elapsed > self.latency
-        if began < self._since or not (is_late or is_sample):
-            return False
-        self._count += 1
-        self._most = max(self._most, running)
-        if is_late:
-            self._over += 1
-            self._late += elapsed
-            is_lowered = self._over > _PART * max(_ENOUGH, self._count)
-            if is_lowered:
-                self._lower(ended)
-            self._at_one_since = min(self._at_one_since, ended) if self.limit == 1 else math.inf
-            if is_lowered:
-                return True
-        elif is_success:
-            self._at_one_since = math.inf
-            if 2 * running >= self.exact:
-                self.exact = min(float(self.ceiling), self.exact + 1 / self.exact)
-        if self._count >= _MEMORY:
-            self._count /= 2
-            self._over /= 2
-            self._late /= 2
-        return False
+        elapsed, was = ended - began, self._since
+        if began >= was and (is_sample or elapsed > self.latency):
+            self._count += 1
+            self._most = max(self._most, running)
+            if elapsed > self.latency:
+                self._note_late(elapsed, ended, running)
+            elif is_success:
+                self._at_one_since = math.inf
+                if 2 * running >= self.exact:
+                    self.exact = min(float(self.ceiling), self.exact + 1 / self.exact)
+            self._halve()
+        if ended - self._since < self.latency:
+            self.quiet = 0.0  # one that ends in time may have begun before the epoch
+        else:
+            self.quiet = math.inf if self.exact >= self.ceiling else self.exact / 2
+        return self._since != was
 
     def is_hopeless(self, began: float, ended: float, running: int) -> bool:
         """Whether a call that was looked at shows that the target is wrong (rule A4): one that ran alone was late."""
@@ -102,10 +117,23 @@ class AdaptiveLimit:
         self.ceiling = ceiling
         self.latency = latency
         self.exact = min(self.exact, float(ceiling))
+        self.quiet = 0.0  # until the next attempt ends
 
-    def _lower(self, now: float) -> None:
-        part = min(0.9, max(0.5, self.latency * self._over / self._late))
-        self.exact = max(1.0, min(self.exact, self._most) * part)
-        self._since = now
-        self._count = self._over = self._late = 0.0
-        self._most = 0
+    def _note_late(self, elapsed: float, now: float, running: int) -> None:
+        # A signal handler's calls may begin an epoch between any two steps: what belongs together is kept here.
+        over, late = self._over + 1, self._late + elapsed
+        if over > _PART * max(_ENOUGH, self._count):
+            part = min(0.9, max(0.5, self.latency * over / late))
+            self.exact = max(1.0, min(self.exact, max(self._most, running)) * part)
+            self._since = now
+            self._count = self._over = self._late = 0.0
+            self._most = 0
+        else:
+            self._over, self._late = over, late
+        self._at_one_since = min(self._at_one_since, now) if self.limit == 1 else math.inf
+
+    def _halve(self) -> None:
+        while self._count >= _MEMORY:
+            self._count -= _MEMORY / 2
+            self._over /= 2
+            self._late /= 2

@@ -16,6 +16,11 @@ much, its first steps may be written in place, and it is called for the rest onl
 Why exactly ``limit`` calls run: keys only ever move forward, so who was among the first ``limit`` stays there. A call
 that counts at most ``limit`` keys after it stored its own is among them. One that counts more asks under the lock.
 
+A limit may move meanwhile (rule A1), under the lock. Whoever was admitted under a higher one stays so, and the argument
+holds for the lower one again once so many have left that all keys are among its first. Whoever counts too many under a
+lower one asks under the lock. Where it rises, those that wait are admitted in the same step: an arrival that reads the
+higher one reads ``waiting`` after it, and finds them there, or has counted their keys.
+
 Why no permit is lost: who leaves removes its key, then looks whether somebody waits; who begins to wait is in
 ``waiting`` first, then looks whether there is room. One of the two sees the other. Who does not know whether it was
 admitted, and finds no key to remove, looks under the lock.
@@ -43,9 +48,10 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from math import inf
 from operator import attrgetter
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from ..exceptions import BulkheadException
+from .adaptive_limit import AdaptiveLimit
 from .condition import Condition
 
 T = TypeVar("T")
@@ -111,22 +117,35 @@ def has_gil() -> bool:
     return is_enabled is None or is_enabled()
 
 
+class Lesson(NamedTuple):
+    """What came of an attempt from which the limit learned."""
+
+    old: int
+    """The limit before."""
+    new: int
+    is_lowered: bool
+    """Whether an epoch begins with it (rule A2)."""
+    is_hopeless: bool
+    """Whether the target is wrong (rule A4)."""
+
+
 class Bulkhead:
     """One limit for the calls of all threads and event loops.
 
     Args:
-        limit: Calls that may run at once.
+        limit: Calls that may run at once; with a *latency*, at most.
         queue: Calls that may wait, of those that can be woken.
         name: Whose bulkhead it is, for the message of a refusal.
         max_wait: Seconds that a call may wait; 0.0: as long as it takes.
-        now: Gives the moment in seconds; asked only where a call has to wait, or waits.
+        latency: Seconds that nine in ten calls are to take at most, for which the limit moves; 0.0: it stays.
+        now: Gives the moment in seconds; asked only where a call has to wait, or waits, or the limit moves.
         lock_free: Whether callers may rely on the interpreter's single steps; by default, whether there is a GIL.
         lock: A reentrant one, which others may use too: it is held for a few steps, while a call asks or leaves.
     """
 
     __slots__ = (
         "_ahead", "_ceiling", "_filled_since", "_lock", "_name", "_now", "_tiers_differ",
-        "held", "limit", "max_wait", "queue", "waiting",
+        "adaptive", "held", "limit", "max_wait", "queue", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -136,6 +155,7 @@ class Bulkhead:
         name: str = "",
         *,
         max_wait: float = 0.0,
+        latency: float = 0.0,
         now: Callable[[], float] = lambda: 0.0,
         lock_free: bool | None = None,
         lock: AbstractContextManager[object] | None = None,
@@ -143,6 +163,8 @@ class Bulkhead:
         self.limit = limit
         self.queue = queue
         self.max_wait = max_wait
+        self.adaptive = AdaptiveLimit(limit, latency) if latency else None
+        """What moves the limit; changed under the lock only, but for its ``later``."""
         self.held: dict[Hashable, int] = {}
         """Thread by attempt; the first ``limit`` hold a permit, others are about to ask or to leave."""
         self.waiting: _Queue = _NOBODY if (has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
@@ -167,13 +189,17 @@ class Bulkhead:
         return len(self.waiting)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten: no permit is held or waited for."""
-        return not self.held and not len(self.waiting)
+        """Whether nothing is lost if it is forgotten: no permit is held or waited for, no limit lowered."""
+        adaptive = self.adaptive
+        is_at_ceiling = adaptive is None or adaptive.exact >= adaptive.ceiling
+        return is_at_ceiling and not self.held and not len(self.waiting)
 
     def condition(self, now: float) -> Condition:
         """How it stands, whenever that is."""
-        waiting = f", {len(self.waiting)} waiting" if self.waiting else ""
-        return Condition(f"{self.running} of {self.limit} running{waiting}", is_impaired=self.running >= self.limit)
+        waiting, adaptive = f", {len(self.waiting)} waiting" if self.waiting else "", self.adaptive
+        words = f"{self.running} of {self.limit} running{waiting}"
+        live = {"latency": f"limit now {self.limit} of {adaptive.ceiling}"} if adaptive is not None else {}
+        return Condition(words, is_impaired=self.running >= self.limit, live=live)
 
     def acquire(self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None = None) -> Waiter | None:
         """Take a permit at once (``None``), or begin to wait for one; see ``Waiter`` and ``enter``."""
@@ -217,9 +243,32 @@ class Bulkhead:
         """Count all that run, also beyond the limit, until there are new values: they do not ask (rule X7)."""
         self._ceiling = sys.maxsize
 
-    def resize(self, limit: int, queue: int, max_wait: float = 0.0) -> None:
+    def resize(self, limit: int, queue: int, max_wait: float = 0.0, latency: float = 0.0) -> None:
         """Take new values. Those that run go on and those that wait stay, also beyond the new values."""
-        self._decide(self._resize_locked, limit, queue, max_wait)
+        self._decide(self._resize_locked, limit, queue, max_wait, latency)
+
+    def learn(
+        self, elapsed: float, *, is_success: bool = True, is_sample: bool = True, keeps_permit: bool = False
+    ) -> Lesson | None:
+        """Let the limit move by an attempt that ends now (rule A1).
+
+        Args:
+            elapsed: Seconds since it got its permit.
+            is_success: See ``AdaptiveLimit.end``.
+            is_sample: See there.
+            keeps_permit: Whether the permit is not back yet, as the body goes on.
+
+        Returns:
+            What came of it; ``None`` where the limit does not adapt.
+        """
+        return self._decide(self._learn_locked, elapsed, is_success, is_sample, keeps_permit)
+
+    def count(self) -> None:
+        """Count the attempts that move nothing; see ``AdaptiveLimit.count``."""
+        adaptive = self.adaptive
+        if adaptive is not None:
+            with self._lock:
+                adaptive.count()
 
     def keep_only(self, ident: int) -> None:
         """Drop what other threads than *ident* held: they do not exist after a fork. Call it in the child only."""
@@ -285,11 +334,34 @@ class Bulkhead:
             self._refuse_locked(woken, waiter, "waited")
             self._admit_waiters_locked(woken)
 
-    def _resize_locked(self, woken: list[Waiter], limit: int, queue: int, max_wait: float) -> None:
-        self._ceiling = max(limit, min(len(self.held), self._ceiling))
-        self.limit = limit
+    def _resize_locked(self, woken: list[Waiter], limit: int, queue: int, max_wait: float, latency: float) -> None:
         self.queue = queue
         self.max_wait = max_wait
+        if not latency:
+            self.adaptive = None
+        elif self.adaptive is None:
+            self.adaptive = AdaptiveLimit(limit, latency)
+        else:
+            self.adaptive.reconfigure(limit, latency)
+        self._move_locked(woken, limit if self.adaptive is None else self.adaptive.limit)
+
+    def _learn_locked(
+        self, woken: list[Waiter], elapsed: float, is_success: bool, is_sample: bool, keeps_permit: bool
+    ) -> Lesson | None:
+        adaptive, old = self.adaptive, self.limit
+        if adaptive is None:
+            return None
+        adaptive.count()
+        now, running = self._now(), min(len(self.held) + (not keeps_permit), self._ceiling)
+        began = now - elapsed
+        is_lowered = adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
+        if adaptive.limit != old:
+            self._move_locked(woken, adaptive.limit)
+        return Lesson(old, adaptive.limit, is_lowered, adaptive.is_hopeless(began, now, running))
+
+    def _move_locked(self, woken: list[Waiter], limit: int) -> None:
+        self._ceiling = max(limit, min(len(self.held), self._ceiling))
+        self.limit = limit
         self._admit_waiters_locked(woken)
 
     def _is_admitted_locked(self, attempt_id: Hashable) -> bool:

@@ -2,6 +2,7 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -14,3 +15,10 @@ class Condition(NamedTuple):
     """Whether calls are refused, or have to wait."""
     is_down: bool = False
     """Whether none gets through, because what is called does not answer."""
+    live: Mapping[str, str] = {}
+    """What parameters come to now that a strategy adapts to, by their names: ``{"latency": "limit now 34 of 50"}``."""
+
+    @property
+    def in_full(self) -> str:
+        """All of the words."""
+        return ", ".join((self.words, *self.live.values()))

@@ -13,6 +13,7 @@ from .._event import (
     Event,
     FallbackApplied,
     GaveUp,
+    LimitChanged,
     Recovered,
     Rejected,
     RetryScheduled,
@@ -49,6 +50,8 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
             return WARNING, "circuit breaker opened: %s", {"ft_reason": reason}, states
         case StateChanged(_, old, new):
             return INFO, "circuit breaker %s, was %s", {"ft_new_state": new, "ft_old_state": old}, {}
+        case LimitChanged(_, old, new):
+            return DEBUG, "limit lowered to %d, was %d", {"ft_new_limit": new, "ft_old_limit": old}, {}
         case GaveUp(_, attempts, elapsed, reason, failure):
             values = {
                 "ft_attempts": attempts,

@@ -11,6 +11,7 @@ from .._event import (
     Event,
     FallbackApplied,
     GaveUp,
+    LimitChanged,
     Recovered,
     Rejected,
     RetryScheduled,
@@ -46,6 +47,8 @@ def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
         case StateChanged(_, old, new, reason):
             states = {"ft.state.old": old, "ft.state.new": new}
             return "ft.circuitbreaker.state", {**states, "ft.reason": reason} if reason else {**states}
+        case LimitChanged(_, old, new):
+            return "ft.bulkhead.limit", {"ft.limit.old": old, "ft.limit.new": new}
         case FallbackApplied(_, failure):
             return "ft.fallback", {"error.type": error_type(failure)}
         case GaveUp(_, attempts, elapsed, reason, failure):

@@ -156,6 +156,9 @@ timeout(3, "fortnights")  # type: ignore[call-overload]
 bulkhead(5, max_wait=200)
 Bulkhead(5, max_wait="200ms")
 bulkhead(5, max_wait=[200])  # type: ignore[call-overload]
+bulkhead(50, latency=250)
+Bulkhead(50, latency=timedelta(milliseconds=250), max_wait="200ms")
+Bulkhead(50, latency=None)  # type: ignore[arg-type]
 with criticality(Criticality.CRITICAL) as level:
     assert_type(level, Criticality)
 criticality("best_effort")

@@ -10,6 +10,8 @@ from ..._call.order import ORDER, Row, is_detached
 from ..._config import Declared
 from ..._policy import (
     BeforeRetry,
+    Bulkhead,
+    ChronoUnit,
     Coalesce,
     CustomBackoff,
     FailWhen,
@@ -18,6 +20,8 @@ from ..._policy import (
     PartitionBy,
     Policy,
     RetryWhen,
+    Timeout,
+    seconds,
 )  # fmt: skip
 from ..._shown import shown
 from ..._signature.kind import is_coroutine_function
@@ -44,7 +48,7 @@ def definition_faults(declaration: Declaration) -> list[Fault]:
     faults: list[Fault] = []
     if is_detached(policies):
         faults += _asynchronous_faults(declaration, where, owner)
-    faults += exclusive_faults(policies, where)
+    faults += exclusive_faults(policies, where) + latency_faults(policies, where)
     for policy in policies.values():
         faults += callback_faults(policy, declaration, where, asynchronous)
     return faults + _interceptor_faults(declaration.interceptors, declaration, where, owner)
@@ -57,6 +61,19 @@ def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Faul
     if len(back_offs) > 1:
         faults.append(Fault(f"{where} {' and '.join(back_offs)}", "are both there", None, "one back-off per function"))
     return faults
+
+
+def latency_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
+    """Refuse a target that no attempt can miss, as each ends at its time-out before (rule A3)."""
+    bulkhead, timeout = policies.get(Bulkhead), policies.get(Timeout)
+    if not isinstance(bulkhead, Bulkhead) or not isinstance(timeout, Timeout):
+        return []
+    latency, limit = seconds(bulkhead.latency, ChronoUnit.MILLIS), seconds(timeout.value, timeout.unit)
+    if not 0.0 < limit <= latency:
+        return []
+    problem = f"is {latency:g} s, and attempts end after {limit:g} s"
+    allowed = "less than the time-out, or 0 for a limit that stays"
+    return [Fault(f"{where} @Bulkhead(latency)", problem, bulkhead.latency, allowed)]
 
 
 def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Iterable[Row]) -> list[Fault]:
@@ -82,6 +99,7 @@ def class_level_faults(
     together = {**covered, **declaration.policies}
     # Not the ways of being asynchronous: there a method may differ from its class.
     faults += _excluded_faults(together, where, [row for row in ORDER if row.memory is not None])
+    faults += latency_faults({kind: policy for kind, (policy, _) in covered.items()} | declaration.policies, where)
     asynchronous = declaration.is_asynchronous(together)
     for kind, (policy, home) in covered.items():
         if kind not in declaration.policies:

@@ -81,6 +81,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("Bulkhead", "value"): ("3", 3, "0"),
     ("Bulkhead", "waiting_task_queue"): ("12", 12, "many"),
     ("Bulkhead", "max_wait"): ("200ms", timedelta(milliseconds=200), "-1"),
+    ("Bulkhead", "latency"): ("0.25s", timedelta(milliseconds=250), "-1"),
     ("PartitionBy", "key"): ("tenant", "tenant", "a tenant"),
     ("PartitionBy", "max_partitions"): ("50", 50, "0"),
     ("Coalesce", "key"): ("tenant, order", ("tenant", "order"), "an order"),

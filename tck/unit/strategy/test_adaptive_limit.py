@@ -110,18 +110,16 @@ def test_what_moves_nothing_may_be_told_later(seed: int) -> None:
     """Successes that neither raise nor lower the limit leave it as it is, one by one or many at once."""
     chance = random.Random(seed)
     limit, eager, now, later = AdaptiveLimit(20, TARGET), AdaptiveLimit(20, TARGET), 100.0, 0
-    held: list[tuple[float, float, int]] = []
     for _ in range(5000):
         now += 0.01
-        one = (now - chance.choice([0.01, 0.1, 0.1, 0.1, 0.3]), now, chance.randint(1, limit.limit))
+        elapsed = chance.choice([0.01, 0.1, 0.1, 0.1, 0.1, 0.2, 0.3 if now % 9 < 1 else 0.2])
+        one = (now - elapsed, now, chance.randint(1, limit.limit))
         eager.end(*one)
-        if limit.moves_nothing(one[1] - one[0], one[2]):
-            held.append(one)
+        if one[1] - one[0] <= TARGET and one[2] < limit.quiet:
+            limit.later.append(one[2])
             later += 1
         else:
-            for past in held:
-                limit.end(*past)
-            held.clear()
+            limit.count()
             limit.end(*one)
         assert limit.exact == eager.exact
     assert later > 500
