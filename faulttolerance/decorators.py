@@ -38,6 +38,7 @@ from ._policy import (
     Policy,
     RateLimit,
     Retry,
+    RetryBudget,
     RetryWhen,
     Timeout,
     parameters,
@@ -193,6 +194,19 @@ def timeout() -> None:
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator(RetryBudget)
+def retry_budget() -> None:
+    """Limit how many retries are made beside the calls that go well: in an outage nearly none are.
+
+    It belongs to ``@retry`` on the same method or its class. Where it says no, the failure itself comes out. The
+    parameters are those of ``RetryBudget``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if a value is out of range; at the first call, without a
+            policy that it limits, or if another guard says something else of a budget with the same name.
     """
 
 

@@ -89,6 +89,7 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
     return {
         "ASYNC": policies.asynchronous,
         "DETACHED": detached,
+        "BUDGET": policies.budget is not None,
         "GATE": policies.gate is not None,
         "RATE_LIMIT": policies.rate_limit is not None,
         "DEADLINE": deadline,
@@ -113,13 +114,15 @@ if TYPE_CHECKING:
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
+    from .._strategy.retry_budget import RetryBudget
 
-    ASYNC = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
+    ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
     CLOCKED = JUDGED = FOLLOWED = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
 
+        budget: RetryBudget  # pyright: ignore[reportIncompatibleVariableOverride]
         gate: Gate  # pyright: ignore[reportIncompatibleVariableOverride]
         rate_limit: RateLimit  # pyright: ignore[reportIncompatibleVariableOverride]
         bulkhead: Bulkhead  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -184,8 +187,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if state.is_closed:
                     era = state
                 else:
-                    permit = permit or object()
-                    era = policies.gate.admit(permit, get_ident(), began or clock.monotonic())
+                    era = policies.gate.admit(permit := permit or object(), get_ident(), began or clock.monotonic())
             if RATE_LIMIT:
                 limit = policies.rate_limit
                 if policies.takes_turns:
@@ -246,6 +248,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     policies.gate.settle(era, permit, SUCCESS, ended if DEADLINE or BULKHEAD else clock.monotonic())
                     if policies.gate.transitions:
                         policies.deliver(policies.gate)
+                if BUDGET and policies.budget.missing:
+                    policies.budget.succeed()
                 if COUNTED:
                     first_try_durations.append(ended - began if DEADLINE or BULKHEAD else 0.0)
                     if len(first_try_durations) >= FOLD:
@@ -253,8 +257,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 return result
             failure: BaseException | None = None
         except BaseException as error:  # noqa: BLE001  # what it means is decided below
-            failure = error  # and nothing else: what lands here would lose what the attempt holds
-            result = None
+            failure, result = error, None  # and nothing else: what lands here would lose what the attempt holds
         try:
             if BULKHEAD and permit in bulkhead.held:
                 del bulkhead.held[permit]

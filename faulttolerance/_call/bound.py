@@ -19,8 +19,10 @@ from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
 from .._strategy.gate import NOT_ADMITTED, Gate
 from .._strategy.left_behind import LeftBehind
+from .._strategy.observed import Tell
 from .._strategy.rate_limit import RateLimit
 from .._strategy.retry import Predicates, Retry, Stop
+from .._strategy.retry_budget import RetryBudget
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import RefusedException
 from .retrying import CallRecord
@@ -54,6 +56,7 @@ class BoundPolicies:
         "asynchronous",
         "attempt",
         "before_retry",
+        "budget",
         "bulkhead",
         "conclude",
         "consults",
@@ -79,6 +82,7 @@ class BoundPolicies:
         "skip_on",
         "slow",
         "takes_turns",
+        "tell_of_budget",
         "usual",
         "watches_results",
     )
@@ -90,6 +94,8 @@ class BoundPolicies:
         fallback_on: Exceptions | None = None,
         no_fallback_on: Exceptions = (),
         retry: Retry | None = None,
+        budget: RetryBudget | None = None,
+        tell_of_budget: Tell | None = None,
         gate: Gate | None = None,
         gate_name: str = "CircuitBreaker",
         deliver: Callable[[Gate], None] = _deliver_to_nobody,
@@ -114,6 +120,10 @@ class BoundPolicies:
         self.fallback_on = fallback_on
         self.no_fallback_on = no_fallback_on
         self.retry = retry
+        self.budget = budget
+        """What retries are paid from, if anything limits them so."""
+        self.tell_of_budget = tell_of_budget
+        """Told of retries for which nothing is left, where that is only observed."""
         self.gate = gate
         """The circuit breaker, or the policy in its place."""
         self.deliver = deliver
@@ -390,6 +400,8 @@ class BoundPolicies:
                 return
             call.is_counted = True
             attempts, stop, applied = call.attempts, call.stop, call.replaced is not None
+            if self.budget is not None:
+                self._pay_back(self.budget, call, succeeded=returned and stop is None)
             call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
         if self.counters is not None:
             fallback = None
@@ -402,6 +414,13 @@ class BoundPolicies:
                 self.counters.add(call_series(returned, fallback, attempts > 1, result))
         if returned and stop is None and attempts > 1 and sinks.wanted[Recovered]():
             sinks.tell(Recovered(self.name, attempts))
+
+    def _pay_back(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
+        """Give back what was taken for a retry that succeeded, or was not made; or what a call without one gives."""
+        if call.paid_for > call.attempts or (succeeded and call.paid_for == call.attempts):
+            budget.give_back()
+        elif succeeded and call.attempts == 1:
+            budget.succeed()
 
 
 def _may_have_to_await(retry: Retry) -> bool:
@@ -456,4 +475,5 @@ _RETRY_RESULT = {
     Stop.TOLD_TOO_LONG: "exceptionNotRetryable",
     Stop.TOLD_PAST_MAX_DURATION: "maxDurationReached",
     Stop.LEFT: "exceptionNotRetryable",
+    Stop.BUDGET_SPENT: "budgetExhausted",
 }

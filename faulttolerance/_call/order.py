@@ -36,6 +36,7 @@ from .._policy import (
     Policy,
     RateLimit,
     Retry,
+    RetryBudget,
     RetryWhen,
     Timeout,
     seconds,
@@ -50,6 +51,7 @@ from .._strategy.last_good import LastResults
 from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit, Tell
 from .._strategy.partitions import Partitions
 from .._strategy.retry_after import RetryAfter
+from .budgeting import budget_of
 from .mistakes import Mistakes
 from .observing import timed
 from .remembering import Remembering
@@ -74,6 +76,11 @@ class Strategies(tuple[Any, ...]):
         yield from ((policy, self[place]) for policy, place in _PLACES.items() if self[place] is not None)
         for partition in self.get(PartitionBy) or ():
             yield from partition.strategies.items()
+
+    def to_read(self) -> Strategies:
+        """Give those that metrics read, for as long as there are counts: no budget, which goes with its guards."""
+        place = _PLACES[RetryBudget]
+        return self if self[place] is None else Strategies([*self[:place], None, *self[place + 1 :]])
 
 
 class Binding(NamedTuple):
@@ -154,6 +161,7 @@ class GuardPolicies(TypedDict, total=False):
     honor_retry_after: HonorRetryAfter | None
     retry_when: RetryWhen | None
     before_retry: BeforeRetry | None
+    retry_budget: RetryBudget | None
     circuit_breaker: CircuitBreaker | None
     circuit_breaker_name: CircuitBreakerName | None
     adaptive_throttle: AdaptiveThrottle | None
@@ -214,6 +222,13 @@ def _chance() -> float:
 
 def _wall_time() -> float:
     return clock.wall_time()
+
+
+_RETRY_BUDGET = Memory(budget_of, lambda budget, policy: budget.renew(policy.ratio, policy.burst))
+
+
+def _retry_budget(policy: RetryBudget, binding: Binding) -> Mapping[str, Any]:
+    return {"budget": binding.strategies.get(RetryBudget), "tell_of_budget": binding.tell_of(RetryBudget)}
 
 
 def _breaker_values(policy: CircuitBreaker) -> dict[str, Any]:
@@ -422,6 +437,7 @@ ORDER = (
     Row(HonorRetryAfter, modifies=Retry),
     Row(RetryWhen, modifies=Retry),
     Row(BeforeRetry, modifies=Retry),
+    Row(RetryBudget, _retry_budget, _RETRY_BUDGET, modifies=Retry),
     Row(CircuitBreaker, _gate, _BREAKER),
     Row(CircuitBreakerName, modifies=CircuitBreaker),
     Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),

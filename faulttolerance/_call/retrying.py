@@ -17,6 +17,7 @@ from .._strategy.back_off import Delays
 from .._strategy.retry import UNASKED, Answer, Retry, Stop, Told
 from .._strategy.verdict import matches
 from ..exceptions import FaultToleranceException, RefusedException
+from .budgeting import take
 
 if TYPE_CHECKING:
     from .bound import BoundPolicies
@@ -66,6 +67,7 @@ class CallRecord:
         "is_counted",
         "kind",
         "last",
+        "paid_for",
         "refusal",
         "replaced",
         "stop",
@@ -82,6 +84,8 @@ class CallRecord:
         """Those of this call, where they have a memory; made at the first failure."""
         self.told: Told | None = None
         """What was said of the next delay, where that was awaited."""
+        self.paid_for = 0
+        """The number of the last attempt that the retry budget was charged for."""
         self.stop: Stop | None = None
         """Why no further attempt is made."""
         self.kind: type[BaseException] | None = None
@@ -164,6 +168,7 @@ _REASONS = {
     Stop.TOLD_TOO_LONG: "it says to wait for longer than max_delay of honor_retry_after",
     Stop.TOLD_PAST_MAX_DURATION: "it says to wait until after max_duration",
     Stop.LEFT: "the block left its loop",
+    Stop.BUDGET_SPENT: "the retry budget is spent",
 }
 
 
@@ -177,6 +182,7 @@ _ALWAYS_NOTED = (
     Stop.TOLD_TOO_LONG,
     Stop.TOLD_PAST_MAX_DURATION,
     Stop.LEFT,
+    Stop.BUDGET_SPENT,
 )
 """Reasons that are told of a single attempt too."""
 
@@ -295,6 +301,9 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
     decision = decide(failure, call.attempts, elapsed, remaining(), chance, call.delays, call.answer, call.told)
     if call.has_left and type(decision) is not Stop:
         decision = Stop.LEFT
+    # Last, and before the delay: nobody sleeps to hear no (rule B3).
+    if policies.budget is not None and type(decision) is not Stop and not _is_paid(policies, call):
+        decision = Stop.BUDGET_SPENT
     name = policies.name
     if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
         if retry.is_alone and "__notes__" in failure.__dict__:
@@ -310,6 +319,14 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
     if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
         sinks.tell(GaveUp(name, call.attempts, elapsed, decision.value, failure))
     return None
+
+
+def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
+    """Ask the retry budget for the next attempt; also true where it is only observed."""
+    is_paid = take(policies.budget, policies.tell_of_budget, policies.counters, "retry")
+    if is_paid:
+        call.paid_for = call.attempts + 1
+    return is_paid is not False
 
 
 def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, failure: BaseException) -> None:

@@ -7,7 +7,7 @@ from operator import is_
 
 from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
-from .._policy import CircuitBreaker, CircuitBreakerName, PartitionBy, Policy
+from .._policy import CircuitBreaker, CircuitBreakerName, PartitionBy, Policy, RetryBudget
 from .._runtime.clock import clock
 from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition
@@ -143,7 +143,7 @@ class StateDraft:
             self._counters = (*self._counters, counters)
         if self.strategies is not _NO_STRATEGIES:
             # It may not refer to the state, or that would be there for as long as its counts.
-            meter = Meter(self.strategies, queue or (self._meter is not None and self._meter.queues))
+            meter = Meter(self.strategies.to_read(), queue or (self._meter is not None and self._meter.queues))
             if meter != self._meter:
                 self._meter = meter
         return counters
@@ -161,7 +161,8 @@ class StateDraft:
             swap.attribute(state, name, getattr(self, name))
         swap.attribute(state, "alias", alias_in(policies) or state.alias)
         remembering = tuple(policies[kind] for kind in MEMORIES if kind in policies)
-        if state.strategies is _NO_STRATEGIES:  # what is new has its values already
+        # What is new has its values already, unless others have it, too.
+        if state.strategies is _NO_STRATEGIES and RetryBudget not in policies:
             swap.attribute(state, "_followed", remembering)
         swap.attribute(state, "policies", remembering)
         for counters in self._counters:

@@ -107,10 +107,10 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
 
     Specification: a method key reaches annotations on methods only, a class key annotations on classes only.
     """
-    if not declared.policy.is_configurable:
+    parameter = parameters(declared.policy)[name]
+    if not (declared.policy.is_configurable and parameter.is_configurable):
         return []
     annotation = declared.policy.annotation
-    parameter = parameters(declared.policy)[name]
     leaves = tuple(f"{annotation}/{leaf}" for leaf in dict.fromkeys((parameter.key, name)))
     path = f"{declared.owner}/{declared.method}" if declared.level == "method" else declared.owner
     return [*_keys(path, leaves), Key(leaves[0], leaves[1:], has_class=False)]

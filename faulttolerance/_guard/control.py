@@ -238,12 +238,14 @@ def validate() -> list[Unused]:
     """
     faults: list[Fault] = []
     declared: list[Declared] = []
+    guarded: list[EffectivePolicies] = []
     for resolver in list(registry.resolvers()):
         for cls in resolver.classes():
             effective, problems = resolver.effective_policies(cls)
             declared += effective.declared
+            guarded.append(effective)
             faults += [fault for fault in problems if fault not in faults]
-    faults += [*strays(), *collisions(settings.snapshot, declared)]
+    faults += [*registry.budget_clashes(guarded), *strays(), *collisions(settings.snapshot, declared)]
     if faults:
         raise FaultToleranceDefinitionException(*faults)
     return unused(settings.snapshot, declared)

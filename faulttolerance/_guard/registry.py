@@ -8,6 +8,7 @@ from weakref import ref
 
 from .._call.state import alias_in
 from .._metrics.counters import ledger
+from .._policy import RetryBudget
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
 from .._telemetry.connect import telemetry
@@ -61,7 +62,12 @@ def follow_all() -> None:
         state.follow()
 
 
-def name_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
+def clashes_of(several: Iterable[EffectivePolicies]) -> list[Fault]:
+    """Tell what is wrong with the names under which *several* guards, and those that were called, have something."""
+    return [*_breaker_clashes(several), *budget_clashes(several)]
+
+
+def _breaker_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
     """Tell what is wrong with the names that ``@circuit_breaker_name`` gives breakers of several guards."""
     wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
     if not wanted:
@@ -75,6 +81,33 @@ def name_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
         if owner != name:
             where, problem = f"{name} @CircuitBreakerName(value)", f"is {alias!r}, the name of the breaker of {owner}"
             faults.append(Fault(where, problem, alias, "a name that no other breaker has"))
+    return faults
+
+
+def budget_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
+    """Tell where guards say different things of a retry budget by the name of which they share it (rule B1)."""
+    wanted = {
+        effective.name: budget
+        for effective in several
+        if isinstance(budget := effective.policies.get(RetryBudget), RetryBudget) and budget.name
+    }
+    if not wanted:
+        return []
+    # What the others say, and then, one by one, these.
+    said: dict[str, tuple[RetryBudget, str]] = {}
+    for state in every_state():
+        for policy in state.policies:
+            if isinstance(policy, RetryBudget) and state.name not in wanted:
+                said.setdefault(policy.name, (policy, state.name))
+    faults = []
+    for name, budget in wanted.items():
+        other, owner = said.setdefault(budget.name, (budget, name))
+        for parameter in ("ratio", "burst"):
+            value, theirs = getattr(budget, parameter), getattr(other, parameter)
+            if value != theirs:
+                where = f"{name} @RetryBudget({parameter})"
+                problem = f"is {value!r}, and {theirs!r} for {owner}, which shares the budget {budget.name!r}"
+                faults.append(Fault(where, problem, value, "the same wherever the name is given"))
     return faults
 
 

@@ -20,7 +20,7 @@ from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .declaration import CLASS, FUNCTION, Declaration, covering_at_home
 from .effective import EffectivePolicies, effective_policies, is_first
 from .fingerprint import read_fingerprint
-from .registry import name_clashes
+from .registry import clashes_of
 
 if TYPE_CHECKING:
     from .registry import AnyResolver
@@ -126,7 +126,7 @@ class Draft:
             seen = settings.version.current
             if settings.state is not basis or not self.is_current:
                 return False
-            if clashes := name_clashes([self.effective]):
+            if clashes := clashes_of([self.effective]):
                 raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
             self.put(swap)

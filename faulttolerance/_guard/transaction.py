@@ -19,7 +19,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .circuit_breakers import deliver_all
 from .effective import EffectivePolicies
-from .registry import name_clashes
+from .registry import clashes_of
 
 if TYPE_CHECKING:
     from .registry import AnyResolver
@@ -128,7 +128,7 @@ class _Transaction:
         while missing := self._missing():
             for resolver, cls in missing:
                 self._drafts[resolver, id(cls)] = cls, self._draft(resolver, cls)
-            self._add(name_clashes(self._effective))
+            self._add(clashes_of(self._effective))
 
     def _draft(self, resolver: AnyResolver, cls: type | None) -> Draft | None:
         if self._after.snapshot is None:  # nobody was in use when it was in force

@@ -21,6 +21,7 @@ from .._policy import (
     Policy,
     RateLimit,
     Retry,
+    RetryBudget,
     Timeout,
 )
 from .._runtime.clock import clock
@@ -102,10 +103,24 @@ _RETRY = (
         "counter",
         "The number of times the retry logic was run. This will always be once per method call.",
         ("retried", "retryResult"),
-        _each(("true", "false"), ("valueReturned", "exceptionNotRetryable", "maxRetriesReached", "maxDurationReached")),
+        _each(
+            ("true", "false"),
+            ("valueReturned", "exceptionNotRetryable", "maxRetriesReached", "maxDurationReached", "budgetExhausted"),
+        ),
     ),
     Metric("ft.retry.retries.total", "counter", "The number of times the method was retried", facts={"retried": ()}),
 )
+_RETRY_BUDGET = (
+    Metric(
+        "ft.retry.budget.total",
+        "counter",
+        "The number of times the retry budget was asked",
+        ("kind", "result"),
+        _each(("retry", "hedge"), ("granted", "exhausted")),
+    ),
+)
+_OF_BUDGETS = ("true budgetExhausted", "false budgetExhausted")
+"""The facts of retries that there are only where a budget is declared."""
 _TIMEOUT = (
     Metric(
         "ft.timeout.calls.total",
@@ -243,6 +258,7 @@ TABLE = (
     PolicyMetrics(AdaptiveThrottle, "success", _ADAPTIVE_THROTTLE),
     PolicyMetrics(Coalesce, metrics=_COALESCE),
     PolicyMetrics(PartitionBy, metrics=_PARTITION_BY),
+    PolicyMetrics(RetryBudget, metrics=_RETRY_BUDGET),
 )
 """In the order of the specification's table."""
 
@@ -328,6 +344,8 @@ def _schema(policies: frozenset[type[Policy]], queue: bool, counts_calls: bool) 
         choices = (None,)
     calls = [series for returned in (True, False) for choice in choices for series in call_series(returned, choice)]
     facts = [(row.policy.annotation, fact) for row in rows for metric in row.metrics for fact in metric.facts]
+    if RetryBudget not in policies:
+        facts = [fact for fact in facts if fact[1] not in _OF_BUDGETS]
     at_once = tuple((row.policy.annotation, row.at_once) for row in rows)
     metrics = [metric for row in rows for metric in row.metrics if queue or not metric.needs_queue]
     histograms = [metric for metric in metrics if metric.kind == "histogram"]

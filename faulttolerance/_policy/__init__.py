@@ -31,5 +31,6 @@ from .retry import (
     Retry as Retry,
     RetryWhen as RetryWhen,
 )
+from .retry_budget import RetryBudget as RetryBudget
 from .timeout import Timeout as Timeout
 from .unit import ChronoUnit as ChronoUnit, duration_of as duration_of, seconds as seconds, spelled as spelled

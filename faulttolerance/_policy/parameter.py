@@ -28,11 +28,13 @@ DEFAULT_PLACE: Final = "the default"
 class Parameter:
     """One parameter of one annotation."""
 
-    __slots__ = ("default", "kind", "name")
+    __slots__ = ("default", "is_configurable", "kind", "name")
 
-    def __init__(self, kind: Kind, default: Any) -> None:
+    def __init__(self, kind: Kind, default: Any, is_configurable: bool) -> None:
         self.kind = kind
         self.default = default
+        self.is_configurable = is_configurable
+        """Whether configuration keys reach it."""
 
     def __set_name__(self, policy: type[Policy], name: str) -> None:
         self.name = name
@@ -61,9 +63,9 @@ class Parameter:
         return self.kind.configurable or self.kind.allowed
 
 
-def parameter(kind: Kind, default: Any = MISSING) -> Any:
+def parameter(kind: Kind, default: Any = MISSING, *, is_configurable: bool = True) -> Any:
     """Make a field of a policy."""
-    return Parameter(kind, default)
+    return Parameter(kind, default, is_configurable)
 
 
 class Policy(Record):

@@ -113,6 +113,7 @@ class Stop(Enum):
     """The attempt is a block that ended its loop, and that only then was found to have ended late."""
     TOLD_TOO_LONG = "told to wait longer than honor_retry_after allows"
     TOLD_PAST_MAX_DURATION = "told to wait past max_duration"
+    BUDGET_SPENT = "retry budget spent"
 
 
 class Told(NamedTuple):

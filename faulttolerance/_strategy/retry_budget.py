@@ -32,11 +32,13 @@ class RetryBudget:
     Args:
         ratio: What a call earns that succeeds without a retry, 0 to 1.
         burst: The tokens that there are at first, and at most; at least 1.
+        is_shared: Whether several guards have it.
     """
 
-    __slots__ = ("_burst", "_lock", "_ratio", "missing")
+    __slots__ = ("__weakref__", "_burst", "_lock", "_ratio", "is_shared", "missing")
 
-    def __init__(self, ratio: float, burst: float) -> None:
+    def __init__(self, ratio: float, burst: float, *, is_shared: bool = False) -> None:
+        self.is_shared = is_shared
         self._ratio = round(ratio * _TOKEN)
         self._burst = round(burst * _TOKEN)
         self.missing = 0
@@ -94,8 +96,8 @@ class RetryBudget:
         return Condition(f"{tenths / 10:g} of {burst / _TOKEN:g} tokens", is_impaired=tokens < _TOKEN)
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing is lost if it is forgotten: a new one is as full."""
-        return not self.missing
+        """Whether nothing is lost if who has it is forgotten: a new one is as full, or others have it, too."""
+        return self.is_shared or not self.missing
 
     def keep_only(self, ident: int) -> None:
         """Keep the tokens in the child of a fork; replace the lock, which another thread may have held then."""

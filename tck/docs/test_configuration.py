@@ -20,7 +20,7 @@ def table() -> str:
     """Every key of the lowest level, with its variable, default and range."""
     lines = ["| key | environment variable | default | allowed |", "| --- | --- | --- | --- |"]
     for name, policy in ANNOTATIONS.items():
-        for parameter in parameters(policy).values():
+        for parameter in filter(lambda one: one.is_configurable, parameters(policy).values()):
             key = Key(f"{name}/{parameter.key}", has_class=False)
             default = formatted(parameter.default) if is_given(parameter.default) else "required"
             lines.append(row(key, default or "none", parameter.configurable))
@@ -63,7 +63,7 @@ def test_the_keys_of_the_table_are_those_that_are_looked_up() -> None:
     for policy in ANNOTATIONS.values():
         if all(is_given(one.default) for one in parameters(policy).values()) and not contradicts_itself(policy):
             declared = Declared(policy(), "class", "", "")
-            looked_up |= {parameter_keys(declared, name)[-1].name for name in parameters(policy)}
+            looked_up |= {key.name for name in parameters(policy) for key in parameter_keys(declared, name)[-1:]}
 
     assert looked_up <= set(re.findall(r"`(\w+/\w+)` \|", table()))
     assert len(looked_up) > 20

@@ -28,6 +28,7 @@ PAGES = sorted(
         "partition-by",
         "rate-limit",
         "retry",
+        "retry-budget",
         "timeout",
     )
 )
@@ -73,7 +74,7 @@ def key_rows(annotations: str) -> Iterator[str]:
     yield "| key | environment variable |"
     yield "| --- | --- |"
     for annotation in annotations.split():
-        for leaf in [*(one.key for one in parameters(named(annotation)).values()), ENABLED]:
+        for leaf in [*(one.key for one in parameters(named(annotation)).values() if one.is_configurable), ENABLED]:
             key = Key(f"{annotation}/{leaf}", has_class=False)
             yield f"| `{key.name}` | `{key.variable}` |"
 

@@ -865,3 +865,50 @@ row(
     scene=calls(2),
 )
 row("coalesce: failures", {"coalesce": ALONE, "retry": again()}, fails(), 6, *["ConnectionError"] * 2, scene=calls(2))
+
+# What retries may cost
+
+SPENT = {"ratio": 0, "burst": 1}
+
+row("budget: a retry that helps is free", {"retry": again(), "retry_budget": SPENT}, fails(times=1), 2, "served")
+row(
+    "budget: spent, with a fallback",
+    lambda run: {"fallback": replaced(run), "retry": again(delay=300), "retry_budget": SPENT},
+    fails(),
+    3,
+    "instead of ConnectionError after 2",
+    "instead of ConnectionError after 1",
+    scene=calls(2),
+)
+row(
+    "budget: time-outs and refusals cost as any",
+    {
+        "retry": again(max_retries=4),
+        "retry_budget": {"ratio": 0, "burst": 3},
+        "circuit_breaker": {**BREAKER, "request_volume_threshold": 2},
+        "timeout": {"value": 200},
+    },
+    sleeps_long,
+    2,
+    "CircuitBreakerOpenException",
+    offloaded=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "budget: a refused result costs as any",
+    {"retry": again(), "retry_budget": SPENT, "retry_when": {"result": lambda result: True, "give": "result"}},
+    serves,
+    3,
+    "served",
+    "served",
+    scene=calls(2),
+)
+row(
+    "budget: control flow is not asked about",
+    {"retry": again(), "retry_budget": SPENT},
+    fails(Halt, times=2),
+    3,
+    "Halt",
+    "Halt",
+    "served",
+    scene=calls(3),
+)

@@ -32,8 +32,8 @@ Scene: TypeAlias = Callable[["Run"], Coroutine[Any, Any, None]]
 
 _ORDER = (
     "coalesce", "fallback", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff", "honor_retry_after",
-    "retry_when", "before_retry", "circuit_breaker", "adaptive_throttle", "fail_when", "rate_limit", "timeout",
-    "bulkhead",
+    "retry_when", "before_retry", "retry_budget", "circuit_breaker", "adaptive_throttle", "fail_when", "rate_limit",
+    "timeout", "bulkhead",
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from faulttolerance import (
     partition_by,
     RateLimit,
     Retry,
+    RetryBudget,
     Timeout,
     adaptive_throttle,
     apply_guard,
@@ -53,6 +54,7 @@ from faulttolerance import (
     rate_limit,
     remaining,
     retry,
+    retry_budget,
     retry_when,
     timeout,
     unguarded,
@@ -186,6 +188,25 @@ throttled(1)  # type: ignore[arg-type]
 adaptive_throttle(window="30s")
 adaptive_throttle(window=None)  # type: ignore[call-overload]
 adaptive_throttle(2.0)  # type: ignore[call-overload]
+
+
+@retry
+@retry_budget
+def budgeted(order: str) -> bytes:
+    return order.encode()
+
+
+@retry
+@retry_budget(ratio=0.1, burst=20, name="orders")
+async def budgeted_async(order: str) -> bytes:
+    return order.encode()
+
+
+assert_type(budgeted("a"), bytes)
+retry_budget(burst="many")  # type: ignore[call-overload]
+RetryBudget(name=None)  # type: ignore[arg-type]
+assert_type(Guard(retry=Retry(), retry_budget=RetryBudget(0.1, 20)).call(budgeted, "a"), bytes)
+Guard(retry_budget=Retry())  # type: ignore[arg-type]
 
 
 @coalesce(key=("order", "page"))

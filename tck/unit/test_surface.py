@@ -15,14 +15,14 @@ PROMISED = {
         CircuitBreakerOpenException BulkheadException FaultToleranceDefinitionException""",
     "policies as values": """
         Guard Retry ExponentialBackoff FibonacciBackoff CustomBackoff HonorRetryAfter RetryWhen BeforeRetry Timeout
-        CircuitBreaker CircuitBreakerName AdaptiveThrottle Bulkhead Fallback RateLimit RateLimitType""",
+        CircuitBreaker CircuitBreakerName AdaptiveThrottle Bulkhead Fallback RateLimit RateLimitType RetryBudget""",
     "beyond the specification": """
         apply_guard rate_limit RateLimitException RefusedException adaptive_throttle ThrottleException
         asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry
         Degradation degradations fail_when FailWhen last_good
         circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by
         partition_by PartitionBy
-        honor_retry_after""",
+        honor_retry_after retry_budget""",
     "how much it matters": "criticality Criticality",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future

@@ -144,8 +144,8 @@ def test_a_module_whose_name_begins_like_the_one_that_is_run_is_another(monkeypa
     assert key.names == ("acme.application.Client/charge/Timeout/value",)
 
 
-def test_every_annotation_but_the_name_of_a_breaker_can_be_configured() -> None:
-    """The application finds the breaker by its name, so it is not for others to change."""
+def test_everything_but_names_can_be_configured() -> None:
+    """The application finds the breaker by its name, and shares the budget by it, so they are not for others."""
     configurable = set(ANNOTATIONS.values())
 
     assert {one for one in Policy.__subclasses__() if one.__module__.startswith("faulttolerance.")} - configurable == {
@@ -153,6 +153,12 @@ def test_every_annotation_but_the_name_of_a_breaker_can_be_configured() -> None:
     }
     assert parameter_keys(Declared(CircuitBreakerName("x"), "method", "a", "b"), "value") == []
     assert enabled_keys(Declared(CircuitBreakerName("x"), "method", "a", "b")) == []
+    assert [
+        (kind.annotation, one.name)
+        for kind in configurable
+        for one in parameters(kind).values()
+        if not one.is_configurable
+    ] == [("RetryBudget", "name")]
 
 
 def test_no_two_parameters_of_an_annotation_share_a_spelling() -> None:

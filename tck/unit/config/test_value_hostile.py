@@ -98,6 +98,7 @@ def guarded() -> Iterator[Callable[[], object]]:
 
     @ft.fallback(handler)
     @ft.retry(delay=0, jitter=0)
+    @ft.retry_budget
     @ft.retry_when(result=lambda value: False)
     @ft.before_retry(handler)
     @ft.honor_retry_after
@@ -121,7 +122,7 @@ def keys() -> Iterator[str]:
     for annotation, policy in ANNOTATIONS.items():
         if "Asynchronous" not in annotation:
             yield f"{annotation}/enabled"
-            yield from (f"{annotation}/{one.key}" for one in parameters(policy).values())
+            yield from (f"{annotation}/{one.key}" for one in parameters(policy).values() if one.is_configurable)
 
 
 @pytest.mark.parametrize("key", list(keys()))

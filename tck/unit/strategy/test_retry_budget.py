@@ -66,7 +66,7 @@ def test_it_counts_as_the_rule_does(moves: list[tuple[str, object]], ratio: str,
 
 
 def test_as_many_tenths_as_it_takes_make_one() -> None:
-    """Rule B1: ten calls that go well at a ratio of 0.1 pay for a retry, and nine do not."""
+    """By rule B1: ten calls that go well at a ratio of 0.1 pay for a retry, and nine do not."""
     budget = RetryBudget(0.1, 1)
     assert budget.take()
     for _ in range(9):
@@ -77,7 +77,7 @@ def test_as_many_tenths_as_it_takes_make_one() -> None:
 
 
 def test_a_full_one_is_not_written_to() -> None:
-    """Rule B1: what there is of it for a healthy call is one attribute to read; what writes would need the lock."""
+    """By rule B1: what there is of it for a healthy call is one attribute to read; what writes would need the lock."""
     budget = RetryBudget(0.2, 10)
     budget._lock = None  # type: ignore[assignment]
     budget.succeed()
@@ -95,7 +95,7 @@ def test_a_full_one_is_not_written_to() -> None:
     ],
 )
 def test_it_says_how_it_stands(taken: int, successes: int, words: str, is_impaired: bool) -> None:
-    """Rule X10: in tenths of tokens, and never more than there are; impaired where it refuses."""
+    """By rule X10: in tenths of tokens, and never more than there are; impaired where it refuses."""
     budget = RetryBudget(0.2, 10)
     for _ in range(taken):
         assert budget.take()
@@ -105,7 +105,7 @@ def test_it_says_how_it_stands(taken: int, successes: int, words: str, is_impair
 
 
 def test_it_rounds_down() -> None:
-    """Rule X10: 0.99 of a token makes no retry, and is not shown as one."""
+    """By rule X10: 0.99 of a token makes no retry, and is not shown as one."""
     budget = RetryBudget(0.99, 1)
     assert budget.take()
     budget.succeed()

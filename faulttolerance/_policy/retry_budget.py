@@ -1,0 +1,27 @@
+"""The policy of ``@retry_budget``."""
+
+from __future__ import annotations
+
+from typing import final
+
+from .kind import integer, number, text
+from .parameter import Policy, parameter
+
+
+@final
+class RetryBudget(Policy, is_observable=True):
+    """Limit how many retries, and hedges, are made beside the calls that go well.
+
+    A budget has *burst* tokens at first, and never more. A retry or a hedge costs 1, and is not made where less is
+    left. A retry that succeeds gets its 1 back.
+
+    Args:
+        ratio: What a call gives that succeeds without a retry, in tokens; 0 to 1.
+        burst: The tokens that there are at first, and at most; at least 1.
+        name: All that give it share one budget, and say the same of it; no configuration changes it. Without one, each
+            method has its own.
+    """
+
+    ratio: float = parameter(number(0, 1), 0.2)
+    burst: int = parameter(integer(1), 10)
+    name: str = parameter(text("a name, or none", lambda name: True), "", is_configurable=False)
