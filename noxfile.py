@@ -96,3 +96,10 @@ def bench(session: nox.Session) -> None:
     """Measure what a guarded call costs, beside its peers; `-- --quick` to see whether it runs."""
     session.install("--editable", ".[bench]")
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def simulate(session: nox.Session) -> None:
+    """Simulate overloads, and make the tables and pictures of the page on them anew; it changes nothing twice."""
+    session.install("--editable", ".")
+    session.run("python", "-m", "tck.simulation")

@@ -205,7 +205,7 @@ def test_a_deadline_ends_the_wait(way: str) -> None:
 
 @every_way
 def test_a_limit_that_grows_wakes_as_many_as_there_is_room_for(way: str) -> None:
-    """A raised limit does not wait for somebody to leave, and does not wake only one."""
+    """A raised limit does not wait for somebody to leave, and does not wake only one (trap 18)."""
     with virtual_time() as clock, ExitStack() as stack, configured({"Bulkhead/value": "1"}):
         grow = lambda: stack.enter_context(configured({"Bulkhead/value": "3"})) and None  # noqa: E731
         scene = Scene(way, bulkhead(9, max_wait=5000), {0.5: grow})

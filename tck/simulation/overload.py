@@ -34,6 +34,11 @@ class Place(NamedTuple):
         """Calls per second."""
         return self.workers / self.mean
 
+    @property
+    def name(self) -> str:
+        """What a table calls it."""
+        return f"{self.workers}, {self.mean * 1e3:g} ms, {self.sigma}"
+
 
 USUAL = Place()
 CAPACITY = USUAL.capacity

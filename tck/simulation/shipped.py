@@ -38,17 +38,22 @@ class Gated:
 
     def refuse(self, admission: object, now: float) -> None:
         """Hear that a policy further inside refused one: a failure to the breaker, nothing to the throttle."""
+        if self._gate.judges_refusals:
+            self.settle(admission, now, is_accepted=False)
+        else:
+            self.leave(admission, now)
+
+    def leave(self, admission: object, now: float) -> None:
+        """Hear that one ended by control flow."""
         assert isinstance(admission, tuple)
         era, permit = admission
-        if self._gate.judges_refusals:
-            self._gate.settle(era, permit, FAILURE, now)
-        elif not era.is_closed:
+        if not era.is_closed:
             self._gate.settle(era, permit, NEUTRAL, now)
 
 
-def circuit_breaker() -> CircuitBreaker:
-    """Give the specification's, by its defaults."""
-    return CircuitBreaker("", 5.0, 20, 0.5, 1, now=0.0)
+def circuit_breaker(results: int = 20) -> CircuitBreaker:
+    """Give the specification's, by its defaults, over so many *results*."""
+    return CircuitBreaker("", 5.0, results, 0.5, 1, now=0.0)
 
 
 def adaptive_throttle(
@@ -72,6 +77,39 @@ class Quantile:
 
     def value(self) -> float | None:
         return self._latencies.quantile(self._part)
+
+
+class AdaptiveTimeout:
+    """The limit of a time-out of a second that adapts, asked as a guard asks it."""
+
+    def __init__(self) -> None:
+        self._latencies = Latencies()
+
+    def seconds(self) -> float:
+        found = self._latencies.quantile(0.99)
+        return 1.0 if found is None else min(1.0, max(0.01, 3 * found))
+
+    def learn(self, seconds: float, is_success: bool) -> None:
+        self._latencies.add(seconds)
+
+
+class Hedging:
+    """Sends a hedge as the library does, with its defaults."""
+
+    def __init__(self, has_budget: bool) -> None:
+        self._latencies = Latencies()
+        self._budget = retry_budget(0.1, 10.0) if has_budget else None
+
+    def delay(self) -> float | None:
+        return self._latencies.quantile(0.95)
+
+    def take(self) -> bool:
+        return self._budget is None or self._budget.take()
+
+    def learn(self, winner: str, waited: float, since_hedge: float) -> None:
+        self._latencies.add(waited)
+        if winner and self._budget is not None:
+            self._budget.succeed()
 
 
 class AdaptiveLimit:

@@ -78,7 +78,7 @@ BEST_EFFORT, DEGRADED, NORMAL, CRITICAL = Criticality
 def test_lower_tiers_are_shed_entirely_before_a_higher_one_loses_a_call(
     capacity: float, entirely: list[Criticality], in_part: Criticality, accepted: float
 ) -> None:
-    """By rule K2: and the callee gets as many calls as it would without tiers."""
+    """By rule K2 (trap 23): and the callee gets as many calls as it would without tiers."""
     seen = Callee(capacity, 3)
 
     assert all(seen.part_shed(tier) >= 0.99 for tier in entirely)

@@ -192,7 +192,7 @@ def test_neutral_ends_count_as_neither() -> None:
 
 
 def test_requests_are_counted_at_their_end() -> None:
-    """A thousand long calls are under way, and no healthy callee is shed for it."""
+    """A thousand long calls are under way, and no healthy callee is shed for it (trap 22)."""
     throttle = Throttle()
     throttle.end(0.5, FAILURE)
 
@@ -274,7 +274,7 @@ def test_without_a_success_nothing_is_believed() -> None:
 
 
 def test_the_window_slides_by_tenths() -> None:
-    """It never turns over as a whole, which would let a herd through."""
+    """It never turns over as a whole, which would let a herd through (trap 21)."""
     throttle = Throttle()
     for second in range(10):
         throttle.end(second + 0.5, FAILURE, 10)
@@ -284,7 +284,7 @@ def test_the_window_slides_by_tenths() -> None:
 
 
 def test_the_window_expires_on_reading_too() -> None:
-    """After an idle hour nobody is judged by the last bad minute."""
+    """After an idle hour nobody is judged by the last bad minute (trap 20)."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, 100)
 
@@ -360,7 +360,7 @@ def test_no_chance_is_drawn_while_nothing_can_be_refused() -> None:
 
 
 def test_new_values_keep_the_counts() -> None:
-    """C3: a smaller window forgets what it does not reach, a larger one nothing."""
+    """C3: a smaller window forgets what it does not reach, a larger one nothing (trap 33)."""
     throttle = Throttle(window=60.0)
     throttle.end(5.0, FAILURE, 10)
     throttle.end(57.0, FAILURE, 20)

@@ -236,7 +236,7 @@ def test_a_waiter_that_withdraws_never_starts(make: Callable[..., Bulkhead]) -> 
 
 
 def test_a_waiter_that_withdraws_after_its_admission_passes_the_permit_on(make: Callable[..., Bulkhead]) -> None:
-    """Cancelled between being admitted and noticing it: the permit is not lost (B31)."""
+    """Cancelled between being admitted and noticing it: the permit is not lost (B31, trap 19)."""
     bulkhead = make(limit=1)
     arrive(bulkhead, "a")
     first, second = queue(bulkhead, "b"), queue(bulkhead, "c")

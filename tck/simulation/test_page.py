@@ -1,0 +1,50 @@
+"""The page on overload shows what the simulation finds: `nox -s simulate` makes its tables and pictures anew."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from .page import PAGE, filled, names, shown
+from .pictures import PICTURES
+from .tables import TABLES
+
+TEXT = PAGE.read_text(encoding="utf-8")
+QUICK = [(name, row) for name, table in TABLES.items() for row in sorted(table.quick)]
+
+
+def test_the_page_has_each_table_once() -> None:
+    assert sorted(names(TEXT)) == sorted(TABLES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_the_rows_that_are_simulated(name: str) -> None:
+    """By their names, and in their order."""
+    heads, _, *rows = shown(TEXT, name)
+
+    assert heads == f"| {' | '.join(TABLES[name].heads)} |"
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(TABLES[name].rows)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the last digits of logarithms differ from one C library to another"
+)
+@pytest.mark.parametrize(
+    ("table", "row"), [(name, row) for name, table in TABLES.items() for row in sorted(table.quick)]
+)
+def test_the_page_shows_what_is_found_now(table: str, row: str) -> None:
+    """Those rows that cost little; `nox -s simulate` makes all of them."""
+    assert TABLES[table].line(row) in shown(TEXT, table)
+
+
+def test_a_table_that_is_made_anew_from_the_same_rows_is_the_same() -> None:
+    _, is_new = filled(TEXT, "storm", shown(TEXT, "storm"))
+
+    assert not is_new
+
+
+def test_the_page_shows_each_picture() -> None:
+    for name in PICTURES:
+        assert f"]({name})" in TEXT
+        assert PAGE.with_name(name).read_text(encoding="utf-8").startswith("<svg ")
