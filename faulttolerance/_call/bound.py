@@ -8,7 +8,7 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from .._event import Recovered, Rejected, TimedOut, sinks
-from .._metrics.catalogue import Series, advanced, call_series
+from .._metrics.catalogue import Interned, Series, advanced, call_series
 from .._metrics.counters import FOLD, Counters
 from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of_outcome
 from .._runtime.clock import clock
@@ -394,15 +394,15 @@ class BoundPolicies:
             call: What is known of it; ``None`` where not even its first attempt was settled.
             returned: Whether it returned, and did not raise.
         """
-        attempts, stop, applied = 1, None, False
-        if call is not None:
-            if call.is_counted:
-                return
-            call.is_counted = True
-            attempts, stop, applied = call.attempts, call.stop, call.replaced is not None
-            if self.budget is not None:
-                self._pay_back(self.budget, call, succeeded=returned and stop is None)
-            call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
+        if call is None:
+            call = CallRecord()
+        elif call.is_counted:
+            return
+        call.is_counted = True
+        attempts, stop, applied = call.attempts, call.stop, call.replaced is not None
+        if self.budget is not None:
+            self._pay_back(self.budget, call, succeeded=returned and stop is None)
+        call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
         if self.counters is not None:
             fallback = None
             if self.counts_calls:
@@ -427,16 +427,8 @@ def _may_have_to_await(retry: Retry) -> bool:
     return retry.lets_the_application_delay or any(map(is_coroutine_function, retry.predicates))
 
 
-class _Ranks(tuple[tuple[int, str], ...]):
-    """How many gates lead through each policy that counts attempts; told apart by identity, which is cheap to hash."""
-
-    __slots__ = ()
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
-
-
 @cache
-def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> _Ranks:
+def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> Interned[tuple[int, str]]:
     """Return the policies that count attempts, outermost first, each with how many gates lead through it."""
     ranks = (
         (CIRCUIT, gate_name),
@@ -444,12 +436,12 @@ def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> 
         (NO_GATE, "Timeout" * timeout),
         (BULK, "Bulkhead" * bulkhead),
     )
-    return _Ranks((rank, name) for rank, name in ranks if name)
+    return Interned((rank, name) for rank, name in ranks if name)
 
 
 @cache
 def _counted_of(
-    ranked: _Ranks, passed: int, refused_by: str, verdict: str, timed_out: bool, queued: bool
+    ranked: Interned[tuple[int, str]], passed: int, refused_by: str, verdict: str, timed_out: bool, queued: bool
 ) -> tuple[tuple[Series, ...], bool, bool, bool]:
     """Return the series that an attempt advances, whether it is timed, whether it stood in a queue or ran, and ran."""
     facts: dict[str, str] = {}

@@ -9,7 +9,7 @@ SmallRye, the adaptive throttle's of this library.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import product
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._policy import (
     AdaptiveThrottle,
@@ -29,6 +29,16 @@ from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
+
+T = TypeVar("T")
+
+
+class Interned(tuple[T, ...]):
+    """A tuple of which a cache gives the same object each time; told apart by identity, which is cheap to hash."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
 
 def labels(method: str, series: Series) -> dict[str, str]:
@@ -304,7 +314,7 @@ def advanced(facts: tuple[Fact, ...]) -> tuple[Series, ...]:
 
     A fact without a series, as a neutral verdict, advances none.
     """
-    return tuple(_SERIES[fact] for fact in facts if fact in _SERIES)
+    return Interned(_SERIES[fact] for fact in facts if fact in _SERIES)
 
 
 @cache
@@ -322,9 +332,9 @@ def call_series(
     calls: tuple[Series, ...] = ()
     if fallback is not None:
         calls = (INVOCATIONS.series(("valueReturned" if returned else "exceptionThrown", fallback)),)
-    if retried is None:
-        return calls
-    return (*calls, _SERIES["Retry", f"{'true' if retried else 'false'} {result}"])
+    if retried is not None:
+        calls = (*calls, _SERIES["Retry", f"{'true' if retried else 'false'} {result}"])
+    return Interned(calls)
 
 
 def schema_of(policies: Iterable[type[Policy]], *, queue: bool, counts_calls: bool = True) -> Schema | None:

@@ -94,6 +94,7 @@ class Account:
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
         """Give the list whose entries each advance all of *series* by one."""
+        series = tuple(series)  # one that is told apart by its contents
         with self.lock:
             if series not in self._batches:
                 self._batches = {**self._batches, series: []}
@@ -121,15 +122,13 @@ class Account:
                 ran, waits = _by_bucket(first_try), self.schema.waits
                 for name in self.schema.histograms:
                     _add(durations, name, ran if name not in waits else _by_bucket([0.0] * len(first_try)))
-            # Most of them advance the same few tuples of series: counted by identity, each is gone through once.
-            distinct = {id(series): series for series, _ in others}
-            times = Counter(id(series) for series, _ in others)
-            advances += [(distinct[key], count) for key, count in times.items()]
+            # Most of them advance the same few tuples of series: each is gone through once.
+            advances += Counter([series for series, _ in others]).items()
             for advanced, count in advances:
                 for series in advanced:
                     counts[series] = counts.get(series, 0) + count
             samples: dict[str, list[float]] = {}
-            for _, sampled in others:
+            for sampled in [sampled for _, sampled in others if sampled]:
                 for name, sample in sampled.items():
                     samples.setdefault(name, []).append(sample)
             for name, few in samples.items():
