@@ -57,49 +57,33 @@ def told_apart(outer: str, inner: str) -> tuple[str, str]:
 class CallRecord:
     """The progress of a call that was not over after its first attempt; made when that ends."""
 
-    __slots__ = (
-        "_runs",
-        "answer",
-        "attempts",
-        "began",
-        "delays",
-        "has_left",
-        "is_counted",
-        "kind",
-        "last",
-        "paid_for",
-        "refusal",
-        "replaced",
-        "stop",
-        "told",
-    )
-
-    def __init__(self, began: float) -> None:
-        self.began = began
-        self.answer: Answer = UNASKED
-        """The answer of a predicate that was awaited, on the last attempt."""
-        self.attempts = 1
-        """How many attempts have begun."""
-        self.delays: Delays | None = None
-        """Those of this call, where they have a memory; made at the first failure."""
-        self.told: Told | None = None
-        """What was said of the next delay, where that was awaited."""
-        self.paid_for = 0
-        """The number of the last attempt that the retry budget was charged for."""
-        self.stop: Stop | None = None
-        """Why no further attempt is made."""
-        self.kind: type[BaseException] | None = None
-        """The class of the last failure."""
-        self.last: BaseException | None = None
-        """The last failure that was no refusal."""
-        self.refusal: FaultToleranceException | None = None
-        """The exception that stands for the last result that ``retry_when`` did not accept."""
-        self.replaced: BaseException | None = None
-        """The failure for which the fallback was asked."""
-        self.has_left = False
-        """Whether the last attempt, a block, has left the loop that would repeat it."""
-        self.is_counted = False
-        self._runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
+    # Attributes of the class, so that making one calls no Python: most stay as they are.
+    began = 0.0
+    """When the call began."""
+    answer: Answer = UNASKED
+    """The answer of a predicate that was awaited, on the last attempt."""
+    attempts = 1
+    """How many attempts have begun."""
+    delays: Delays | None = None
+    """Those of this call, where they have a memory; made at the first failure."""
+    told: Told | None = None
+    """What was said of the next delay, where that was awaited."""
+    paid_for = 0
+    """The number of the last attempt that the retry budget was charged for."""
+    stop: Stop | None = None
+    """Why no further attempt is made."""
+    kind: type[BaseException] | None = None
+    """The class of the last failure."""
+    last: BaseException | None = None
+    """The last failure that was no refusal."""
+    refusal: FaultToleranceException | None = None
+    """The exception that stands for the last result that ``retry_when`` did not accept."""
+    replaced: BaseException | None = None
+    """The failure for which the fallback was asked."""
+    has_left = False
+    """Whether the last attempt, a block, has left the loop that would repeat it."""
+    is_counted = False
+    _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
 
     def end_run(self, kind: type[BaseException]) -> None:
         """Note that the last attempt failed with another class of exception, *kind*, than those before it."""
@@ -296,28 +280,29 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
         call.last = failure
     if call.delays is None and retry.fixed_delay is None:
         call.delays = retry.begin()
-    decide = retry.after_refusal if failure is call.refusal else retry.after_failure
     chance = clock.random() if retry.is_random else 0.0
-    decision = decide(failure, call.attempts, elapsed, remaining(), chance, call.delays, call.answer, call.told)
-    if call.has_left and type(decision) is not Stop:
-        decision = Stop.LEFT
-    # Last, and before the delay: nobody sleeps to hear no (rule B3).
-    if policies.budget is not None and type(decision) is not Stop and not _is_paid(policies, call):
-        decision = Stop.BUDGET_SPENT
-    name = policies.name
+    is_refusal = failure is call.refusal
+    decision = retry.after_failure(
+        failure, call.attempts, elapsed, remaining(), chance, call.delays, call.answer, call.told, is_refusal
+    )
     if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
-        if retry.is_alone and "__notes__" in failure.__dict__:
-            _tell_of_nesting(policies, retry, call, failure)
-        delay: float = decision  # type: ignore[assignment]
-        if sinks.wanted[RetryScheduled]():
-            sinks.tell(RetryScheduled(name, call.attempts, delay, failure))
-        return delay
+        if call.has_left:
+            decision = Stop.LEFT
+        elif policies.budget is not None and not _is_paid(policies, call):
+            decision = Stop.BUDGET_SPENT  # asked last, and before the delay: nobody sleeps to hear no (rule B3)
+        else:
+            if retry.is_alone and "__notes__" in failure.__dict__:
+                _tell_of_nesting(policies, retry, call, failure)
+            delay: float = decision  # type: ignore[assignment]
+            if sinks.wanted[RetryScheduled]():
+                sinks.tell(RetryScheduled(policies.name, call.attempts, delay, failure))
+            return delay
     call.stop = decision
     call.explain(failure)
-    if call.attempts > 1 or decision in _ALWAYS_NOTED or failure is call.refusal:
-        call.note(failure, elapsed, decision, name, retry.max_retries + 1)
+    if call.attempts > 1 or decision in _ALWAYS_NOTED or is_refusal:
+        call.note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
-        sinks.tell(GaveUp(name, call.attempts, elapsed, decision.value, failure))
+        sinks.tell(GaveUp(policies.name, call.attempts, elapsed, decision.value, failure))
     return None
 
 

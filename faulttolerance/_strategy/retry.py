@@ -216,6 +216,7 @@ class Retry:
         delays: Delays | None = None,
         answer: Answer = UNASKED,
         told: Told | None = None,
+        is_refusal: bool = False,
     ) -> float | Stop:
         """The seconds to wait before the next attempt, or why there is none.
 
@@ -230,24 +231,9 @@ class Retry:
             delays: What ``begin`` gave for this call; needed only for a back-off with a memory.
             answer: What ``consult`` said of *error*, where that was awaited.
             told: What ``foresee`` said of the delay, where that was awaited.
+            is_refusal: Whether *error* stands for a result that ``result_predicate`` refused: only limits hold then.
         """
-        if (stop := self._kind_stop(error, answer)) is not None:
-            return stop
-        return self.after_refusal(error, attempt, elapsed, remaining, random, delays, answer, told)
-
-    def after_refusal(
-        self,
-        error: BaseException,
-        attempt: int,
-        elapsed: float,
-        remaining: float | None,
-        random: float,
-        delays: Delays | None = None,
-        answer: Answer = UNASKED,
-        told: Told | None = None,
-    ) -> float | Stop:
-        """As ``after_failure``, where *error* stands for a result that ``result_predicate`` refused: limits only."""
-        if (stop := self._limit_stop(attempt, elapsed)) is not None:
+        if (stop := self._stop(error, attempt, elapsed, answer, is_refusal)) is not None:
             return stop
         delay = self.fixed_delay
         if delay is None and told is not None:
@@ -258,16 +244,16 @@ class Retry:
             return Stop.NOT_RETRYABLE
         if self.jitter:
             delay = varied(delay, self.jitter, random, self.back_off.maximum, self.back_off.minimum)
-        too_late = Stop.MAX_DURATION_REACHED
+        is_told = False
         if self.retry_after is not None:
             wait = told.wait if told is not None else self.retry_after.said(error)
             if wait is not None and wait > delay:
                 longest = self.retry_after.max_delay
                 if wait > longest:
                     return Stop.TOLD_TOO_LONG
-                delay, too_late = min(wait + self.jitter * random, longest), Stop.TOLD_PAST_MAX_DURATION
+                delay, is_told = min(wait + self.jitter * random, longest), True
         if elapsed + delay >= self.max_duration:
-            return too_late
+            return Stop.TOLD_PAST_MAX_DURATION if is_told else Stop.MAX_DURATION_REACHED
         if remaining is not None and delay >= remaining:
             return Stop.DEADLINE
         return delay
@@ -283,27 +269,24 @@ class Retry:
     ) -> Told | None:
         """Ask functions of the application about the next delay, where they may have to be awaited.
 
-        ``None`` where *error* ends the retries whatever they say; *is_refusal*: it stands for a refused result.
+        ``None`` where *error* ends the retries whatever they say; the arguments are those of ``after_failure``.
         """
-        if not is_refusal and self._kind_stop(error, answer) is not None:
-            return None
-        if self._limit_stop(attempt, elapsed) is not None:
+        if self._stop(error, attempt, elapsed, answer, is_refusal) is not None:
             return None
         delay = await delays.later(error) if isinstance(delays, CustomDelays) else None
         return Told(delay, await self.retry_after.said_later(error) if self.retry_after is not None else None)
 
-    def _kind_stop(self, error: BaseException, answer: Answer) -> Stop | None:
-        """Why failures of this kind are not retried; ``None``: they are."""
-        if self._predicates.exception is None:
-            return None if matches(error, self.retry_on, self.abort_on) else Stop.NOT_RETRYABLE
-        if answer is UNASKED:
-            answer = self._predicates.ask(error, None)
-        if answer:
-            return None
-        return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
-
-    def _limit_stop(self, attempt: int, elapsed: float) -> Stop | None:
-        """Why nothing is retried any more; ``None``: it is."""
+    def _stop(
+        self, error: BaseException, attempt: int, elapsed: float, answer: Answer, is_refusal: bool
+    ) -> Stop | None:
+        """Why nothing follows *error*, whatever the delay; ``None``: something may."""
+        if not is_refusal:
+            if self._predicates.exception is None:
+                answer = matches(error, self.retry_on, self.abort_on)
+            elif answer is UNASKED:
+                answer = self._predicates.ask(error, None)
+            if not answer:
+                return Stop.PREDICATE_FAILED if answer is None else Stop.NOT_RETRYABLE
         if attempt > self.max_retries:
             return Stop.MAX_RETRIES_REACHED
         if elapsed >= self.max_duration:
