@@ -94,6 +94,16 @@ class Recovered(NamedTuple):
     attempts: int
 
 
+class HedgeSent(NamedTuple):
+    """Another attempt has begun beside the first one, which takes long."""
+
+    method: str
+    hedge: int
+    """The first hedge of a call is 1."""
+    delay: float
+    """Seconds since the first attempt began."""
+
+
 def error_type(failure: BaseException) -> str:
     """Name the class of *failure* as log records and spans do: ``acme.errors.Busy``, and a built-in one alone."""
     kind = type(failure)
@@ -142,7 +152,15 @@ class degradations:  # noqa: N801  # a context manager is called like a function
 
 
 Event: TypeAlias = (
-    RetryScheduled | TimedOut | Rejected | StateChanged | LimitChanged | FallbackApplied | GaveUp | Recovered
+    RetryScheduled
+    | TimedOut
+    | Rejected
+    | StateChanged
+    | LimitChanged
+    | FallbackApplied
+    | GaveUp
+    | Recovered
+    | HedgeSent
 )
 Sink: TypeAlias = Callable[[Event], object]
 

@@ -33,6 +33,7 @@ from ._policy import (
     FailWhen,
     Fallback,
     FibonacciBackoff,
+    Hedge,
     HonorRetryAfter,
     PartitionBy,
     Policy,
@@ -229,6 +230,19 @@ def adaptive_throttle() -> None:
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator(Hedge)
+def hedge() -> None:
+    """Send a second attempt while the first one takes long, and take whichever succeeds first.
+
+    Only for what may safely be done twice, and for asynchronous calls: ``async def`` and ``@asynchronous``. The
+    parameters are those of ``Hedge``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating, if a value is out of range, or an argument is one that only
+            one attempt could read; at the first call, if that is synchronous.
     """
 
 

@@ -3,8 +3,8 @@
 The specification (chapters on interactions) and SmallRye's rate limit give the order, whatever order the decorators are
 written in:
 
-    partition_by( coalesce( asynchronous( fallback( retry( circuit_breaker( rate_limit( timeout( bulkhead( method
-    )))))))))
+    partition_by( coalesce( asynchronous( fallback( retry( hedge( circuit_breaker( rate_limit( timeout( bulkhead( method
+    ))))))))))
 
 The adaptive throttle takes the place of the circuit breaker.
 """
@@ -30,6 +30,7 @@ from .._policy import (
     FailWhen,
     Fallback,
     FibonacciBackoff,
+    Hedge,
     HonorRetryAfter,
     LastGood,
     PartitionBy,
@@ -45,13 +46,14 @@ from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
 from .._runtime.criticality import Criticality
 from .._runtime.environment import Environment
-from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
+from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, hedge, left_behind, rate_limit, retry
 from .._strategy.flights import Flights
 from .._strategy.last_good import LastResults
 from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit, Tell
 from .._strategy.partitions import Partitions
 from .._strategy.retry_after import RetryAfter
 from .budgeting import budget_of
+from .hedging import has_lost, racing
 from .mistakes import Mistakes
 from .observing import timed
 from .remembering import Remembering
@@ -104,6 +106,8 @@ class Binding(NamedTuple):
     """Whether a call is a block of code, which has no layer."""
     tell_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
     """Gives what is told of attempts that a policy would have refused, where that is observed; ``None``: it is not."""
+    is_hedge: bool = False
+    """Whether what is bound is the way of hedges, which never wait."""
 
 
 Layer: TypeAlias = Callable[[GuardedCall, Environment | None], GuardedCall]
@@ -162,6 +166,7 @@ class GuardPolicies(TypedDict, total=False):
     retry_when: RetryWhen | None
     before_retry: BeforeRetry | None
     retry_budget: RetryBudget | None
+    hedge: Hedge | None
     circuit_breaker: CircuitBreaker | None
     circuit_breaker_name: CircuitBreakerName | None
     adaptive_throttle: AdaptiveThrottle | None
@@ -254,10 +259,13 @@ def _gate(policy: CircuitBreaker | AdaptiveThrottle, binding: Binding) -> Mappin
     # Beside what names every exception a predicate would say nothing.
     decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
     gate, tell = binding.strategies.get(type(policy)), binding.tell_of(type(policy))
+    asked = gate if tell is None else ObservedGate(gate, tell)
+    if Hedge in binding.policies:
+        asked = hedge.DeafGate(asked, has_lost)
     return {
-        "gate": gate if tell is None else ObservedGate(gate, tell),
+        "gate": asked,
         "gate_name": policy.annotation,
-        "deliver": binding.deliver if tell is None else lambda _: binding.deliver(gate),
+        "deliver": binding.deliver if asked is gate else lambda _: binding.deliver(gate),
         "fail_on": () if decides_alone else policy.fail_on,
         "skip_on": policy.skip_on,
         "fail_when": when and retry.Predicates(when.exception, when.result, "@fail_when", Mistakes(binding.name)),
@@ -296,7 +304,7 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
     limit, tell = binding.strategies.get(RateLimit), binding.tell_of(RateLimit)
     if tell is not None:
         return {"rate_limit": ObservedRateLimit(limit, tell)}
-    return {"rate_limit": limit, "takes_turns": _waiting_values(policy)[0] > 0.0}
+    return {"rate_limit": limit, "takes_turns": _waiting_values(policy)[0] > 0.0 and not binding.is_hedge}
 
 
 def _observed_timeout(policy: Timeout, binding: Binding) -> Layer | None:
@@ -350,6 +358,8 @@ def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
     bound: dict[str, Any] = {"bulkhead": permits, "queues": may_queue(binding.policies, binding.asynchronous)}
     if tell is not None:
         bound["bulkhead"] = ObservedBulkhead(permits, tell, may_wait=bound["queues"])
+    elif binding.is_hedge:
+        bound["bulkhead"] = hedge.UnqueuedBulkhead(permits)
     if seconds(policy.latency, ChronoUnit.MILLIS):
         from .limiting import Limiter
 
@@ -384,6 +394,21 @@ def _coalesce(policy: Coalesce, binding: Binding) -> Layer:
 
     flights, counters = binding.strategies.get(Coalesce), binding.counters_of(Coalesce)
     return Coalescing(binding.name, flights, key_of(policy.key, binding), counters)
+
+
+def _hedge_values(policy: Hedge) -> tuple[int, float, float]:
+    return policy.max_hedges, policy.quantile, seconds(policy.delay, ChronoUnit.MILLIS)
+
+
+_HEDGE = Memory(
+    lambda name, policy, _: hedge.Hedge(*_hedge_values(policy)),
+    lambda hedges, policy: hedges.reconfigure(*_hedge_values(policy)),
+)
+
+
+def _in_races(policy: Hedge, binding: Binding) -> Mapping[str, Any]:
+    """Bind nothing; but what stands around a race counts the calls, each of them once."""
+    return {}
 
 
 def _limit_partitions(partitions: Partitions, policy: PartitionBy) -> None:
@@ -437,7 +462,8 @@ ORDER = (
     Row(HonorRetryAfter, modifies=Retry),
     Row(RetryWhen, modifies=Retry),
     Row(BeforeRetry, modifies=Retry),
-    Row(RetryBudget, _retry_budget, _RETRY_BUDGET, modifies=Retry),
+    Row(RetryBudget, _retry_budget, _RETRY_BUDGET, modifies=Retry, or_else=Hedge),
+    Row(Hedge, _in_races, _HEDGE, layer=racing),
     Row(CircuitBreaker, _gate, _BREAKER),
     Row(CircuitBreakerName, modifies=CircuitBreaker),
     Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),

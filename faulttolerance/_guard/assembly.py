@@ -11,6 +11,7 @@ from weakref import ref
 from .._call.attempt import attempt, compose, flags_of
 from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
+from .._call.hedging import Hedging
 from .._call.mistakes import Mistakes
 from .._call.observing import Observer, timed
 from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue, memory_in
@@ -141,9 +142,14 @@ def guarded_call(
 
     def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
         def make(strategies: Strategies) -> GuardedCall:
-            steps = _bound(parts, binding._replace(strategies=strategies))
+            bound_to = binding._replace(strategies=strategies)
+            steps = _bound(parts, bound_to)
             if isinstance(innermost := steps[0], BoundPolicies):
                 innermost.advice = advice
+            for place, step in enumerate(steps):
+                if isinstance(step, Hedging):
+                    ways = _bound(parts, bound_to._replace(is_hedge=True))[:place]
+                    step.other = _composed(ways, (), None, function, environment, awaits, step.announced)
             return _composed(steps, fallbacks, reconnect, function, environment, awaits)
 
         partition_by = effective.policies.get(PartitionBy)
@@ -230,9 +236,11 @@ def _composed(
     function: Callable[..., Any],
     environment: Environment | None,
     awaits: bool | None,
+    announced: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function,
 ) -> GuardedCall:
-    """Put *steps* around *function*, the innermost first."""
+    """Put *steps* around *function*, the innermost first, and what is *announced* inside them."""
     call: GuardedCall | None = None
+    function = announced(function)
     if makes_spans := telemetry.makes_spans:
         function = _with_spans(function, steps[0])
     for step in steps:

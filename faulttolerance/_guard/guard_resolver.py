@@ -11,7 +11,7 @@ from .._call.mistakes import Mistakes
 from .._call.order import MODIFIED, ORDER, RANK
 from .._call.state import alias_in
 from .._config import Declared, State as Configuration, settings
-from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, LastGood, PartitionBy, Policy, Retry
+from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, Hedge, LastGood, PartitionBy, Policy, Retry
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.interrupting.roles import CALLER, register
 from .._swap import Swap
@@ -248,6 +248,8 @@ def _block_faults(policy: Policy, where: str) -> list[Fault]:
         asked = "replaces a result, and a block has none"
     elif (predicate := getattr(policy, "result", None)) is not None:
         return [Fault(f"{place}(result)", "is asked about a result, and a block has none", predicate, "None; or call")]
+    elif isinstance(policy, Hedge):
+        asked = "runs twice at once what takes long, and a block cannot be"
     elif isinstance(policy, PartitionBy) or (ORDER[RANK[type(policy)]].layer and not policy.is_observable):
         asked = "asks for the arguments of a call, and a block has none"
     allowed = "another guard without it; or put the block into a function, and call that"

@@ -17,6 +17,7 @@ from .._policy import (
     CircuitBreaker,
     Coalesce,
     Fallback,
+    Hedge,
     PartitionBy,
     Policy,
     RateLimit,
@@ -26,6 +27,7 @@ from .._policy import (
 )
 from .._runtime.clock import clock
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
+from .._strategy.hedge import RESULTS
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
@@ -249,6 +251,23 @@ _COALESCE = (
         {"leader": ("leader",), "follower": ("follower",)},
     ),
 )
+_HEDGE = (
+    Metric(
+        "ft.hedge.calls.total",
+        "counter",
+        "The number of times the hedge logic was run, by what came of it",
+        ("result",),
+        {result: (result,) for result in RESULTS},
+    ),
+    Metric(
+        "ft.hedge.delay",
+        "gauge",
+        "The time after which a hedge is sent; 0 while none would be",
+        readings={(): lambda hedge, _: hedge.delay},
+        unit="seconds",
+        is_highest=True,
+    ),
+)
 _PARTITION_BY = (
     Metric(
         "ft.partitions",
@@ -266,6 +285,7 @@ TABLE = (
     PolicyMetrics(Bulkhead, "passed", _BULKHEAD),
     PolicyMetrics(RateLimit, "passed", _RATE_LIMIT),
     PolicyMetrics(AdaptiveThrottle, "success", _ADAPTIVE_THROTTLE),
+    PolicyMetrics(Hedge, metrics=_HEDGE),
     PolicyMetrics(Coalesce, metrics=_COALESCE),
     PolicyMetrics(PartitionBy, metrics=_PARTITION_BY),
     PolicyMetrics(RetryBudget, metrics=_RETRY_BUDGET),

@@ -10,6 +10,7 @@ from .circuit_breaker import (
 )
 from .coalesce import Coalesce as Coalesce
 from .fallback import Fallback as Fallback, LastGood as LastGood, last_good as last_good
+from .hedge import Hedge as Hedge
 from .kind import Kind as Kind
 from .parameter import (
     DEFAULT_PLACE as DEFAULT_PLACE,

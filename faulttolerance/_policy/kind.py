@@ -45,19 +45,24 @@ class Kind(Record):
         return ", ".join(filter(None, (f"is {shown(value)}", self.reason(value))))
 
 
-def integer(minimum: int, allowed: str = "") -> Kind:
-    """Accept an ``int`` that is at least *minimum*; a ``bool`` is not one."""
+def integer(minimum: int, allowed: str = "", *, maximum: float = math.inf) -> Kind:
+    """Accept an ``int`` from *minimum* to *maximum*, both included; a ``bool`` is not one."""
+    limits = f">= {minimum}" if maximum == math.inf else f"from {minimum} to {maximum}"
     return Kind(
         "integer",
-        allowed or f"an integer >= {minimum}",
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= minimum,
+        allowed or f"an integer {limits}",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum,
     )
 
 
-def number(minimum: float, maximum: float = math.inf) -> Kind:
-    """Accept a finite number from *minimum* to *maximum*, both included."""
+def number(minimum: float, maximum: float = math.inf, *, or_zero: bool = False) -> Kind:
+    """Accept a finite number from *minimum* to *maximum*, both included, and 0 as well where *or_zero*."""
     allowed = f"a number >= {minimum}" if maximum == math.inf else f"a number from {minimum} to {maximum}"
-    return Kind("number", allowed, lambda value: _is_finite(value) and minimum <= value <= maximum)
+    return Kind(
+        "number",
+        f"{allowed}, or 0" if or_zero else allowed,
+        lambda value: _is_finite(value) and (minimum <= value <= maximum or (or_zero and value == 0)),
+    )
 
 
 def duration(limits: str = ">= 0", note: str = "", unit: str = "") -> Kind:

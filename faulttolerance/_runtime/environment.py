@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .._strategy.gate import Era
     from .._strategy.left_behind import LeftBehind
     from ..typing import Timer
+    from .blocking import GuardedCall
     from .interrupting.thread_deadlines import Entry, ThreadDeadlines
     from .task_deadline import TaskDeadline
 
@@ -116,6 +117,30 @@ class Turn(NamedTuple):
     """To be awaited once."""
 
 
+class Run(Protocol):
+    """Something that goes on beside the call: a task, or an offloaded call of its own."""
+
+    def done(self) -> bool:
+        """Tell whether it has ended."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Tell whether it was cancelled."""
+        ...
+
+    def result(self) -> Any:
+        """Return or raise what it came to."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """Give what it raised, if it raised anything."""
+        ...
+
+    def cancel(self) -> object:
+        """End it; nobody waits for it any more."""
+        ...
+
+
 class Environment(Protocol):
     """The ways in which an asynchronous call waits. Only the driver awaits what its methods return."""
 
@@ -141,6 +166,25 @@ class Environment(Protocol):
 
     def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
         """Let *variable* have *value* in the context of attempts that begin from now on."""
+        ...
+
+    def begin(
+        self,
+        call: GuardedCall,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        variable: ContextVar[T],
+        value: T,
+        ended: Callable[[], object],
+    ) -> Awaitable[Run]:
+        """Begin a call beside this one, in a copy of the context in which *variable* has *value*.
+
+        *ended* is called once it has ended, also where it was cancelled, from any thread.
+        """
+        ...
+
+    def end(self, runs: Collection[Run]) -> Awaitable[None]:
+        """End what goes on beside the call, whose caller gives up; wait for what its caller would wait for."""
         ...
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:

@@ -8,18 +8,18 @@ thread of the pool runs the body and, on its own, whatever follows. The coroutin
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .body import Body
 from .clock import clock
-from .environment import Attempt, AttemptRecord, Environment, Turn
+from .environment import Attempt, AttemptRecord, Environment, Run, Turn
 from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread
 from .native import get_ident
-from .offloaded import NO_THREAD, HandedDown, OffloadedCall, Pause, Waiting
+from .offloaded import NO_THREAD, Beginning, HandedDown, OffloadedCall, Pause, Waiting
 from .pool import pool
 
 if TYPE_CHECKING:
@@ -91,6 +91,21 @@ class ThreadEnvironment(Environment):
     def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
         return HandedDown(partial(variable.set, value))
 
+    def begin(
+        self,
+        call: Guarded,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        variable: ContextVar[T],
+        value: T,
+        ended: Callable[[], object],
+    ) -> Awaitable[Future[Any]]:
+        return Beginning(partial(call, args, kwargs), partial(variable.set, value), ended)
+
+    async def end(self, runs: Collection[Run]) -> None:
+        for run in runs:
+            run.cancel()
+
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         return Body(Attempt(AttemptRecord(), function, args, {}, None, None, interrupt=False, awaits=True))
 
@@ -101,8 +116,10 @@ _left_behind: list[OffloadedCall] = []
 
 def _leave_calls_behind() -> None:
     ident = get_ident()
-    for call in pool.calls:
-        if isinstance(call, OffloadedCall) and not call.is_on(ident):
+    calls = [call for call in pool.calls if isinstance(call, OffloadedCall)]
+    stay = {outer for call in calls if call.is_on(ident) for outer in call.lineage()}
+    for call in calls:
+        if call not in stay:
             pool.leave(call)
             _left_behind.append(call)
             call.leave_behind()

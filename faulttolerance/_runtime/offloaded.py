@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,8 @@ class OffloadedCall:
 
     coroutine: Coroutine[Any, Any, Any]
     """Not there before the call is under way."""
+    outer: OffloadedCall | None = None
+    """The call of which it is a part."""
 
     def __init__(self, future: Future[Any]) -> None:
         self.future: Future[Any] | None = future
@@ -141,6 +143,13 @@ class OffloadedCall:
         """Tell whether a body of the call runs on the thread *ident*."""
         return any(suspension.ident == ident for suspension in self.suspended)
 
+    def lineage(self) -> Iterator[OffloadedCall]:
+        """Give the call, and those of which it is a part."""
+        call: OffloadedCall | None = self
+        while call is not None:
+            yield call
+            call = call.outer
+
     def leave_behind(self) -> None:
         """Fail in a forked child: the threads that would go on with the call do not exist there."""
         future, self.future = self.future, None
@@ -180,6 +189,21 @@ class OffloadedCall:
         for heir in self.heirs:
             heir.deadlines.heirs.pop(heir, None)
         pool.leave(self)
+
+
+class Part(OffloadedCall):
+    """A call that goes on beside the others of which one call consists, each in a copy of the context."""
+
+    def __init__(self, outer: OffloadedCall, future: Future[Any], prepare: Callable[[], object]) -> None:
+        self.outer = outer
+        self.future = future
+        self.loop = outer.loop
+        self.context, self.steps = outer.context.copy(), outer.steps.copy()
+        for context in (self.context, self.steps):
+            context.run(prepare)
+        self.attempted = self.stopped = self.is_shared = False
+        self.suspended = []
+        self.heirs = ()
 
 
 class Suspension:
@@ -323,6 +347,47 @@ class HandedDown(Suspension):
 
     def abandon(self, may_interrupt: bool) -> None:
         """Do nothing: the context goes with the call."""
+
+
+class Beginning(Suspension):
+    """A step that begins another call beside this one, and takes no time; ``await`` gives its future.
+
+    Args:
+        make: Makes the coroutine.
+        prepare: Is called in its context.
+        ended: Is called when it has ended.
+    """
+
+    def __init__(
+        self, make: Callable[[], Coroutine[Any, Any, Any]], prepare: Callable[[], object], ended: Callable[[], object]
+    ) -> None:
+        super().__init__()
+        self._make = make
+        self._prepare = prepare
+        self._ended = ended
+
+    def begin(self, may_run: bool) -> bool:
+        """Take it; the first body of the other call runs on another thread."""
+        future: Future[Any] = Future()
+        part, ended = Part(self.call, future, self._prepare), self._ended
+        self.call.is_shared = True
+        try:
+            pool.enter_part(part)
+            future._stop = part.stop
+            future.add_done_callback(lambda _: ended())
+            part.coroutine = self._make()
+            part.run(None, may_run=False)
+        except BaseException:
+            part.discard()
+            raise
+        self.value = future
+        if self.claim():
+            return True
+        future.cancel()  # the caller gave up meanwhile
+        return False
+
+    def abandon(self, may_interrupt: bool) -> None:
+        """Do nothing: ``begin`` sees to it."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -89,6 +89,10 @@ class Pool:
             return False
         return True
 
+    def enter_part(self, part: Hashable) -> None:
+        """Count *part* as under way: it belongs to a call that is, also while the pool is shut down."""
+        self._calls[part] = None
+
     def leave(self, call: Hashable) -> None:
         """Note that *call* is over."""
         self._calls.pop(call, None)

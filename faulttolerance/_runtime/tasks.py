@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping
+from contextvars import copy_context
 from functools import partial
 from math import inf
 from types import FrameType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from contextvars import ContextVar
 
     from ..typing import Timer
+    from .blocking import GuardedCall
     from .environment import T, Ts
 
 
@@ -140,6 +142,28 @@ class TaskEnvironment(Environment):
     async def hand_down(self, variable: ContextVar[T], value: T) -> None:
         variable.set(value)
 
+    async def begin(
+        self,
+        call: GuardedCall,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        variable: ContextVar[T],
+        value: T,
+        ended: Callable[[], object],
+    ) -> asyncio.Task[Any]:
+        loop, context = running_loop("a call with hedges"), copy_context()
+        context.run(variable.set, value)
+        task = keep(loop.create_task(call(args, kwargs), context=context))
+        task.add_done_callback(partial(_tell, ended))
+        return task
+
+    async def end(self, runs: Collection[Any]) -> None:
+        # Each is cancelled at once. Then they are waited for, as the call itself would be that they are parts of: what
+        # ends it may close what they use.
+        for task in runs:
+            task.cancel()
+        await asyncio.wait(runs)
+
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
         result = function(*args)
         return await _outcome(result) if _can_be_awaited(result) else result
@@ -233,6 +257,11 @@ def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, err
             task.cancel()
     except RuntimeError:
         pass  # the loop was closed, and will not go on with the task
+
+
+def _tell(ended: Callable[[], object], task: asyncio.Task[Any]) -> None:
+    _drop(task)  # it may have lost
+    ended()
 
 
 def _drop(task: asyncio.Task[Any]) -> None:

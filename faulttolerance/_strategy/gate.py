@@ -26,7 +26,7 @@ from typing import Final, Protocol
 from ..exceptions import RefusedException
 from .verdict import Verdict
 
-__all__ = ["NOT_ADMITTED", "Era", "Gate"]
+__all__ = ["NOT_ADMITTED", "Era", "Gate", "GateAround"]
 
 
 class Era:
@@ -78,3 +78,26 @@ class Gate(Protocol):
     def refusal(self, wait: float) -> RefusedException:
         """Make the exception for a caller that is refused for *wait* seconds."""
         ...
+
+
+class GateAround:
+    """What stands in front of a gate has in common with it."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    @property
+    def transitions(self) -> Collection[object]:
+        """Those of the gate."""
+        return self._gate.transitions
+
+    @property
+    def judges_refusals(self) -> bool:
+        """As the gate does."""
+        return self._gate.judges_refusals
+
+    def refusal(self, wait: float) -> RefusedException:
+        """As the gate makes it."""
+        return self._gate.refusal(wait)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING, Final
 
 from ..exceptions import RefusedException
-from .gate import Era, Gate
+from .gate import Era, Gate, GateAround
 from .rate_limit import Place, RateLimit
 from .verdict import Verdict
 
@@ -33,13 +33,13 @@ _LET_BY: Final = _era(is_closed=True)
 """Stands for the era of an attempt that the gate would have refused: it does not hear how that ends."""
 
 
-class ObservedGate:
+class ObservedGate(GateAround):
     """A circuit breaker, or an adaptive throttle, that lets everything by."""
 
-    __slots__ = ("_gate", "_tell")
+    __slots__ = ("_tell",)
 
     def __init__(self, gate: Gate, tell: Tell) -> None:
-        self._gate = gate
+        super().__init__(gate)
         self._tell = tell
 
     @property
@@ -47,16 +47,6 @@ class ObservedGate:
         """The era of the gate while it is closed."""
         era = self._gate.state
         return era if era.is_closed else _ASKS
-
-    @property
-    def transitions(self) -> Collection[object]:
-        """Those of the gate."""
-        return self._gate.transitions
-
-    @property
-    def judges_refusals(self) -> bool:
-        """As the gate does."""
-        return self._gate.judges_refusals
 
     def admit(self, permit: Hashable, ident: int, now: float) -> Era:
         """Let the attempt in, whatever the gate says."""
@@ -71,10 +61,6 @@ class ObservedGate:
         """Tell the gate how an attempt ended that it let in."""
         if era is not _LET_BY:
             self._gate.settle(self._gate.state if era is _ASKS else era, permit, verdict, now, failure)
-
-    def refusal(self, wait: float) -> RefusedException:
-        """As the gate makes it."""
-        return self._gate.refusal(wait)
 
 
 class ObservedRateLimit:

@@ -12,6 +12,7 @@ from .._event import (
     Event,
     FallbackApplied,
     GaveUp,
+    HedgeSent,
     LimitChanged,
     Recovered,
     Rejected,
@@ -44,6 +45,8 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
             return DEBUG, "falling back after %s", {"ft_error_type": error_type(failure)}, {}
         case Recovered(_, attempts):
             return DEBUG, "succeeded at attempt %d", {"ft_attempts": attempts}, {}
+        case HedgeSent(_, hedge, delay):
+            return DEBUG, "hedge %d sent after %.3f s", {"ft_hedge": hedge, "ft_delay": delay}, {}
         case StateChanged(_, old, "open", reason):
             states = {"ft_old_state": old, "ft_new_state": "open"}
             return WARNING, "circuit breaker opened: %s", {"ft_reason": reason}, states

@@ -11,6 +11,7 @@ from .._event import (
     Event,
     FallbackApplied,
     GaveUp,
+    HedgeSent,
     LimitChanged,
     Recovered,
     Rejected,
@@ -58,6 +59,8 @@ def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
                 "ft.stop_reason": reason,
                 "error.type": error_type(failure),
             }
+        case HedgeSent(_, hedge, delay):
+            return "ft.hedge", {"ft.hedge": hedge, "ft.delay": delay}
         case Recovered(_, attempts):
             return "ft.recovery", {"ft.attempt": attempts}
 

@@ -25,6 +25,7 @@ PAGES = sorted(
         "circuit-breaker",
         "coalesce",
         "fallback",
+        "hedge",
         "partition-by",
         "rate-limit",
         "retry",

@@ -32,8 +32,8 @@ Scene: TypeAlias = Callable[["Run"], Coroutine[Any, Any, None]]
 
 _ORDER = (
     "coalesce", "fallback", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff", "honor_retry_after",
-    "retry_when", "before_retry", "retry_budget", "circuit_breaker", "adaptive_throttle", "fail_when", "rate_limit",
-    "timeout", "bulkhead",
+    "retry_when", "before_retry", "retry_budget", "hedge", "circuit_breaker", "adaptive_throttle", "fail_when",
+    "rate_limit", "timeout", "bulkhead",
 )  # fmt: skip
 
 
@@ -80,6 +80,8 @@ class Way(NamedTuple):
         """Whether a function can be guarded by these in this way: a block has no result and no arguments (rule G2)."""
         results = ("result" in policies[name] for name in ("retry_when", "fail_when") if name in policies)
         if self.guard == "block" and (any(results) or not policies.keys().isdisjoint(_OF_FUNCTIONS)):
+            return False
+        if "hedge" in policies and (self.convention == "blocking" or self.guard == "block"):
             return False
         return not self.guard or all(name in signature(Guard).parameters for name in policies)
 

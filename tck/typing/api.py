@@ -22,6 +22,7 @@ from faulttolerance import (
     ChronoUnit,
     CircuitBreaker,
     Coalesce,
+    Hedge,
     Criticality,
     ExecutionContext,
     Fallback,
@@ -45,6 +46,7 @@ from faulttolerance import (
     circuit_breaker,
     circuit_breaker_name,
     coalesce,
+    hedge,
     completed_future,
     criticality,
     exponential_backoff,
@@ -226,6 +228,27 @@ coalesce(key=1)  # type: ignore[call-overload]
 assert_type(Guard().port("text", ["upper", "s*"]), str)
 Guard().port("text", 1)  # type: ignore[arg-type]
 Guard(coalesce=Coalesce(key="order"), partition_by=PartitionBy("tenant", max_partitions=10))
+
+
+@hedge(max_hedges=2, quantile=0.9, delay=timedelta(milliseconds=50))
+async def hedged(order: str) -> bytes:
+    return order.encode()
+
+
+@asynchronous
+@hedge
+def hedged_apart(order: str) -> bytes:
+    return order.encode()
+
+
+async def race() -> None:
+    assert_type(await hedged("a"), bytes)
+    await hedged(1)  # type: ignore[arg-type]
+    await Guard(hedge=Hedge(quantile=0, delay=50)).call_async(hedged, "a")
+
+
+hedge(delay=None)  # type: ignore[call-overload]
+hedge(max_hedges="two")  # type: ignore[call-overload]
 
 
 @partition_by(("tenant", "order"), max_partitions=50)

@@ -16,6 +16,7 @@ from ..._policy import (
     CustomBackoff,
     FailWhen,
     Fallback,
+    Hedge,
     HonorRetryAfter,
     PartitionBy,
     Policy,
@@ -235,6 +236,10 @@ def callback_faults(
         from . import callback
 
         return callback.key_faults(f"{where} @{policy.annotation}(key)", policy.key, declaration)
+    if isinstance(policy, Hedge):
+        from .hedged import hedge_faults
+
+        return hedge_faults(f"{where} @{policy.annotation}", declaration, asynchronous, owner, final)
     asked: list[tuple[str, Any]] = []
     if isinstance(policy, (RetryWhen, FailWhen)):
         asked = [("exception", policy.exception), ("result", policy.result)]

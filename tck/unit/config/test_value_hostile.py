@@ -113,7 +113,8 @@ def guarded() -> Iterator[Callable[[], object]]:
 
     backed_off = (ft.exponential_backoff, ft.fibonacci_backoff, ft.custom_backoff(lambda: lambda failure: 0.0))
     throttled = ft.adaptive_throttle(lambda: None)
-    for one in (function, throttled, *(decorator(retry(lambda: None)) for decorator in backed_off)):  # type: ignore[operator]
+    hedged = ft.asynchronous(ft.hedge(lambda: None))
+    for one in (function, throttled, hedged, *(decorator(retry(lambda: None)) for decorator in backed_off)):  # type: ignore[operator]
         one()
         yield one
 
@@ -142,7 +143,7 @@ def test_whatever_the_value_the_refusal_names_key_and_source(key: str) -> None:
         assert all(line.isprintable() and len(line) < 1000 for line in lines), name
         assert len(repr(refused.value)) < 2000 * len(lines), name
         assert str(pickle.loads(pickle.dumps(refused.value))) == text, name
-    assert len(used) == 5
+    assert len(used) == 6
 
 
 @pytest.mark.parametrize("value", ["OSErro\udcff", "acme\udcff.Busy", "\udcff"])

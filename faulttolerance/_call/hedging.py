@@ -1,0 +1,285 @@
+"""The layer of ``@hedge``: attempts of one call that run side by side, of which the first success wins (rule H4).
+
+It stands between the retries and an attempt, so that each hedge passes by itself whatever guards an attempt. Here is
+the waiting alone; ``_strategy/hedge.py`` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import _policy as policies
+from .._event import HedgeSent, sinks
+from .._metrics.catalogue import advanced
+from .._metrics.counters import FOLD, Counters
+from .._runtime.blocking import Arguments, GuardedCall
+from .._runtime.clock import clock
+from .._runtime.environment import Environment, Run, StoppedIteration
+from .._runtime.interruption import remaining
+from .._signature.kind import is_coroutine_function
+from .._strategy.hedge import RESULTS, Hedge, Race
+from .._strategy.observed import Tell
+from ..exceptions import RefusedException, TimeoutException
+from .budgeting import take
+
+if TYPE_CHECKING:
+    from ..typing import Timer
+    from .order import Binding
+
+__all__ = ["Hedging", "has_lost", "racing"]
+
+
+class Payment(NamedTuple):
+    """What hedges are paid from: a budget of the method, or the built-in one."""
+
+    take: Callable[[], bool | None]
+    """Takes what a hedge costs, if that is left; ``None``: nothing was taken, and it is sent all the same."""
+    give_back: Callable[[], object]
+    """Gives that back for a hedge that was never there."""
+    earn: Callable[[], object] = lambda: None
+    """Told of a race that was won; the budget of a method hears of the call."""
+
+
+class _Entry(NamedTuple):
+    """One attempt of a race."""
+
+    race: Race
+    number: int
+    """0 for the first attempt; else that of the hedge."""
+
+
+_entry: ContextVar[_Entry | None] = ContextVar("faulttolerance_hedge", default=None)
+"""The attempt that runs in this context."""
+
+
+def has_lost() -> bool:
+    """Tell whether nobody waits any more for the attempt that runs in this context, whatever it comes to."""
+    entry = _entry.get()
+    return entry is not None and entry.race.is_over
+
+
+class Hedging:
+    """Sends hedges beside the first attempt of one guarded function.
+
+    Args:
+        name: The function, as in messages.
+        hedge: What is remembered of it.
+        may_send: Tells whether gate and bulkhead would let a hedge in (rule H2).
+        payment: What a hedge is paid from.
+        limit: How many seconds an attempt may take; 0.0: as long as it takes.
+        counters: What counts its races; ``None``: nothing does.
+        tell: Told of each hedge that would have been sent, where none is; ``None``: they are.
+    """
+
+    __slots__ = ("_batches", "_counters", "_hedge", "_limit", "_may_send", "_name", "_payment", "_tell", "other")
+
+    def __init__(
+        self,
+        name: str,
+        hedge: Hedge,
+        may_send: Callable[[float], bool],
+        payment: Payment,
+        limit: float,
+        counters: Counters | None,
+        tell: Tell | None,
+    ) -> None:
+        self._name = name
+        self._hedge = hedge
+        self._may_send = may_send
+        self._payment = payment
+        self._limit = limit
+        self._counters = counters
+        self._tell = tell
+        self.other: GuardedCall | None = None
+        """The way of a hedge; it leads to the same function, through the same policies."""
+        self._batches = {
+            result: [] if counters is None else counters.batch(advanced((("Hedge", result),))) for result in RESULTS
+        }
+
+    def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
+        """Put this around *call*, the way of the first attempt."""
+        assert environment is not None
+        return self._raced(call, environment) if self._tell is None else self._watched(call, environment, self._tell)
+
+    def announced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Give *function* as hedges call it: that one has begun is noted and told, after all policies let it in."""
+        if is_coroutine_function(function):
+
+            async def announced_later(*args: Any, **kwargs: Any) -> Any:
+                self._announce()
+                return await function(*args, **kwargs)
+
+            return announced_later
+
+        def announced(*args: Any, **kwargs: Any) -> Any:
+            self._announce()
+            return function(*args, **kwargs)
+
+        return announced
+
+    def _announce(self) -> None:
+        entry = _entry.get()
+        if entry is not None:
+            entry.race.sent[entry.number] = None
+            if sinks.wanted[HedgeSent]():
+                sinks.tell(HedgeSent(self._name, entry.number, clock.monotonic() - entry.race.began))
+
+    def _begin(self) -> Race:
+        now, left = clock.monotonic(), remaining()
+        return self._hedge.begin(now, inf if left is None else now + left)
+
+    def _raced(self, call: GuardedCall, environment: Environment) -> GuardedCall:
+        begin, other = environment.begin, self.other or call
+
+        async def raced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            race = self._begin()
+            runs: dict[int, Run] = {}
+            try:
+                runs[0] = await begin(call, args, kwargs, _entry, _Entry(race, 0), race.ring)
+                while True:
+                    turn = environment.turn()
+                    race.wake = turn.wake  # before looking who has ended: who ends afterwards wakes
+                    if (winner := self._look(race, runs)) is not None:
+                        return winner.result()
+                    if not runs:
+                        raise StoppedIteration.of(race.failure())
+                    now = clock.monotonic()
+                    if race.due <= now:
+                        number = race.take_turn()
+                        if self._may_send(now) and (is_paid := self._payment.take()) is not False:
+                            race.paid |= {number} if is_paid else set()
+                            runs[number] = await begin(other, args, kwargs, _entry, _Entry(race, number), race.ring)
+                        continue
+                    timer = environment.call_later(race.due - now, turn.wake) if race.due < inf else None
+                    try:
+                        await turn.comes
+                    except GeneratorExit:
+                        raise
+                    except BaseException:
+                        race.end()
+                        await environment.end(runs.values())
+                        raise
+                    finally:
+                        if timer is not None:
+                            timer.cancel()
+            finally:
+                race.end()
+                for run in runs.values():
+                    run.cancel()
+                self._count(race)
+
+        return raced
+
+    def _look(self, race: Race, runs: dict[int, Run]) -> Run | None:
+        """Take those off *runs* that have ended; give the one that has won, if one has.
+
+        Raises:
+            BaseException: One ended by control flow, which ends the call (rule R0).
+        """
+        for number in [number for number, run in runs.items() if run.done()]:
+            run, now = runs.pop(number), clock.monotonic()
+            failure = None if run.cancelled() else run.exception()
+            if failure is None or not isinstance(failure, Exception):
+                if failure is None and not run.cancelled():
+                    race.succeed(number, now)
+                    self._payment.earn()
+                return run
+            if number in race.paid - race.sent.keys() and isinstance(failure, RefusedException):
+                self._payment.give_back()
+            race.fail(number, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
+        return None
+
+    def _is_own_timeout(self, failure: BaseException, elapsed: float) -> bool:
+        return isinstance(failure, TimeoutException) and 0.0 < self._limit <= elapsed
+
+    def _watched(self, call: GuardedCall, environment: Environment, tell: Tell) -> GuardedCall:
+        """Give the way of a call beside which hedges are only counted (rule X7)."""
+
+        async def watched(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            race = self._begin()
+            timer: Timer | None = None
+
+            def look() -> None:
+                nonlocal timer
+                if race.is_over:
+                    return
+                now = clock.monotonic()
+                if race.due <= now:
+                    race.take_turn()
+                    if self._may_send(now) and self._payment.take() is not False:
+                        tell()
+                timer = environment.call_later(race.due - now, look) if race.due < inf else None
+
+            try:
+                look()
+                result = await call(args, kwargs)
+                race.succeed(0, clock.monotonic())
+                self._payment.earn()
+                return result
+            except TimeoutException as failure:
+                now = clock.monotonic()
+                race.fail(0, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
+                raise
+            finally:
+                race.end()
+                if timer is not None:
+                    timer.cancel()
+                self._count(race)
+
+        return watched
+
+    def _count(self, race: Race) -> None:
+        if self._counters is not None:
+            batch = self._batches[race.result]
+            batch.append(None)
+            if len(batch) >= FOLD:
+                self._counters.fold()
+
+
+def racing(policy: policies.Hedge, binding: Binding) -> Hedging | None:
+    """Give the layer of *policy*; a block has none."""
+    if binding.is_block or not binding.asynchronous:
+        return None
+    hedges: Hedge = binding.strategies.get(policies.Hedge)
+    limit: Any = binding.policies.get(policies.Timeout)
+    return Hedging(
+        binding.name,
+        hedges,
+        _room_for_hedges(binding),
+        _payment(hedges, binding),
+        policies.seconds(limit.value, limit.unit) if limit is not None else 0.0,
+        binding.counters_of(policies.Hedge),
+        binding.tell_of(policies.Hedge),
+    )
+
+
+def _payment(hedges: Hedge, binding: Binding) -> Payment:
+    """Let hedges be paid for from the budget of the method, which calls pay into; else from one of their own."""
+    if policies.RetryBudget not in binding.policies:
+        own = hedges.budget
+        return Payment(own.take, own.give_back, own.succeed)
+    budget, tell = binding.strategies.get(policies.RetryBudget), binding.tell_of(policies.RetryBudget)
+    # What is only observed sends none, and none is counted.
+    counters = binding.counters_of(policies.RetryBudget) if binding.tell_of(policies.Hedge) is None else None
+    return Payment(lambda: take(budget, tell, counters, "hedge"), budget.give_back)
+
+
+def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
+    """Tell whether the gate refuses nothing and a permit is free, as far as those are more than observed (rule H2)."""
+
+    def obeyed(kind: type[policies.Policy]) -> Any:
+        return binding.strategies.get(kind) if kind in binding.policies and binding.tell_of(kind) is None else None
+
+    breaker, throttle, permits = map(obeyed, (policies.CircuitBreaker, policies.AdaptiveThrottle, policies.Bulkhead))
+
+    def is_there(now: float) -> bool:
+        return (
+            (breaker is None or breaker.state.is_closed)
+            and (throttle is None or not throttle.probability(now))
+            and (permits is None or (len(permits.held) < permits.limit and not permits.waiting_count))
+        )
+
+    return is_there

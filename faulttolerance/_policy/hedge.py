@@ -1,0 +1,34 @@
+"""The policy of ``@hedge``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, final
+
+from ..typing import Duration
+from .kind import duration, integer, number
+from .parameter import Contradiction, Policy, parameter
+from .unit import ChronoUnit, seconds
+
+
+@final
+class Hedge(Policy, is_observable=True):
+    """Send a second attempt while the first one takes long, and take whichever succeeds first (*The Tail at Scale*).
+
+    Args:
+        max_hedges: Further attempts beside the first one, 1 to 5.
+        quantile: The part of first attempts that end before a hedge would be sent: 0.5 to 0.999; 0: *delay* alone
+            decides when it is.
+        delay: A hedge is sent after so long at the earliest, in milliseconds. Where nothing is known yet of how long
+            attempts take, it is sent then, and not at all where this is 0.
+    """
+
+    max_hedges: int = parameter(integer(1, maximum=5), 1)
+    quantile: float = parameter(number(0.5, 0.999, or_zero=True), 0.95)
+    delay: Duration = parameter(duration(), 0)
+
+    @classmethod
+    def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
+        """Refuse what says nothing of when a hedge is sent."""
+        if not values["quantile"] and not seconds(values["delay"], ChronoUnit.MILLIS):
+            yield "delay", "is 0 while quantile is 0: nothing says when", "more than 0, or a quantile", ("quantile",)

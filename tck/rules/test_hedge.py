@@ -1,0 +1,534 @@
+"""Calls that are hedged, through public names: when a hedge is sent, who wins, and what becomes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextvars import ContextVar
+from typing import IO, Any
+
+import pytest
+
+from faulttolerance import (
+    FaultToleranceDefinitionException,
+    Guard,
+    Hedge,
+    asynchronous,
+    configure,
+    hedge,
+    instrumentation,
+    testing,
+)
+from faulttolerance.instrumentation import HedgeSent
+from faulttolerance.testing import virtual_time
+from kit import VirtualClock
+from kit.ways import WAYS, Run, Scene, Way
+
+ways = pytest.mark.parametrize(
+    "way", [way for way in WAYS if way.convention != "blocking" and way.guard in ("", "call")], ids=lambda way: way.name
+)
+
+SLOW = 5.0
+AFTER_100 = {"delay": 100, "quantile": 0}
+
+
+class Race:
+    """A service whose attempts take as long, and come to, what a script says; what was seen of its calls.
+
+    Args:
+        way: How it is called.
+        script: Seconds and outcome of each attempt; the last one goes for those that follow.
+        scene: The calls that are made; one by default.
+        stubborn: The attempts, from 0, that ignore that they are to end.
+        policies: What guards it.
+    """
+
+    def __init__(
+        self,
+        way: Way,
+        *script: tuple[float, Any],
+        scene: Scene | None = None,
+        stubborn: tuple[int, ...] = (),
+        **policies: Any,
+    ) -> None:
+        self.began: list[float] = []
+        self.ended: list[tuple[int, float, str]] = []
+        self.events: list[Any] = []
+        self.over: list[float] = []
+        """When each call was over."""
+        testing.reset()
+        with virtual_time() as virtual:
+            start = virtual.monotonic()
+
+            def now() -> float:
+                return round(virtual.monotonic() - start, 3)
+
+            async def body(run: Run) -> Any:
+                number = len(self.began)
+                seconds, outcome = script[min(number, len(script) - 1)]
+                self.began.append(now())
+                how = "lost"
+                try:
+                    try:
+                        await run.sleep(seconds)
+                    except BaseException:
+                        if number not in stubborn:
+                            raise
+                        await run.sleep(seconds)
+                    how = "ended"
+                finally:
+                    self.ended.append((number, now(), how))
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                return outcome
+
+            async def once(run: Run) -> None:
+                await run.call()
+                self.over.append(now())
+
+            sinks = instrumentation.get_event_sinks()
+            instrumentation.set_event_sinks([self.events.append])
+            try:
+                self.run = Run(way, VirtualClock(virtual), lambda _: policies, body).drive(scene or once)
+            finally:
+                instrumentation.set_event_sinks(sinks)
+
+    @property
+    def outcomes(self) -> list[Any]:
+        """What each call came to: a result, or the name of an exception."""
+        return [one[1] if one[0] == "returned" else one[0] for one in self.run.outcomes]
+
+    @property
+    def results(self) -> dict[str, int]:
+        """How often each result of a race was counted."""
+        counts = self.run.counts.items()
+        return {tags[0][1]: count for (metric, tags), count in counts if metric == "ft.hedge.calls.total"}
+
+    @property
+    def sent(self) -> list[tuple[int, float]]:
+        """The hedges that were told of."""
+        return [(event.hedge, round(event.delay, 3)) for event in self.events if isinstance(event, HedgeSent)]
+
+
+def of(way: str) -> Way:
+    """The way of that name."""
+    return next(one for one in WAYS if one.name == way)
+
+
+def calls(count: int) -> Scene:
+    """Make so many calls, one after the other."""
+
+    async def scene(run: Run) -> None:
+        for _ in range(count):
+            await run.call()
+
+    return scene
+
+
+# When
+
+
+@ways
+def test_the_kth_hedge_is_sent_after_k_times_the_delay(way: Way) -> None:
+    """By rule H1: while nothing succeeds, one after the other, up to *max_hedges*; the first success is the result."""
+    race = Race(way, *[(SLOW, "slow")] * 3, (0.05, "quick"), hedge={**AFTER_100, "max_hedges": 4})
+
+    assert race.began == [0.0, 0.1, 0.2, 0.3]
+    assert race.sent == [(1, 0.1), (2, 0.2), (3, 0.3)]
+    assert race.outcomes == ["quick"]
+    assert race.over == [0.35]
+    assert race.results == {"hedge": 1}
+
+
+@ways
+def test_what_is_quick_is_not_hedged(way: Way) -> None:
+    """By rule H1: nothing is sent for a call that ends before the delay, whatever it comes to (rule H4)."""
+    race = Race(way, (0.09, "quick"), (0.09, OSError("no")), scene=calls(2), hedge=AFTER_100)
+
+    assert race.outcomes == ["quick", "OSError"]
+    assert race.began == [0.0, 0.09]
+    assert race.results == {"notHedged": 2}
+
+
+@ways
+def test_the_delay_is_learned_and_nothing_is_sent_before(way: Way) -> None:
+    """By rule H1, trap 2: without samples there is no delay of 0; after 64 of them it is their quantile."""
+    script = [*[(SLOW, "slow")] * 3, *[(0.02, "quick")] * 61, (SLOW, "slow"), (0.001, "hedge")]
+    race = Race(way, *script, scene=calls(65), hedge={"quantile": 0.9})
+
+    assert race.outcomes == [*["slow"] * 3, *["quick"] * 61, "hedge"]
+    assert race.sent == [(1, 0.02)]
+    assert race.results == {"notHedged": 64, "hedge": 1}
+
+
+def test_the_delay_is_never_shorter_than_declared() -> None:
+    """By rule H1: what was learned counts where it is longer; before that the declared one does alone."""
+    script = [(SLOW, "slow"), (0.001, "hedge"), *[(0.02, "quick")] * 64, (SLOW, "slow"), (0.001, "hedge")]
+    race = Race(of("async-def"), *script, scene=calls(66), hedge={"quantile": 0.9, "delay": 50})
+
+    assert race.sent == [(1, 0.05), (1, 0.05)]
+
+
+def test_an_attempt_that_lost_or_timed_out_is_a_sample() -> None:
+    """Rule X4, trap 4: learning from winners alone bends the delay down; so losers count for as long as they ran."""
+    lost = [(SLOW, "slow"), (0.3, "hedge")] * 4
+    late = [(SLOW, "late")] * 2 * 4
+    quick = [(0.01, "quick")] * 56
+    policies = {"timeout": {"value": 1000}, "bulkhead": {"value": 100}}
+    for quantile, delay in ((0.88, 0.4), (0.95, 1.0)):
+        hedge = {"quantile": quantile, "delay": 100}
+        race = Race(of("async-def"), *lost, *late, *quick, scene=calls(64), hedge=hedge, **policies)
+
+        assert race.results == {"hedge": 4, "failed": 4, "notHedged": 56}
+        assert race.run.counts["ft.hedge.delay", ()] == pytest.approx(delay)
+
+
+# Only if
+
+
+def _sent_under(way: Way, script: list[tuple[float, Any]], scene: Scene | None = None, **policies: Any) -> int:
+    return len(Race(way, *script, scene=scene, hedge=AFTER_100, **policies).sent)
+
+
+@ways
+def test_a_spent_budget_sends_no_hedge_and_fails_no_call(way: Way) -> None:
+    """By rule H2, trap 6: of calls that are all slow, the built-in budget hedges ten and one in ten; others go on."""
+    race = Race(way, (1.0, "slow"), scene=calls(30), hedge=AFTER_100)
+
+    assert set(race.outcomes) == {"slow"}
+    assert len(race.sent) == 12
+    assert race.results == {"primary": 12, "notHedged": 18}
+
+
+@ways
+def test_a_hedge_never_queues_for_a_permit(way: Way) -> None:
+    """By rule H2: where none is free, none is sent; the other attempt keeps its own."""
+    slow = [(1.0, "slow")]
+    assert _sent_under(way, slow, bulkhead={"value": 1, "waiting_task_queue": 5}) == 0
+    assert _sent_under(way, slow, bulkhead={"value": 2, "waiting_task_queue": 5}) == 1
+
+
+@ways
+def test_no_hedge_is_a_probe_of_a_half_open_circuit(way: Way) -> None:
+    """By rule H2: a circuit that is not closed gets no second attempt."""
+
+    async def scene(run: Run) -> None:
+        await run.call()
+        await run.passes(2)
+        await run.call()
+
+    breaker = {"request_volume_threshold": 1, "failure_ratio": 1.0, "delay": 1000, "success_threshold": 5}
+    race = Race(way, (0.01, OSError("down")), (1.0, "probe"), scene=scene, hedge=AFTER_100, circuit_breaker=breaker)
+
+    assert race.outcomes == ["OSError", "probe"]
+    assert race.sent == []
+
+
+@ways
+def test_no_hedge_is_sent_while_the_throttle_sheds(way: Way) -> None:
+    """By rule H2: with a probability above 0 none is; once it is 0 again, one is."""
+
+    async def scene(run: Run) -> None:
+        for _ in range(5):
+            await run.call()
+        await run.passes(1.5)  # the next one is let through for certain
+        await run.call()
+        await run.passes(60)
+        await run.call()
+
+    script = [*[(0.01, OSError("busy"))] * 5, (1.0, "slow")]
+    race = Race(way, *script, hedge=AFTER_100, adaptive_throttle={"min_requests": 5}, scene=scene)
+
+    assert race.outcomes == [*["OSError"] * 5, "slow", "slow"]
+    assert len(race.sent) == 1
+
+
+@ways
+def test_no_hedge_is_due_when_the_deadline_passes(way: Way) -> None:
+    """By rule H2: an enclosing deadline that is not further away than the timer sends none."""
+
+    async def within(run: Run) -> None:
+        await run.call_within(0.15)
+
+    race = Race(way, (1.0, "slow"), scene=within, hedge={"delay": 70, "quantile": 0, "max_hedges": 5})
+
+    assert race.outcomes == ["TimeoutException"]
+    assert race.sent == [(1, 0.07), (2, 0.14)]
+
+
+# Each is an attempt
+
+
+@ways
+def test_each_attempt_has_its_own_verdict_time_out_and_permit(way: Way) -> None:
+    """By rule H3: policies inside count two attempts, and the call once; the loser is neutral to the breaker (H5)."""
+
+    async def scene(run: Run) -> None:
+        await run.call()
+        await run.passes(1)
+
+    policies = {
+        "timeout": {"value": 2000},
+        "bulkhead": {"value": 2},
+        "circuit_breaker": {"request_volume_threshold": 9},
+    }
+    race = Race(way, (1.0, "slow"), (0.1, "quick"), scene=scene, hedge=AFTER_100, **policies)
+    counts = {metric: count for (metric, tags), count in race.run.counts.items() if "total" in metric}
+
+    assert race.outcomes == ["quick"]
+    assert counts["ft.invocations.total"] == 1
+    assert counts["ft.circuitbreaker.calls.total"] == 1
+    assert counts["ft.bulkhead.calls.total"] == 2
+    assert race.ended == [(1, 0.2, "ended"), (0, 0.2, "lost")]
+
+
+@ways
+def test_a_hedge_that_a_policy_refuses_was_never_there(way: Way) -> None:
+    """By rule H3: it is neither a failure nor a note, is not told of, and costs the budget nothing."""
+
+    async def scene(run: Run) -> None:
+        for _ in range(15):
+            await run.call()
+            await run.passes(10)
+
+    race = Race(way, (1.0, OSError("slow")), scene=scene, hedge=AFTER_100, rate_limit={"value": 1, "window": "10s"})
+    assert race.outcomes == ["OSError"] * 15
+    assert all(not outcome[2] for outcome in race.run.outcomes)
+    assert (race.sent, race.results) == ([], {"notHedged": 15})
+
+    # As many as the budget has are granted afterwards.
+    assert len(Race(way, (1.0, "slow"), scene=calls(10), hedge=AFTER_100).sent) == 10
+
+
+@ways
+def test_attempts_have_a_copy_of_the_context_each(way: Way) -> None:
+    """By rule H3, trap 5: each sees what the caller has set, and nothing of what another attempt sets."""
+    tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+    seen: list[str] = []
+
+    async def body(run: Run) -> str:
+        seen.append(tenant.get())
+        number = run.attempts
+        tenant.set(f"attempt {number}")
+        await run.sleep(1.0 if number == 1 else 0.1)
+        seen.append(tenant.get())
+        return tenant.get()
+
+    async def scene(run: Run) -> None:
+        tenant.set("caller")
+        await run.call()
+        seen.append(tenant.get())
+
+    with virtual_time() as virtual:
+        run = Run(way, VirtualClock(virtual), lambda _: {"hedge": AFTER_100}, body).drive(scene)
+
+    assert seen == ["caller", "caller", "attempt 2", "caller"]
+    assert run.outcomes == [("returned", "attempt 2")]
+
+
+# Who wins
+
+
+@ways
+def test_a_hedge_that_fails_does_not_beat_a_primary_that_succeeds(way: Way) -> None:
+    """By rule H4, trap 1: the first success wins, not the first completion; the failure sends no further hedge."""
+    race = Race(way, (1.0, "primary"), (0.01, OSError("no")), hedge={**AFTER_100, "max_hedges": 1})
+
+    assert race.outcomes == ["primary"]
+    assert race.results == {"primary": 1}
+
+
+@ways
+def test_a_primary_that_fails_waits_for_its_hedge(way: Way) -> None:
+    """By rule H4: as long as an attempt is left running, it may succeed."""
+    race = Race(way, (0.2, OSError("no")), (1.0, "hedge"), hedge=AFTER_100)
+
+    assert race.outcomes == ["hedge"]
+    assert race.over == [1.1]
+
+
+@ways
+def test_the_failure_of_the_primary_comes_out_with_the_others_as_notes(way: Way) -> None:
+    """By rule H4: whichever ended last; each note says which hedge it was."""
+    race = Race(
+        way, (1.0, OSError("first")), (0.1, KeyError("second")), (0.1, ValueError("third")),
+        hedge={**AFTER_100, "max_hedges": 2},
+    )  # fmt: skip
+    ((kind, text, notes, cause),) = race.run.outcomes
+
+    assert (kind, text, cause) == ("OSError", "first", None)
+    assert notes == (
+        "faulttolerance: hedge 1 failed, too: KeyError: 'second'",
+        "faulttolerance: hedge 2 failed, too: ValueError: third",
+    )
+    assert race.results == {"failed": 1}
+
+
+def test_a_failure_that_is_raised_again_has_the_notes_of_its_last_race() -> None:
+    """By rule H4: one object for all failures does not gather notes for ever."""
+    same = OSError("always this one")
+    race = Race(of("async-def"), *[(1.0, same), (0.1, KeyError("x"))] * 3, scene=calls(3), hedge=AFTER_100)
+
+    assert [len(notes) for _, _, notes, _ in race.run.outcomes] == [1, 1, 1]
+
+
+@ways
+@pytest.mark.parametrize("number", [0, 1])
+def test_control_flow_out_of_an_attempt_ends_the_call(way: Way, number: int) -> None:
+    """Rule X6: it is nobody's failure, and no other attempt goes on in its place."""
+    script: list[tuple[float, Any]] = [(1.0, "slow"), (1.0, "slow")]
+    script[number] = (0.3 - number * 0.1, asyncio.CancelledError())
+    race = Race(way, *script, hedge=AFTER_100)
+
+    assert race.outcomes == ["i"] or race.run.outcomes == ["interruption"]
+    assert race.over == [0.3]
+    assert [how for _, at, how in race.ended if at == 0.3] == ["ended", "lost"]
+
+
+# The others
+
+
+@ways
+def test_the_winner_does_not_wait_for_a_loser_that_ignores_its_end(way: Way) -> None:
+    """By rule H5, trap 3: it is left behind, keeps its permit until it really ends, and is neutral to the breaker."""
+    free: list[tuple[Any, ...]] = []
+
+    async def scene(run: Run) -> None:
+        for _ in range(2):
+            await run.call()
+            free.append(run.outcomes[-1])
+        await run.passes(20)
+        await run.call()
+
+    script = [(SLOW, OSError("late, and ignored")), (0.1, "quick"), (0.01, "quick")]
+    policies = {
+        "bulkhead": {"value": 2, "waiting_task_queue": 1},
+        "circuit_breaker": {"request_volume_threshold": 3, "failure_ratio": 0.3},
+    }
+    race = Race(way, *script, scene=scene, stubborn=(0,), hedge=AFTER_100, **policies)
+
+    assert race.outcomes == ["quick"] * 3
+    assert race.began[:3] == [0.0, 0.1, 0.2]
+    assert race.ended[0] == (1, 0.2, "ended")
+    assert (0, 5.2, "ended") in race.ended
+    assert race.run.state == "closed"
+
+
+@ways
+def test_the_permit_of_a_loser_is_held_until_it_ends(way: Way) -> None:
+    """By rule H5: where it is the last one, the next call waits for it."""
+
+    async def scene(run: Run) -> None:
+        await run.call()
+        await run.hold(1)  # has the other permit
+        await run.call()
+
+    script = [(SLOW, "slow"), (0.1, "quick"), (60.0, "holds"), (0.01, "waited")]
+    limit = {"value": 2, "waiting_task_queue": 3}
+    race = Race(way, *script, scene=scene, stubborn=(0,), hedge={**AFTER_100, "max_hedges": 1}, bulkhead=limit)
+
+    assert race.outcomes == ["quick", "waited"]
+    assert race.began[3] == 5.2
+
+
+@ways
+def test_cancelling_the_call_cancels_all_its_attempts(way: Way) -> None:
+    """By rule H5: nothing goes on, and nothing is counted as sent afterwards."""
+
+    async def scene(run: Run) -> None:
+        await run.call_cancelled(0.25)
+
+    race = Race(way, (SLOW, "slow"), scene=scene, hedge={**AFTER_100, "max_hedges": 3})
+
+    assert race.outcomes == ["c"] or race.run.outcomes == ["cancelled"]
+    assert sorted(race.ended) == [(0, 0.25, "lost"), (1, 0.25, "lost"), (2, 0.25, "lost")]
+
+
+@ways
+def test_an_enclosing_deadline_ends_all_attempts(way: Way) -> None:
+    """By rule H5: it is one for the call and its hedges."""
+
+    async def scene(run: Run) -> None:
+        await run.call_within(0.25)
+
+    race = Race(way, (SLOW, "slow"), scene=scene, hedge=AFTER_100)
+
+    assert race.outcomes == ["TimeoutException"]
+    assert sorted(race.ended) == [(0, 0.25, "lost"), (1, 0.25, "lost")]
+
+
+# What cannot be hedged
+
+
+async def fetch(order: str) -> str:
+    return order
+
+
+class Rows:
+    async def over(self, rows: Iterator[str]) -> None: ...
+    async def made(self, rows: Generator[int, None, None] | None = None) -> None: ...
+    async def streamed(self, *chunks: AsyncIterator[bytes]) -> None: ...
+    async def read(self, file: IO[bytes], name: str = "") -> None: ...
+    def listed(self, rows: list[str], text: str = "") -> Any: ...
+
+
+@pytest.mark.parametrize("name", ["over", "made", "streamed", "read"])
+def test_what_only_one_attempt_could_read_is_refused(name: str) -> None:
+    """By rule H6: an iterator, a stream or a file, where the annotation says so; known when it is decorated."""
+    with pytest.raises(FaultToleranceDefinitionException, match=f"Rows.{name} @Hedge shares .* among its attempts"):
+        hedge(getattr(Rows, name))
+    hedge(Rows.listed)
+
+
+def test_a_synchronous_function_cannot_be_hedged() -> None:
+    """By rule H6, X9: a thread cannot race itself; further decorators could help until it is called."""
+
+    def load(order: str) -> Any:
+        return order
+
+    hedged = hedge(load)
+    for call in (lambda: hedged("a"), lambda: Guard(hedge=Hedge()).call(load, "a"), lambda: Guard(hedge=Hedge())(load)):
+        with pytest.raises(FaultToleranceDefinitionException, match="add @asynchronous: a thread cannot race itself"):
+            call()
+    assert asynchronous(hedge(lambda: "a"))().result(5) == "a"
+
+
+def test_a_synchronous_function_that_says_what_it_returns_is_refused_at_once() -> None:
+    """By rule H6: no decorator could make it asynchronous in a class."""
+    with pytest.raises(FaultToleranceDefinitionException, match="add @asynchronous"):
+
+        class Shop:
+            @hedge
+            def load(self, order: str) -> int:
+                return len(order)
+
+
+def test_blocks_cannot_be_hedged() -> None:
+    """Rule X9: a block cannot be run twice at once."""
+    guard = Guard(hedge=Hedge())
+    for ask in (guard.attempt, guard.attempts):
+        with pytest.raises(FaultToleranceDefinitionException, match="Hedge"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("values", "wrong"),
+    [
+        ({"max_hedges": 0}, "max_hedges"),
+        ({"max_hedges": 6}, "an integer from 1 to 5"),
+        ({"quantile": 0.4}, "a number from 0.5 to 0.999, or 0"),
+        ({"quantile": 1}, "quantile"),
+        ({"delay": -1}, "delay"),
+        ({"quantile": 0}, "nothing says when"),
+    ],
+)
+def test_values_out_of_range_are_refused(values: dict[str, Any], wrong: str) -> None:
+    """Rule X9: declared and configured alike."""
+    with pytest.raises(FaultToleranceDefinitionException, match=wrong):
+        Hedge(**values)
+    testing.reset()
+    guard = Guard(hedge=Hedge(quantile=0.9))
+    asyncio.run(guard.call_async(fetch, "a"))
+    keys = {"max_hedges": "maxHedges"}
+    with pytest.raises(FaultToleranceDefinitionException, match=wrong.replace("max_h", "maxH")):
+        configure(properties={f"Hedge/{keys.get(name, name)}": str(value) for name, value in values.items()})
