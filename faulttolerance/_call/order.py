@@ -11,6 +11,7 @@ The adaptive throttle takes the place of the circuit breaker.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
@@ -189,7 +190,9 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
     honor: Any = policies.get(HonorRetryAfter)
     asks = when is not None or honor is not None or CustomBackoff in policies
     tell = Mistakes(name) if asks else retry.unheard
-    delay = seconds(policy.delay, policy.delay_unit)
+    delay, ceiling = seconds(policy.delay, policy.delay_unit), math.inf
+    if policy.jitter_kind == "decorrelated":  # three times the last one, and so on, would have no end
+        ceiling = max(delay, seconds(ExponentialBackoff.max_delay, ChronoUnit.MILLIS))
     growth = [
         row.back_off(policies[row.policy], delay, name, tell)
         for row in ORDER
@@ -199,7 +202,7 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
         "retry": retry.Retry(
             policy.max_retries,
             seconds(policy.max_duration, policy.duration_unit),
-            _JITTERED[policy.jitter_kind](growth[0] if growth else back_off.fixed(delay)),
+            _JITTERED[policy.jitter_kind](growth[0] if growth else back_off.fixed(delay, ceiling)),
             seconds(policy.jitter, policy.jitter_delay_unit),
             policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
             policy.abort_on,  # type: ignore[arg-type]
@@ -415,9 +418,10 @@ def _limit_partitions(partitions: Partitions, policy: PartitionBy) -> None:
     partitions.limit = policy.max_partitions
 
 
-def memory_in(policy: Fallback) -> LastGood | None:
-    """Give the ``last_good`` among what *policy* asks."""
-    several = policy.value if isinstance(policy.value, tuple) else (policy.value,)
+def memory_in(policy: Policy | None) -> LastGood | None:
+    """Give the ``last_good`` among what *policy* asks, if that is a fallback."""
+    value = getattr(policy, "value", None)
+    several = value if isinstance(value, tuple) else (value,)
     return next((one for one in several if isinstance(one, LastGood)), None)
 
 

@@ -34,7 +34,7 @@ class Retry(Policy, kw_only=True):
         jitter_kind: How chance varies the delay that the back-off gives. ``"added"``: as *jitter* says; the two others,
             as AWS names them, leave *jitter* alone. ``"full"``: drawn from 0 (``min_delay`` of the back-off) to that
             delay. ``"decorrelated"``: drawn from the first delay to three times the last one, instead of the growth of
-            the back-off, whose ``max_delay`` holds.
+            the back-off, whose ``max_delay`` holds; without a back-off, at most a minute, or *delay* if that is more.
         retry_on: Failures to retry.
         abort_on: Failures never to retry, also where *retry_on* names them.
     """

@@ -276,9 +276,9 @@ _FAILED = "the function of @custom_backoff, instead of which the delay of @retry
 
 
 @lru_cache
-def fixed(delay: float) -> BackOff:
-    """Wait *delay* each time; most guards wait as long as others do, and share it."""
-    return BackOff((delay,))
+def fixed(delay: float, maximum: float = math.inf) -> BackOff:
+    """Wait *delay* each time, and never longer than *maximum*; most guards wait as long as others do, and share it."""
+    return BackOff((delay,), maximum)
 
 
 def exponential(delay: float, factor: float, maximum: float = 0.0, minimum: float = 0.0) -> BackOff:

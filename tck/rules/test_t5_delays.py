@@ -106,6 +106,17 @@ def test_decorrelated_jitter_is_at_most_three_times_the_last_delay(invoke: Invok
     assert max(map(delays.count, delays)) < 5  # also near the maximum, callers wait for different times
 
 
+@pytest.mark.parametrize(("delay", "longest"), [(100, 60.0), (90_000, 90.0)])
+def test_decorrelated_jitter_has_a_ceiling_without_a_back_off(
+    invoke: Invoke, clock: Clock, delay: int, longest: float
+) -> None:
+    """Rule T5: the formula needs one: it is a minute, or ``delay``."""
+    delays = delays_of(invoke, clock, retry(max_retries=40, delay=delay, max_duration=0, jitter_kind="decorrelated"))
+
+    assert max(delays) <= longest + 1e-6
+    assert max(delays) > longest / 2
+
+
 def test_calls_do_not_share_what_they_drew() -> None:
     """Rule T5: a decorrelated delay begins anew in each call."""
     with virtual_time() as clock:
