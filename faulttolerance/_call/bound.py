@@ -72,6 +72,7 @@ class BoundPolicies:
         "gate",
         "interrupt",
         "is_block",
+        "is_remembered",
         "left_behind",
         "name",
         "no_fallback_on",
@@ -96,6 +97,7 @@ class BoundPolicies:
         retry: Retry | None = None,
         budget: RetryBudget | None = None,
         tell_of_budget: Tell | None = None,
+        is_remembered: bool = False,
         gate: Gate | None = None,
         gate_name: str = "CircuitBreaker",
         deliver: Callable[[Gate], None] = _deliver_to_nobody,
@@ -124,6 +126,8 @@ class BoundPolicies:
         """What retries are paid from, if anything limits them so."""
         self.tell_of_budget = tell_of_budget
         """Told of retries for which nothing is left, where that is only observed."""
+        self.is_remembered = is_remembered
+        """Whether good results are remembered by who stands around."""
         self.gate = gate
         """The circuit breaker, or the policy in its place."""
         self.deliver = deliver

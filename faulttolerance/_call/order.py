@@ -211,7 +211,8 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
             tell,
             honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
             when is not None and when.give == "result",
-        )
+        ),
+        "is_remembered": memory_in(policies.get(Fallback)) is not None,
     }
 
 

@@ -9,6 +9,7 @@ from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import Environment
 from .._strategy.last_good import LastResults
+from .retrying import Given
 
 __all__ = ["Remembering"]
 
@@ -36,12 +37,16 @@ class Remembering:
         def remembered(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             key = find(args, kwargs)  # before the function runs: a key that is none is not to be heard of too late
             result = call(args, kwargs)
+            if type(result) is Given:
+                return result.result
             results.remember(key, result, clock.monotonic())
             return result
 
         async def remembered_later(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             key = find(args, kwargs)
             result = await call(args, kwargs)
+            if type(result) is Given:
+                return result.result
             results.remember(key, result, clock.monotonic())
             return result
 

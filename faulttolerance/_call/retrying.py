@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._log import WARNING, log
@@ -85,6 +85,11 @@ class CallRecord:
     is_counted = False
     _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the call is over with a result that ``retry_when`` did not accept."""
+        return self.stop is not None and self.refusal is not None and self.replaced is None
+
     def end_run(self, kind: type[BaseException]) -> None:
         """Note that the last attempt failed with another class of exception, *kind*, than those before it."""
         assert self.kind is not None
@@ -156,6 +161,12 @@ _REASONS = {
 }
 
 
+class Given(NamedTuple):
+    """A result that was refused to the end, on its way to who asked for it, past who remembers good ones."""
+
+    result: Any
+
+
 LEFT = object()
 """The result of a block that ends the loop in which it would be repeated."""
 
@@ -202,6 +213,8 @@ def follow(
         failure, result = policies.attempt()(args, kwargs, call)
     if type(result) is not policies.usual:
         policies.examine(result)
+    if policies.is_remembered and call.is_given:
+        result = Given(result)
     policies.finish(call, returned=True)
     return result
 
@@ -243,6 +256,8 @@ async def follow_async(
             del failure  # its traceback holds this frame
         _count_retry(policies, call)
         failure, result = await policies.attempt()(args, kwargs, call)
+    if policies.is_remembered and call.is_given:
+        result = Given(result)
     policies.finish(call, returned=True)
     return result
 

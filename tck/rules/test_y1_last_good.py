@@ -93,6 +93,28 @@ def test_a_result_answers_while_it_is_younger_than_max_age(
     assert seen(invoke.outcome(shop.price, "tea")) == outcome
 
 
+def test_a_result_that_was_refused_to_the_end_is_not_remembered(invoke: Invoke) -> None:
+    """It comes out by ``give="result"``, and is not a good one for that (rules Y1 and T4)."""
+
+    class Prices(Client):
+        stale = False
+
+        @fallback(last_good(max_age=60_000))
+        @retry(max_retries=1, delay=0, jitter=0)
+        @retry_when(result=lambda result: str(seen(result)).startswith("stale"), give="result")
+        @invoke.body
+        async def price(self) -> str:
+            return await self.give("stale" if self.stale else "fresh")
+
+    shop = Prices()
+    before = seen(invoke(shop.price))
+    shop.stale = True
+    given = seen(invoke(shop.price))
+    shop.failure = ConnectionError()
+
+    assert (before, given, seen(invoke(shop.price))) == ("fresh 1", "stale 3", "fresh 1")
+
+
 def test_the_answer_of_a_fallback_is_never_remembered(invoke: Invoke, clock: Clock) -> None:
     """Else a result would stay young for ever, and a makeshift become good (rule Y1)."""
 
