@@ -40,6 +40,7 @@ __all__ = [
     "serves_once",
     "sleeps_a_little",
     "sleeps_long",
+    "slow_at_first",
     "stops",
     "swallows",
     "then_cancelled",
@@ -128,6 +129,13 @@ async def serves_late(run: Run) -> Any:
 async def sleeps_long(run: Run) -> Any:
     """Wait beyond the deadline."""
     await run.sleep(5)
+    return "served"
+
+
+async def slow_at_first(run: Run) -> Any:
+    """Wait beyond the deadline three times, and then no more."""
+    if run.attempts <= 3:
+        await run.sleep(5)
     return "served"
 
 

@@ -42,6 +42,7 @@ from .scenario import (
     serves_once,
     sleeps_a_little,
     sleeps_long,
+    slow_at_first,
     stops,
     swallows,
     then_cancelled,
@@ -732,6 +733,35 @@ row(
     0,
     "cancelled",
     scene=cancelled_beside_one(0.3),
+)
+
+# A limit that adapts (rule A1): the counts that are compared have its gauge
+
+row(
+    "late attempts lower the limit",
+    {"retry": again(), "bulkhead": {"value": 4, "latency": 250}},
+    fails(sleeps=0.5),
+    3,
+    "ConnectionError",
+)
+row(
+    "time-outs lower the limit, and calls in time raise it",
+    {"timeout": DEADLINE, "bulkhead": {"value": 2, "latency": 250}},
+    slow_at_first,
+    6,
+    *["TimeoutException"] * 3,
+    *["served"] * 3,
+    scene=calls(6, gap=9),
+    offloaded=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "the caller gives up late",
+    {"bulkhead": {"value": 4, "latency": 250}},
+    sleeps_long,
+    1,
+    "cancelled",
+    scene=cancelled(0.5),
+    blocking=ENCLOSED,
 )
 
 # Turns under a rate limit (RL1)

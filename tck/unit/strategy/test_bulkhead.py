@@ -698,6 +698,152 @@ def test_every_interleaving_keeps_the_promises(
         assert not scene.overtaken, f"seed {seed}"
 
 
+class MovingScene(Scene):
+    """The same, while a thread moves the limit."""
+
+    def __init__(self, seed: int, lock_free: bool) -> None:
+        super().__init__(seed, 2, 3, lock_free)
+        self.limits = [(0, 2)]
+        """Since which moment the limit is what."""
+        self.beyond: list[Any] = []
+
+    def body(self, me: Any) -> None:
+        before = max(moment for moment, _ in self.limits if moment <= self.began[me])
+        if self.inside + 1 > max(limit for moment, limit in self.limits if moment >= before):
+            self.beyond.append(me)
+        super().body(me)
+
+    def move(self, limit: int) -> None:
+        """Others go on in the middle of it: one that rises may be seen earlier, one that falls later."""
+        self.baton.step()
+        with self.bulkhead._lock:
+            is_higher = limit > self.bulkhead.limit
+            if is_higher:
+                self.limits.append((self.baton.moment, limit))
+            self.bulkhead.resize(limit, 3)
+            if not is_higher:
+                self.limits.append((self.baton.moment, limit))
+
+    def play_with(self, ways: list[list[str]], moves: list[int]) -> None:
+        def work(number: int) -> Callable[[], None]:
+            return lambda: [self.call(number, turn, way) for turn, way in enumerate(ways[number])] and None
+
+        self.baton.run([*map(work, range(len(ways))), lambda: [self.move(limit) for limit in moves] and None])
+        if self.baton.errors:
+            raise self.baton.errors[0]
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=lambda ways: " ".join("/".join(one) for one in ways))
+def test_every_interleaving_with_a_moving_limit_keeps_the_promises(
+    make: Callable[..., Bulkhead], ways: list[list[str]]
+) -> None:
+    """Never more inside than the highest limit since a call came, nothing lost, nobody overtaken (rule A1).
+
+    Would catch: a limit that rises and lets nobody in, and one that is read twice where it counts.
+    """
+    lock_free = not make().waiting
+    for seed in range(60):
+        scene = MovingScene(seed, lock_free)
+        scene.play_with(ways, random.Random(seed).choices([1, 2, 3], k=5))
+
+        assert not scene.beyond, f"seed {seed}"
+        assert not scene.baton.asleep, f"seed {seed}: a waiter was never woken"
+        assert not dict.__len__(scene.bulkhead.held)
+        assert not len(scene.bulkhead.waiting)
+        assert not scene.overtaken, f"seed {seed}"
+
+
+# a limit that adapts
+
+
+def adaptive(limit: int, queue_length: int = 10) -> tuple[Bulkhead, list[float]]:
+    now = [0.0]
+    return Bulkhead(limit, queue_length, latency=0.25, now=lambda: now[0]), now
+
+
+def test_a_limit_that_rises_wakes_as_many_as_there_is_room_for() -> None:
+    """Not one of them: when one leaves, its permit and the new one are given away (trap 18)."""
+    bulkhead, now = adaptive(4)
+    for _ in range(3):
+        now[0] += 1
+        bulkhead.learn(0.5)
+    assert bulkhead.limit == 1
+    arrive(bulkhead, "a")
+    woken: list[str] = []
+    for name in "bcdef":
+        queue(bulkhead, name, lambda name=name: woken.append(name))
+
+    now[0] += 1
+    leave(bulkhead, "a")
+    lesson = bulkhead.learn(0.1)
+
+    assert lesson is not None
+    assert (lesson.old, lesson.new) == (1, 2)
+    assert woken == ["b", "c"]
+    bulkhead.resize(4, 10)
+    assert woken == ["b", "c", "d", "e"]
+
+
+def test_a_limit_that_falls_ends_nothing_and_admits_nobody_until_there_is_room() -> None:
+    """By rule A1: those that run go on, and are counted."""
+    bulkhead, now = adaptive(4)
+    for name in "abcd":
+        arrive(bulkhead, name)
+    queue(bulkhead, "waits")
+    now[0] += 1
+    for _ in range(3):
+        bulkhead.learn(0.5, keeps_permit=True)
+
+    assert (bulkhead.limit, bulkhead.running, bulkhead.waiting_count) == (2, 4, 1)
+    leave(bulkhead, "a")
+    leave(bulkhead, "b")
+    assert (bulkhead.running, bulkhead.waiting_count) == (2, 1)
+    leave(bulkhead, "c")
+    assert (bulkhead.running, bulkhead.waiting_count) == (2, 0)
+
+
+def test_a_fork_keeps_the_limit_and_drops_the_permits_of_others() -> None:
+    """By rule L5: what was learned of a callee holds for the child too."""
+    bulkhead, now = adaptive(4)
+    for name, ident in (("a", HERE), ("b", THERE), ("c", THERE), ("d", THERE)):
+        arrive(bulkhead, name, ident)
+    now[0] += 1
+    for _ in range(3):
+        bulkhead.learn(0.5, keeps_permit=True)
+
+    bulkhead.keep_only(HERE)
+
+    assert (bulkhead.limit, bulkhead.running) == (2, 1)
+    arrive(bulkhead, "e")
+    assert is_refused(bulkhead)
+
+
+@pytest.mark.parametrize("moment", range(12))
+def test_calls_of_a_signal_handler_disturb_no_decision(moment: int) -> None:
+    """By rule R11: late calls that end in the middle of the look at another one may begin an epoch there."""
+    bulkhead, now = adaptive(8)
+    strikes = [moment]
+
+    class Strikes(list[int]):
+        """Pending attempts, at whose count a signal arrives."""
+
+        def __getitem__(self, index: Any) -> Any:
+            strikes[0] -= 1
+            if strikes[0] == 0:
+                for _ in range(3):
+                    bulkhead.learn(0.5)
+            return super().__getitem__(index)
+
+    assert bulkhead.adaptive is not None
+    bulkhead.adaptive.later = Strikes()
+    for _ in range(12):
+        now[0] += 0.3
+        bulkhead.learn(0.3)
+
+        assert 1 <= bulkhead.limit <= 8
+        assert bulkhead.limit == bulkhead.adaptive.limit
+
+
 # threads
 
 
