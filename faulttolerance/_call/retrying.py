@@ -228,20 +228,19 @@ async def follow_async(
     kwargs: Mapping[str, Any],
 ) -> Any:
     """Go on with an asynchronous call after its first attempt: return its result, or raise its failure."""
-    assert policies.environment is not None
-    ask, pause = policies.environment.call, policies.environment.pause
-    retry = policies.retry
+    retry, environment = policies.retry, policies.environment
+    assert environment is not None
     while True:
         call.has_left = result is LEFT
-        if retry is not None and policies.consults:
-            call.answer = await ask(retry.consult, failure, result)
+        if policies.consults and retry is not None:
+            call.answer = await environment.call(retry.consult, failure, result)
         if failure is None and retry is not None and retry.result_predicate is not None:
             failure = _refusal_of(policies, retry, result, call)
         try:
             if failure is None:
                 break
-            if retry is not None and policies.consults:
-                call.told = await ask(_foresee, retry, call, failure)
+            if policies.consults and retry is not None:
+                call.told = await environment.call(_foresee, retry, call, failure)
             delay = _next_delay(policies, call, failure)
             if delay is None:
                 if retry is None or failure is not call.refusal or not retry.gives_result:
@@ -249,9 +248,9 @@ async def follow_async(
                 break
             # Also without a delay: whoever retries again and again must let others go on.
             if delay or call.attempts > 1:
-                await pause(delay)
+                await environment.pause(delay)
             if policies.before_retry is not None:
-                await ask(policies.before_retry, args, kwargs, failure, call.attempts + 1)
+                await environment.call(policies.before_retry, args, kwargs, failure, call.attempts + 1)
         finally:
             del failure  # its traceback holds this frame
         _count_retry(policies, call)
@@ -293,7 +292,7 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
         call.end_run(kind)
     if not isinstance(failure, RefusedException):
         call.last = failure
-    if call.delays is None and retry.fixed_delay is None:
+    if retry.fixed_delay is None and call.delays is None:
         call.delays = retry.begin()
     chance = clock.random() if retry.is_random else 0.0
     is_refusal = failure is call.refusal

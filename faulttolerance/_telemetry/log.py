@@ -7,6 +7,7 @@ may hold some.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from .._event import (
     Event,
@@ -66,8 +67,7 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
 
 
 def _interest(kind: type[Event]) -> Callable[[], bool]:
-    is_enabled, level = logger().isEnabledFor, WARNING if kind is StateChanged or kind is GaveUp else DEBUG
-    return lambda: is_enabled(level)
+    return partial(logger().isEnabledFor, WARNING if kind is StateChanged or kind is GaveUp else DEBUG)
 
 
 log.interest = _interest  # type: ignore[attr-defined]  # asked first: a retry is not to pay for text that nobody reads
