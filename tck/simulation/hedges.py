@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, Protocol
 
-from .kernel import Simulation, quantile
+from .kernel import Simulation, Timers, quantile
 from .shipped import Hedging
 
 __all__ = ["BUSY", "KINDS", "NONE", "OURS", "Tail", "busy", "healthy", "hung", "slowed"]
@@ -86,8 +86,8 @@ class Winners(After):
 class Replicas:
     """Workers behind one queue; an attempt whose caller has gone leaves the queue, but not a worker."""
 
-    def __init__(self, simulation: Simulation, workers: float, draw: Callable[[random.Random], float]) -> None:
-        self.simulation, self.workers, self.draw = simulation, workers, draw
+    def __init__(self, timers: Timers, workers: float, draw: Callable[[random.Random], float]) -> None:
+        self.timers, self.workers, self.draw = timers, workers, draw
         self.slowness = 1.0
         self._busy = 0
         self._queue: dict[int, Callable[[], object]] = {}
@@ -108,7 +108,7 @@ class Replicas:
 
     def _work(self, tell: Callable[[], object]) -> None:
         self._busy += 1
-        self.simulation.after(self.draw(self.simulation.chance) * self.slowness, lambda: self._end(tell))
+        self.timers.after(self.draw(self.timers.chance) * self.slowness, lambda: self._end(tell))
 
     def _end(self, tell: Callable[[], object]) -> None:
         self._busy -= 1

@@ -6,11 +6,21 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-__all__ = ["Backend", "Simulation", "lognormal", "quantile"]
+__all__ = ["Backend", "Load", "Simulation", "Timers", "lognormal", "quantile"]
 
 Load = Callable[[float], float]
 """Calls per second by the moment."""
+
+
+class Timers(Protocol):
+    """What backends live by: a simulation, or an event loop in virtual time."""
+
+    chance: random.Random
+
+    def after(self, delay: float, act: Callable[[], object]) -> None:
+        """Let *act* happen *delay* seconds from now."""
 
 
 class Simulation:
@@ -48,8 +58,8 @@ class Simulation:
 class Backend:
     """Workers behind one queue, first come first served. A job that nobody waits for any more is done all the same."""
 
-    def __init__(self, simulation: Simulation, workers: int, service: Callable[[random.Random], float]) -> None:
-        self.simulation, self.workers, self.service = simulation, workers, service
+    def __init__(self, timers: Timers, workers: int, service: Callable[[random.Random], float]) -> None:
+        self.timers, self.workers, self.service = timers, workers, service
         self.slowness = 1.0
         """What each duration that begins is multiplied by."""
         self.queue: deque[Callable[[], object]] = deque()
@@ -64,7 +74,7 @@ class Backend:
             self.queue.append(tell)
 
     def _work(self, tell: Callable[[], object]) -> None:
-        self.simulation.after(self.service(self.simulation.chance) * self.slowness, lambda: self._end(tell))
+        self.timers.after(self.service(self.timers.chance) * self.slowness, lambda: self._end(tell))
 
     def _end(self, tell: Callable[[], object]) -> None:
         if self.queue:

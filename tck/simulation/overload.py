@@ -136,8 +136,8 @@ KINDS: dict[str, Make] = {
     "PID, gains 1, 0, 0": lambda simulation: Pid((1, 0, 0), LATENCY, simulation.chance.random),
     "PID, gains 1, 5, 0": lambda simulation: Pid((1, 5, 0), LATENCY, simulation.chance.random),
     "PID, gains 5, 5, 0.5": lambda simulation: Pid((5, 5, 0.5), LATENCY, simulation.chance.random),
-    OURS: lambda simulation: AdaptiveLimit(200, LATENCY),
-    "`bulkhead(…, latency=30)`: below the median": lambda simulation: AdaptiveLimit(200, 0.03),
+    OURS: lambda simulation: AdaptiveLimit(simulation, 200, LATENCY),
+    "`bulkhead(…, latency=30)`: below the median": lambda simulation: AdaptiveLimit(simulation, 200, 0.03),
 }
 
 
@@ -203,7 +203,9 @@ def swept(place: Place, times: float, seeds: int) -> Swept:
     seconds = warm + max(8.0, calls) + place.patience
 
     def run(load: float, seed: int) -> Seen:
-        return Overload(lambda simulation: AdaptiveLimit(200, target), load, seconds, seed, place=place).seen(warm)
+        return Overload(
+            lambda simulation: AdaptiveLimit(simulation, 200, target), load, seconds, seed, place=place
+        ).seen(warm)
 
     over, under = ([run(load, seed) for seed in range(seeds)] for load in (2.0, 0.8))
     return Swept(

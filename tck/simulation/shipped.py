@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from faulttolerance._strategy import adaptive_limit as limit_strategy, adaptive_throttle as throttle_strategy
+from faulttolerance._call.limiting import Limiter
+from faulttolerance._strategy import adaptive_throttle as throttle_strategy
+from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker
 from faulttolerance._strategy.gate import Era
-from faulttolerance._strategy.latencies import Latencies
+from faulttolerance._strategy.hedge import Hedge
+from faulttolerance._strategy.latencies import SUCCEEDED, TIMED_OUT, Latencies
 from faulttolerance._strategy.retry_budget import RetryBudget
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
-from faulttolerance.exceptions import RefusedException
+from faulttolerance.exceptions import BulkheadException, RefusedException
+
+from .kernel import Simulation
 
 
 class Gated:
@@ -94,36 +99,41 @@ class AdaptiveTimeout:
 
 
 class Hedging:
-    """Sends a hedge as the library does, with its defaults."""
+    """What hedging remembers and pays, with its defaults, asked and told as a race does it."""
 
     def __init__(self, has_budget: bool) -> None:
-        self._latencies = Latencies()
-        self._budget = retry_budget(0.1, 10.0) if has_budget else None
+        self._hedge = Hedge(1, 0.95, 0.0)
+        self._has_budget = has_budget
 
     def delay(self) -> float | None:
-        return self._latencies.quantile(0.95)
+        return self._hedge.delay or None
 
     def take(self) -> bool:
-        return self._budget is None or self._budget.take()
+        return not self._has_budget or self._hedge.budget.take()
 
     def learn(self, winner: str, waited: float, since_hedge: float) -> None:
-        self._latencies.add(waited)
-        if winner and self._budget is not None:
-            self._budget.succeed()
+        self._hedge.learn(waited)
+        if winner:
+            self._hedge.budget.succeed()
 
 
 class AdaptiveLimit:
-    """The limit of a bulkhead with a *latency*, asked as a guard asks it; a time-out is a sample and no success."""
+    """A bulkhead with a *latency*, asked and told as a guard does it."""
 
-    def __init__(self, ceiling: int, latency: float) -> None:
-        self._strategy = limit_strategy.AdaptiveLimit(ceiling, latency)
-
-    @property
-    def limit(self) -> float:
-        return self._strategy.limit
+    def __init__(self, simulation: Simulation, ceiling: int, latency: float) -> None:
+        self._bulkhead = Bulkhead(ceiling, 0, latency=latency, now=lambda: simulation.now)
+        self._limiter = Limiter("a replica", self._bulkhead, detached=False)
+        self._number = 0
 
     def admits(self, running: int) -> bool:
-        return running < self._strategy.limit
+        self._number += 1
+        try:
+            self._bulkhead.acquire(self._number, 1)
+        except BulkheadException:
+            return False
+        return True
 
     def observe(self, now: float, began: float, running: int, is_late: bool) -> None:
-        self._strategy.end(began, now, running, is_success=not is_late)
+        assert len(self._bulkhead.held) == running
+        self._bulkhead.release(next(iter(self._bulkhead.held)))  # one is like the other
+        self._limiter.hear(now - began, TIMED_OUT if is_late else SUCCEEDED)

@@ -103,8 +103,8 @@ KINDS: dict[str, Callable[[Simulation], Policies]] = {
     "+ `adaptive_throttle()` and `retry_budget()`": lambda simulation: Policies(
         budget=Shipped(), gate=Gated(adaptive_throttle(simulation.chance.random))
     ),
-    "+ `bulkhead(60, latency=250)`": lambda simulation: Policies(limit=AdaptiveLimit(60, 0.25)),
-    OURS: lambda simulation: Policies(limit=AdaptiveLimit(60, 0.25), budget=Shipped()),
+    "+ `bulkhead(60, latency=250)`": lambda simulation: Policies(limit=AdaptiveLimit(simulation, 60, 0.25)),
+    OURS: lambda simulation: Policies(limit=AdaptiveLimit(simulation, 60, 0.25), budget=Shipped()),
 }
 
 
