@@ -12,7 +12,7 @@ import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import CodeType
 
 TAKES = "takes"
@@ -146,6 +146,19 @@ class _Instructions:
     def _handler(self, offset: int) -> int | None:
         return next((target for start, end, target in self.handlers if start <= offset < end), None)
 
+    @cached_property
+    def handling(self) -> frozenset[int]:
+        """The numbers of the instructions of ``except`` and ``finally`` blocks, and the like, that follow a failure."""
+        pending = [number for number, step in enumerate(self.steps) if step.opname == "PUSH_EXC_INFO"]
+        found: set[int] = set()
+        while pending:
+            number = pending.pop()
+            if number not in found and number < len(self.steps):
+                found.add(number)
+                if not self.steps[number].opname.startswith(("POP_EXCEPT", "RAISE", "RERAISE", "RETURN")):
+                    pending += self.successors(number)
+        return frozenset(found)
+
     def successors(self, number: int) -> list[int]:
         """Return the numbers of the instructions that may come next."""
         step = self.steps[number]
@@ -233,6 +246,13 @@ def jumps_out(code: CodeType, offset: int) -> bool:
     """Tell whether an exception that is raised at *offset* passes by a handler that is meant to see it."""
     instructions = _instructions(code)
     return offset >= 0 and instructions.jumps_out(instructions.at(offset))
+
+
+@lru_cache(256)
+def handles_failure(code: CodeType, offset: int) -> bool:
+    """Tell whether the instruction at *offset* belongs to what handles an exception, or cleans up after one."""
+    instructions = _instructions(code)
+    return offset >= 0 and instructions.at(offset) in instructions.handling
 
 
 @lru_cache(256)

@@ -15,6 +15,9 @@ _LOOK_SELDOM = 0.05
 _PRESSED_FOR = 10.0
 """Seconds for which the interpreter is asked to switch threads more often, for the sake of one that moves."""
 
+_NEXT_TO_NOTHING = 0.0002
+"""Seconds of processor time that a thread may use to wake up, and to wait for the interpreter."""
+
 OTHER_GREENLETS = "other greenlets ran in its thread"
 """Why a call is not interrupted while another stack than its own stands on the thread."""
 
@@ -35,6 +38,10 @@ class PendingInterrupt:
         """The processor time that it had used by then."""
         self.looks = 0
         """How often in a row it was seen there without having done anything."""
+        self.is_first = True
+        """Whether it was looked at once only."""
+        self.waits = False
+        """Whether it has slept at that position since the last look, and may only be about to go on."""
         self.has_moved = False
         """Whether it was somewhere else when it was last looked at."""
         self.why: str | None = None
@@ -53,7 +60,9 @@ class PendingInterrupt:
         self._wait = _LOOK_AGAIN
 
     def look(self, at: Position, cpu: float, now: float) -> None:
-        """Note where the thread stands, and the processor time that it has used."""
+        """Note where the thread stands, and the processor time that it has used, in seconds."""
+        self.is_first = self.at is None
+        self.waits = at == self.at and cpu - self.cpu < _NEXT_TO_NOTHING
         self.has_moved = at != self.at and self.at is not None
         if at == self.at and cpu == self.cpu:
             self.looks += 1

@@ -12,10 +12,10 @@ from .activity import cpu_of
 from .async_exception import can_send, find_sender, send
 from .cancels import are_under_way, make_due
 from .inner_loop import find_loop
-from .instructions import may_call
+from .instructions import callee_at, may_call
 from .main_thread import main_thread
 from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
-from .safe_point import IS_EXACT, Stack, is_of_call, place, reason_unsafe
+from .safe_point import IS_EXACT, Stack, cleans_up, is_of_call, place, reason_unsafe
 from .sighting import sight
 from .sleeper import sleeper_in
 from .thread_deadlines import (
@@ -34,8 +34,8 @@ from .thread_deadlines import (
 )
 from .watchdog import watchdog
 
-_PATIENCE_WITH_CALLS = 0.05
-"""Seconds that a call on another thread than the main one has to end by a time-out of its own."""
+_PATIENCE_WITH_CALLS = 0.04
+"""Seconds that a call on another thread than the main one has to end by a time-out of its own; less than is late."""
 _SOON = 0.0005
 """Seconds until the next look at a thread for whose sake something is called first."""
 
@@ -146,11 +146,7 @@ def _aim(
     frame, now = stack[0], native.monotonic()
     activity = main_thread.activity(deadlines) if by_signal and pending.why is not None else None
     sleeper = sleeper_in(frame)
-    if activity is not None:
-        cpu = activity.cpu()
-    else:
-        # It lets the thread go on meanwhile, which then stands somewhere else.
-        cpu = cpu_of(deadlines.native_id) if late_by > 1.0 or sleeper is not None else 0.0
+    cpu = activity.cpu() if activity is not None else cpu_of(deadlines.native_id)
     pending.look(place(frame), cpu, now)
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
     # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
@@ -165,6 +161,8 @@ def _aim(
         depth=layers,
     )
     if not by_signal:
+        if sleeper is None and late_by < _PATIENCE_WITH_CALLS and _may_end_by_itself(pending, stack, layers):
+            return False
         return pending.why is None and send(deadlines, pending, frame, sleeper)
     if pending.send_at > now:
         return False
@@ -181,6 +179,20 @@ def _aim(
     ):
         main_thread.send(deadlines, pending, activity)
     return False
+
+
+def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -> bool:
+    """Tell whether a thread waits in a call, which no exception ends, or cleans up after one that has failed.
+
+    The call may have a time-out of its own: that is what ``remaining()`` is for, and it ends the call when the deadline
+    passes. What was sent meanwhile would be raised amidst the cleanup.
+    """
+    frame = stack[0]
+    if (pending.waits or pending.is_first) and may_call(frame.f_code, frame.f_lasti):
+        name, _ = callee_at(frame.f_code, frame.f_lasti)
+        if name.rpartition(".")[2] != "sleep":  # that one never fails
+            return True
+    return cleans_up(stack, layers)
 
 
 def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:

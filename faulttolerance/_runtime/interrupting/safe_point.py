@@ -26,6 +26,7 @@ from .instructions import (
     TAKES,
     acquire_release_at,
     ahead,
+    handles_failure,
     is_checked,
     jumps_out,
     may_call,
@@ -192,6 +193,13 @@ def frames_of_call(stack: Stack, depth: Depth) -> Iterator[FrameType]:
             if depth <= 0:
                 return
         yield step
+
+
+def cleans_up(stack: Stack, depth: Depth) -> bool:
+    """Tell whether the call that reaches down to *depth* handles a failure of its own, down to the guard."""
+    return any(
+        not is_ours(step) and handles_failure(step.f_code, step.f_lasti) for step in frames_of_call(stack, depth)
+    )
 
 
 def _starts_thread(stack: Stack) -> bool:

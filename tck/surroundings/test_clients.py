@@ -1,0 +1,188 @@
+"""Clients that get what is left of the time as a time-out of their own, where nothing can interrupt (rule S3)."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from faulttolerance import Guard, Retry, Timeout, TimeoutException, remaining
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    """A server that lets everybody in, and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=32) as server:
+        yield server.getsockname()
+
+
+def by_socket(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as connection:
+        connection.settimeout(remaining())
+        connection.recv(1)
+
+
+def by_urllib(address: tuple[str, int]) -> None:
+    with urllib.request.urlopen("http://{}:{}/".format(*address), timeout=remaining()):
+        pass
+
+
+def by_httpx(address: tuple[str, int]) -> None:
+    httpx = pytest.importorskip("httpx")
+    httpx.get("http://{}:{}/".format(*address), timeout=remaining())
+
+
+CLIENTS: list[Callable[[tuple[str, int]], None]] = [by_socket, by_urllib, by_httpx]
+
+
+def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
+    """What *function* raises on another thread than the main one, and after how long."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    began = time.monotonic()
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    return (raised[0] if raised else None), time.monotonic() - began
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+def test_a_client_that_knows_what_is_left_ends_in_time(
+    client: Callable[[tuple[str, int]], None], address: tuple[str, int]
+) -> None:
+    """The caller gets the time-out of its guard, with what the client raised as the cause."""
+    guard = Guard(timeout=Timeout("300ms"))
+    failure, elapsed = on_thread(lambda: guard.call(client, address))
+
+    assert isinstance(failure, TimeoutException)
+    assert failure.__cause__ is not None
+    assert elapsed < 10  # without a time-out of its own it would wait for ever
+
+
+def test_each_attempt_gets_what_is_left_of_the_whole(address: tuple[str, int]) -> None:
+    """An enclosing deadline that comes first is what ``remaining`` tells, in the second attempt too."""
+    left: list[float | None] = []
+    whole = Guard(timeout=Timeout("500ms"))
+    inner = Guard(retry=Retry(max_retries=5, delay=0, jitter=0, retry_on=TimeoutException), timeout=Timeout("300ms"))
+
+    def attempt() -> None:
+        left.append(remaining())
+        by_socket(address)
+
+    failure, _ = on_thread(lambda: whole.call(inner.call, attempt))
+
+    assert isinstance(failure, TimeoutException)
+    assert len(left) == 2
+    first, second = left
+    assert first is not None
+    assert second is not None
+    assert second < 0.25 < first
+
+
+def test_a_client_that_ends_by_itself_cleans_up_in_peace(address: tuple[str, int]) -> None:
+    """By rule S3: the interruption does not come into what follows the client's own time-out, and would be lost."""
+    guard = Guard(timeout=Timeout("100ms"))
+    cleaned: list[int] = []
+
+    def body() -> None:
+        connection = socket.create_connection(address)
+        try:
+            connection.settimeout(remaining())
+            connection.recv(1)
+        finally:
+            for step in range(100):
+                cleaned.append(step)  # noqa: PERF402  # a hundred places in which an exception could be raised
+            connection.close()
+
+    for _ in range(10):
+        cleaned.clear()
+        failure, _ = on_thread(lambda: guard.call(body))
+
+        assert isinstance(failure, TimeoutException)
+        assert len(cleaned) == 100
+
+
+def fails(steps: list[float]) -> None:
+    raise OSError
+
+
+def cleanup_in_finally(steps: list[float]) -> None:
+    try:
+        fails(steps)
+    finally:
+        clean_up(steps)
+
+
+def cleanup_in_except(steps: list[float]) -> None:
+    try:
+        fails(steps)
+    except OSError as error:
+        clean_up(steps)
+        raise TimeoutError from error
+
+
+@contextmanager
+def cleaning(steps: list[float]) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        clean_up(steps)
+        raise
+
+
+def cleanup_in_a_block(steps: list[float]) -> None:
+    with cleaning(steps):
+        fails(steps)
+
+
+def clean_up(steps: list[float]) -> None:
+    """Work, from before the deadline until behind it."""
+    end = time.monotonic() + 0.05
+    while time.monotonic() < end:
+        steps.append(end - time.monotonic())
+    steps.append(0)
+
+
+@pytest.mark.parametrize("body", [cleanup_in_finally, cleanup_in_except, cleanup_in_a_block])
+def test_what_cleans_up_when_the_deadline_passes_has_some_time(body: Callable[[list[float]], None]) -> None:
+    """By rule S3: it is at work already, for a failure just before the deadline, and not interrupted for 40 ms."""
+    guard = Guard(timeout=Timeout("40ms"))
+    is_whole: list[bool] = []
+
+    for _ in range(5):
+        steps: list[float] = []
+        failure, _ = on_thread(lambda steps=steps: guard.call(body, steps))
+
+        assert isinstance(failure, TimeoutException)
+        is_whole.append(steps[-1] == 0)
+
+    assert sum(is_whole) > 2  # a machine that is busy may have kept the thread waiting for all of its time
+
+
+def test_what_never_ends_its_cleanup_is_interrupted() -> None:
+    """By rule S3: after the 40 ms, as everything else."""
+
+    def body() -> None:
+        try:
+            raise OSError
+        finally:
+            while True:
+                time.monotonic()
+
+    failure, elapsed = on_thread(lambda: Guard(timeout=Timeout("40ms")).call(body))
+
+    assert isinstance(failure, TimeoutException)
+    assert elapsed > 0.08

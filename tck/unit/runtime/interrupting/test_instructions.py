@@ -1,0 +1,88 @@
+"""What the instructions of a function tell of a place in it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from faulttolerance._runtime.interrupting.instructions import handles_failure
+
+
+def is_handling() -> bool:
+    caller = sys._getframe(1)
+    return handles_failure(caller.f_code, caller.f_lasti)
+
+
+def test_what_follows_a_failure_is_told_from_what_does_not() -> None:
+    """By rule S3: an ``except``, a ``finally`` that an exception led to, and all that is inside them."""
+    seen: dict[str, bool] = {"before": is_handling()}
+    for fails in (False, True):
+        try:
+            seen["body"] = is_handling()
+            if fails:
+                raise OSError
+        except ValueError:
+            raise
+        except OSError as error:
+            seen["except"] = is_handling()
+            try:
+                seen["body in except"] = is_handling()
+                if fails:
+                    raise ValueError from error
+            except ValueError:
+                seen["except in except"] = is_handling()
+            seen["end of except"] = is_handling()
+        else:
+            seen["else"] = is_handling()
+        finally:
+            seen[f"finally of {fails}"] = is_handling()
+        seen["behind"] = is_handling()
+    for fails in (False, True):
+        with contextlib.suppress(OSError):
+            try:
+                if fails:
+                    raise OSError
+            finally:
+                seen[f"finally, {fails}"] = is_handling()
+
+    assert [place for place, handles in seen.items() if handles] == [
+        "except",
+        "body in except",
+        "except in except",
+        "end of except",
+        "finally, True",
+    ]
+
+
+def test_a_block_that_a_failure_ends_is_left_as_one() -> None:
+    """By rule S3: both what has the block, and the generator that stands for the context manager."""
+    seen: list[bool] = []
+
+    class Block:
+        def __enter__(self) -> None:
+            self.look()
+
+        def __exit__(self, *raised: object) -> bool:
+            self.look()
+            return True
+
+        def look(self) -> None:
+            frame = sys._getframe(2)
+            seen.append(handles_failure(frame.f_code, frame.f_lasti))
+
+    @contextlib.contextmanager
+    def block() -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            seen.append(is_handling())
+
+    with Block():
+        pass
+    with Block():
+        raise OSError
+    with block():
+        raise OSError
+
+    assert seen == [False, False, False, True, True]
