@@ -115,7 +115,7 @@ def _tell_where_it_stood(deadlines: ThreadDeadlines, entry: Entry, ended: float,
     pending = deadlines.pending_interrupt
     if pending is None or pending.entry is not entry or pending.sighting is None:
         return
-    if ended - pending.seen_at > _LATE:  # else the watchdog was late itself, on a busy machine
+    if pending.seen_at is not None and ended - pending.seen_at > _LATE:
         outcome.__notes__[0] += f"; it stood {pending.sighting}; give it remaining()"
         log(WARNING, "%s: %s", outcome, outcome.__notes__[0])
 

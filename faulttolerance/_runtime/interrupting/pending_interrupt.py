@@ -48,8 +48,8 @@ class PendingInterrupt:
         """The reason why it was not interrupted when it was last looked at."""
         self.sighting: object = None
         """Where the body stood when it was first looked at, in words for whoever asks."""
-        self.seen_at = 0.0
-        """When that was."""
+        self.seen_at: float | None = None
+        """When that was; the watchdog may have been late itself, on a busy machine."""
         self.refused_at: Position = (0, 0)
         """The position at which the handler of the signal refused to interrupt."""
         self.has_told_loop = False

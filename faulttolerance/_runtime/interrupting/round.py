@@ -124,7 +124,7 @@ def _interrupt(
         pending.why = OTHER_GREENLETS
         return False
     layers = depth(deadlines, entry)
-    if pending.sighting is None:
+    if pending.seen_at is None:
         pending.sighting, pending.seen_at = sight(stack, layers), native.monotonic()
     loop = find_loop(stack, layers)
     if loop is not None:
@@ -161,7 +161,8 @@ def _aim(
         depth=layers,
     )
     if not by_signal:
-        if sleeper is None and late_by < _PATIENCE_WITH_CALLS and _may_end_by_itself(pending, stack, layers):
+        is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
+        if is_patient and sleeper is None and _may_end_by_itself(pending, stack, layers):
             return False
         return pending.why is None and send(deadlines, pending, frame, sleeper)
     if pending.send_at > now:

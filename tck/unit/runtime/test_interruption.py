@@ -218,8 +218,8 @@ def test_call_that_ends_in_time_leaves_nothing_behind(where: Where) -> None:
     """The deadline of a call that is over interrupts nothing."""
 
     def run() -> object:
-        assert timeout(30)(lambda: "in time")() == "in time"
-        end = time.monotonic() + 0.06
+        assert timeout(200)(lambda: "in time")() == "in time"
+        end = time.monotonic() + 0.25
         while time.monotonic() < end:
             pass
         return this_thread.deadlines.innermost
@@ -417,6 +417,7 @@ def test_deadline_around_an_event_loop_ends_the_call_and_not_one_task_only(
 
     assert time.monotonic() - began < PATIENCE / 2
     assert inner.cleaned_up == 1
+    gc.collect()  # asyncio tells of a task that failed here, and not while another test parses what it imports
 
 
 def test_loop_whose_call_was_ended_goes_on_with_the_next_one(interruptible: Where) -> None:
