@@ -196,10 +196,10 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     limit.admit(began)
                 passed = RATE
             if DEADLINE:
-                due = began + policies.seconds
                 if ASYNC:
-                    deadline = begin_deadline(policies.seconds, due, policies.name)
+                    deadline = begin_deadline(seconds := policies.seconds, due := began + seconds, policies.name)
                 else:
+                    due = began + policies.seconds
                     if BLOCK:
                         entry = block_deadline((due, outer, NOT_WANTED) if LATE_ONLY else (due, outer))
                     else:

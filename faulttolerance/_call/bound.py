@@ -35,7 +35,8 @@ NO_GATE, CIRCUIT, RATE, BULK = range(4)
 """How many gates an attempt has passed: none, the circuit breaker, the rate limit, the bulkhead."""
 
 
-Conclude: TypeAlias = Callable[[AttemptRecord, BaseException | None, Callable[[], str]], BaseException | None]
+Message: TypeAlias = Callable[[AttemptRecord], str]
+Conclude: TypeAlias = Callable[[AttemptRecord, BaseException | None, Message], BaseException | None]
 
 
 def _deliver_to_nobody(gate: Gate) -> None:
@@ -206,7 +207,7 @@ class BoundPolicies:
             self._count_attempt(self.counters, record)
         if record.timed_out:
             if sinks.wanted[TimedOut]():
-                sinks.tell(TimedOut(self.name, number, self.seconds))
+                sinks.tell(TimedOut(self.name, number, self.limit_of(record)))
         elif record.refused_by and sinks.wanted[Rejected]():
             assert failure is not None
             sinks.tell(Rejected(self.name, number, record.refused_by, failure))
@@ -337,15 +338,20 @@ class BoundPolicies:
     ) -> Attempt:
         """Return the attempt *record*, which *began* and runs detached from its call, for an environment to run."""
         record.began = began
-        due = began + self.seconds if self.seconds else None
+        seconds = self.seconds
+        due = began + seconds if seconds else None
         bulkhead, interrupt = self.bulkhead, self.interrupt
         return Attempt(
-            record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.late, self.seconds, self.left_behind
+            record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.late, seconds, self.left_behind
         )
 
-    def late(self) -> str:
+    def limit_of(self, record: AttemptRecord) -> float:
+        """Return the seconds after which the attempt *record* timed out."""
+        return self.seconds
+
+    def late(self, record: AttemptRecord) -> str:
         """Return the message for a caller whose attempt did not end in time."""
-        return f"{self.name}: timed out after {self.seconds:g} s"
+        return f"{self.name}: timed out after {self.limit_of(record):g} s"
 
     def _count_attempt(self, counters: Counters, record: AttemptRecord) -> None:
         """Advance the series of an attempt, from the outermost policy to the one that did not let it in."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from .._metrics.counters import FOLD, Counters
 from .._runtime.clock import clock
-from .._runtime.environment import AttemptRecord
+from .._runtime.environment import Attempt, AttemptRecord
+from .._runtime.task_deadline import NO_DEADLINE
+from .._strategy.adaptive_timeout import AdaptiveTimeout
 from .._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, Listener
 from .bound import BULK, BoundPolicies
 
-__all__ = ["ListenedPolicies"]
+__all__ = ["AdaptivelyTimed", "ListenedPolicies"]
 
 
 class ListenedPolicies(BoundPolicies):
@@ -21,15 +24,16 @@ class ListenedPolicies(BoundPolicies):
 
     Args:
         name: The function.
+        listeners: What is told, beside *limiter*.
         limiter: What moves the limit of the bulkhead by latencies.
         values: What the policies give; see ``BoundPolicies``.
     """
 
     __slots__ = ("_durations", "_listeners")
 
-    def __init__(self, name: str, *, limiter: Listener | None = None, **values: Any) -> None:
+    def __init__(self, name: str, *listeners: Listener, limiter: Listener | None = None, **values: Any) -> None:
         super().__init__(name, **values)
-        self._listeners = () if limiter is None else (limiter,)
+        self._listeners = listeners if limiter is None else (*listeners, limiter)
         self._durations = _Told(self.counters, self._listeners)
 
     @property
@@ -53,14 +57,45 @@ class ListenedPolicies(BoundPolicies):
         return super().end(record, failure)
 
 
+class AdaptivelyTimed(ListenedPolicies):
+    """The same with a time-out that adapts: each attempt keeps the limit that it began with (rule E2)."""
+
+    __slots__ = ("_time_limit",)
+
+    def __init__(self, name: str, *, time_limit: AdaptiveTimeout, **values: Any) -> None:
+        self._time_limit = time_limit
+        super().__init__(name, time_limit, **values)
+
+    seconds = property(attrgetter("_time_limit.seconds"), lambda policies, seconds: None)
+    """The limit for an attempt that begins now; only the strategy moves it."""
+
+    def limit_of(self, record: AttemptRecord) -> float:
+        """Return the seconds after which the attempt *record* timed out."""
+        return record.limit
+
+    def job(self, record: AttemptRecord, *args: Any, **kwargs: Any) -> Attempt:
+        """Do the same, and note the limit."""
+        attempt = super().job(record, *args, **kwargs)
+        record.limit = attempt.seconds
+        return attempt
+
+    def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
+        """Do the same, having noted which limit the attempt had."""
+        if not self.detached:
+            due = record.entry[0] if record.entry is not None else (record.deadline or NO_DEADLINE).when
+            record.limit = round(due - record.began, 9)
+        return super().end(record, failure)
+
+
 class _Told(list[float]):
     """Stands for the durations of calls that go well at once: passes each on, and keeps none."""
 
-    __slots__ = ("_counters", "_listeners")
+    __slots__ = ("_counters", "_hear", "_others")
 
     def __init__(self, counters: Counters | None, listeners: tuple[Listener, ...]) -> None:
         self._counters = counters
-        self._listeners = listeners
+        self._hear, *others = (listener.hear for listener in listeners)
+        self._others = tuple(others)
 
     def append(self, seconds: float, /) -> None:
         if (counters := self._counters) is not None:
@@ -68,5 +103,6 @@ class _Told(list[float]):
             durations.append(seconds)
             if len(durations) >= FOLD:
                 counters.fold()
-        for listener in self._listeners:
-            listener.hear(seconds, SUCCEEDED)
+        self._hear(seconds, SUCCEEDED)
+        for hear in self._others:
+            hear(seconds, SUCCEEDED)

@@ -11,6 +11,8 @@ from .._metrics.counters import Counters
 from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import Environment
+from .._strategy.adaptive_timeout import AdaptiveTimeout
+from .._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 from .._strategy.observed import Tell
 
 
@@ -39,25 +41,43 @@ class Observer:
         log(DEBUG, "%s: %s, only observed, let an attempt pass", self._name, self._annotation, fields=fields)
 
 
-def timed(seconds: float, tell: Tell) -> Callable[[GuardedCall, Environment | None], GuardedCall]:
-    """Give the layer that tells of attempts that took *seconds* or longer, however they ended; none is interrupted."""
+def timed(
+    seconds: float, tell: Tell, limit: AdaptiveTimeout | None = None
+) -> Callable[[GuardedCall, Environment | None], GuardedCall]:
+    """Give the layer that tells of attempts that took too long, however they ended; none is interrupted.
+
+    Args:
+        seconds: How long they may take.
+        tell: Told of each.
+        limit: How long they may take instead; it learns as if it had ended them.
+    """
+
+    def end(began: float, allowed: float, *, is_success: bool) -> None:
+        elapsed = clock.monotonic() - began
+        is_late = elapsed >= allowed
+        if limit is not None:
+            limit.hear(min(elapsed, allowed), TIMED_OUT if is_late else SUCCEEDED if is_success else OTHERWISE)
+        if is_late:
+            tell()
 
     def around(call: GuardedCall, environment: Environment | None) -> GuardedCall:
         def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            began = clock.monotonic()
+            began, allowed, is_success = clock.monotonic(), seconds if limit is None else limit.seconds, False
             try:
-                return call(args, kwargs)
+                result = call(args, kwargs)
+                is_success = True
+                return result
             finally:
-                if clock.monotonic() - began >= seconds:
-                    tell()
+                end(began, allowed, is_success=is_success)
 
         async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            began = clock.monotonic()
+            began, allowed, is_success = clock.monotonic(), seconds if limit is None else limit.seconds, False
             try:
-                return await call(args, kwargs)
+                result = await call(args, kwargs)
+                is_success = True
+                return result
             finally:
-                if clock.monotonic() - began >= seconds:
-                    tell()
+                end(began, allowed, is_success=is_success)
 
         return blocking if environment is None else awaited
 

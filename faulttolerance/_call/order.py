@@ -313,13 +313,17 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
 
 def _observed_timeout(policy: Timeout, binding: Binding) -> Layer | None:
     limit, tell = seconds(policy.value, policy.unit), binding.tell_of(Timeout)
-    return timed(limit, tell) if tell is not None and limit and not binding.is_block else None
+    if tell is None or not limit or binding.is_block:
+        return None
+    return timed(limit, tell, binding.strategies.get(Timeout).adaptive(limit) if policy.adaptive else None)
 
 
 def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
     bound: dict[str, Any] = {"seconds": seconds(policy.value, policy.unit), "interrupt": policy.interrupt}
     if not bound["seconds"] or binding.tell_of(Timeout) is not None:
         return bound
+    if policy.adaptive:
+        bound["time_limit"] = binding.strategies.get(Timeout).adaptive(bound["seconds"])
     if binding.detached:
         return {**bound, "left_behind": binding.strategies.get(Timeout)}
     if binding.asynchronous:
@@ -329,7 +333,13 @@ def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
     return {**bound, "conclude": conclude}
 
 
-_TIMEOUT = Memory(lambda *_: left_behind.LeftBehind(), lambda *_: None)
+def _adapt_timeout(bodies: left_behind.LeftBehind, policy: Timeout) -> left_behind.LeftBehind:
+    if policy.adaptive or bodies.limit is not None:
+        bodies.follow(seconds(policy.value, policy.unit) if policy.adaptive else 0.0)
+    return bodies
+
+
+_TIMEOUT = Memory(lambda _, policy, __: _adapt_timeout(left_behind.LeftBehind(), policy), _adapt_timeout)
 
 
 def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float, float]:

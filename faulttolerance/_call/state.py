@@ -84,7 +84,7 @@ class State:
         for kind, strategy in self.strategies.items():
             if kind in in_force and hasattr(strategy, "condition"):
                 condition = strategy.condition(now)
-                if kind not in worst or condition[1:3] > worst[kind][1:3]:
+                if condition is not None and (kind not in worst or condition[1:3] > worst[kind][1:3]):
                     worst[kind] = condition
         return worst
 

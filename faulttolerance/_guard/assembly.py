@@ -13,8 +13,8 @@ from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
 from .._call.hedging import Hedging
 from .._call.mistakes import Mistakes
-from .._call.observing import Observer, timed
-from .._call.order import ORDER, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue, memory_in
+from .._call.observing import Observer
+from .._call.order import ORDER, ROWS, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue, memory_in
 from .._call.remembering import Remembering
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
@@ -222,8 +222,9 @@ def block_call(
 
         environment = BlockEnvironment()
     body: Callable[..., Any] = run_block
-    if policies.seconds and (tell := binding.tell_of(Timeout)) is not None:
-        body = _spreading(timed(policies.seconds, tell)(unguarded_call(run_block), environment))
+    timeout, as_method = effective.policies.get(Timeout), binding._replace(is_block=False)
+    if timeout is not None and (layer := ROWS[Timeout].layer) and (observed := layer(timeout, as_method)) is not None:
+        body = _spreading(observed(unguarded_call(run_block), environment))
     call = _composed([policies], (), hook, body, environment, True)
     stop_between_attempts(policies)
     return call
@@ -376,17 +377,21 @@ def _bound(parts: Sequence[_Part], binding: Binding) -> list[BoundPolicies | Lay
             values = dict(part.fixed)
             for row in part.rows:
                 values |= row.bind(binding.policies[row.policy], binding)
-            bound = _listened(binding.name, values) if "limiter" in values else BoundPolicies(binding.name, **values)
+            bound = (_listened if values.keys() & _LISTENING else BoundPolicies)(binding.name, **values)
             bound.watches_results = part.watches_results
             steps.append(bound)
     return steps
 
 
-def _listened(name: str, values: Mapping[str, Any]) -> BoundPolicies:
-    """Bind policies to latencies of attempts, which the others do without."""
-    from .._call.listening import ListenedPolicies
+_LISTENING = {"limiter", "time_limit"}
+"""What is given for policies that listen to latencies."""
 
-    return ListenedPolicies(name, **values)
+
+def _listened(name: str, **values: Any) -> BoundPolicies:
+    """Bind policies of which some listen to latencies; the others do without what that needs."""
+    from .._call.listening import AdaptivelyTimed, ListenedPolicies
+
+    return (AdaptivelyTimed if "time_limit" in values else ListenedPolicies)(name, **values)
 
 
 def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:

@@ -148,6 +148,14 @@ _TIMEOUT = (
         "Number of executions that go on although their call has timed out",
         readings={(): lambda left_behind, _: left_behind.count},
     ),
+    Metric(
+        "ft.timeout.limit",
+        "gauge",
+        "The time that an execution may take, where that adapts to how long they take",
+        readings={(): lambda left_behind, _: left_behind.limit.seconds if left_behind.limit is not None else None},
+        unit="seconds",
+        is_highest=True,
+    ),
 )
 _CIRCUIT_BREAKER = (
     Metric(

@@ -22,9 +22,12 @@ class Timeout(Policy, is_observable=True):
         unit: What *value* counts.
         interrupt: Whether a synchronous body is interrupted at the deadline; if not, its result is discarded when it
             ends late.
+        adaptive: Whether the limit is three times the 99th percentile of the method's attempts: at most *value*, which
+            holds alone at first, and at least 10 ms.
     """
 
     value: Duration = parameter(duration(note=" (0: no limit)", unit="unit"), 1000)
     unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
     _: KW_ONLY
     interrupt: bool = parameter(flag(), True)
+    adaptive: bool = parameter(flag(), False)

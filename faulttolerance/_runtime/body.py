@@ -257,7 +257,7 @@ class Body(Suspension):
         """Go on without the body: its deadline has passed."""
         if self.claim():
             self.attempt.record.timed_out = True
-            self.error = TimeoutException(self.attempt.late())
+            self.error = TimeoutException(self.attempt.late(self.attempt.record))
             self._withdraw(may_interrupt=False, may_cancel=True)
             left_behind = self.attempt.left_behind
             if left_behind is not None and not self._withdrawn:

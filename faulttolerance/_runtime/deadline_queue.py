@@ -133,7 +133,9 @@ def task_and_queue(seconds: float, what: str) -> tuple[Any, DeadlineQueue]:
     return NO_TASK if task is None else task, queue_of(loop, seconds)
 
 
-def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
+def conclude(
+    record: AttemptRecord, error: BaseException | None, message: Callable[[AttemptRecord], str]
+) -> BaseException | None:
     """Return the outcome of an attempt whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
     deadline = record.deadline
     assert deadline is not None
@@ -143,7 +145,11 @@ def conclude(record: AttemptRecord, error: BaseException | None, message: Callab
 
 
 def conclude_at(
-    record: AttemptRecord, deadline: TaskDeadline, error: BaseException | None, ended: float, message: Callable[[], str]
+    record: AttemptRecord,
+    deadline: TaskDeadline,
+    error: BaseException | None,
+    ended: float,
+    message: Callable[[AttemptRecord], str],
 ) -> BaseException | None:
     """Return the same for one that *ended* under *deadline*, in its caller's task or in one of its own."""
     was_interrupted = deadline.state >= EXPIRED
@@ -151,7 +157,7 @@ def conclude_at(
         error,
         ended,
         deadline.when,
-        message,
+        partial(message, record),
         partial(_why_not_interrupted, deadline),
         is_own=was_interrupted and isinstance(error, asyncio.CancelledError),
         was_interrupted=was_interrupted,

@@ -59,6 +59,8 @@ class AttemptRecord:
     """When its body ended, if that was before the call heard of it; else 0.0."""
     timed_out = False
     """Whether its own deadline ended it."""
+    limit = 0.0
+    """How long it may take, in seconds, where that adapts."""
 
 
 class Attempt(NamedTuple):
@@ -79,8 +81,8 @@ class Attempt(NamedTuple):
     awaits: bool | None
     """Whether the outcome of an awaitable that the body returns is the attempt's; ``None``: unless that is a future of
     ``concurrent.futures``."""
-    late: Callable[[], str] = lambda: "timed out"
-    """Gives what the ``TimeoutException`` says."""
+    late: Callable[[AttemptRecord], str] = lambda _: "timed out"
+    """Gives what the ``TimeoutException`` of *record* says."""
     seconds: float = 0.0
     """How long after its beginning the deadline is; attempts with the same length are watched together."""
     left_behind: LeftBehind | None = None

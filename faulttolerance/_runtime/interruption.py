@@ -63,13 +63,15 @@ def settle(deadlines: ThreadDeadlines, entry: Entry) -> None:
         withdraw(deadlines)
 
 
-def conclude(record: AttemptRecord, error: BaseException | None, message: Callable[[], str]) -> BaseException | None:
+def conclude(
+    record: AttemptRecord, error: BaseException | None, message: Callable[[AttemptRecord], str]
+) -> BaseException | None:
     """Return the outcome of an attempt whose deadline was taken back: *error*, nothing, or ``TimeoutException``.
 
     Args:
         record: The attempt; ``timed_out`` is set where it ends by its own deadline.
         error: What the body raised, or an ``Interrupted`` that was raised after it; ``None``: it returned.
-        message: Gives what a ``TimeoutException`` is to say.
+        message: Gives what the ``TimeoutException`` of *record* is to say.
     """
     deadlines, entry = record.deadlines, record.entry
     assert deadlines is not None
@@ -91,7 +93,7 @@ def conclude_at(
     entry: Entry,
     error: BaseException | None,
     ended: float,
-    message: Callable[[], str],
+    message: Callable[[AttemptRecord], str],
 ) -> BaseException | None:
     """Say the same of one that *ended* under *entry*, in its caller's thread or in one of the pool."""
     is_own, was_interrupted = _is_own(deadlines, entry, error), id(entry) in deadlines.sent
@@ -99,7 +101,7 @@ def conclude_at(
         error,
         ended,
         entry[0],
-        message,
+        partial(message, record),
         partial(_why_not_interrupted, deadlines, entry),
         is_own=is_own,
         was_interrupted=was_interrupted,

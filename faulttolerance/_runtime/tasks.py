@@ -198,7 +198,7 @@ class TaskEnvironment(Environment):
                 if attempt.left_behind is not None:
                     attempt.left_behind.add(task)
                     task.add_done_callback(attempt.left_behind.remove)
-                raise TimeoutException(attempt.late())
+                raise TimeoutException(attempt.late(attempt.record))
             if deadline is not None:
                 deadline.task = NO_TASK  # which refers to it by its context
                 raised = asyncio.CancelledError() if task.cancelled() else task.exception()

@@ -1,9 +1,12 @@
-"""The bodies that go on although their calls have timed out, and nobody waits for them any more (rule O2)."""
+"""What the time-out of a method remembers: bodies that nobody waits for any more (rule O2), and a limit that adapts."""
 
 from __future__ import annotations
 
 from typing import Any
 from weakref import ref
+
+from .adaptive_timeout import AdaptiveTimeout
+from .condition import Condition
 
 
 class LeftBehind:
@@ -14,7 +17,24 @@ class LeftBehind:
     """
 
     _bodies: dict[ref[Any], None] | None = None
-    # Here, and not in an ``__init__``: most methods never need any.
+    # Here, and not in an ``__init__``: most methods never need any. So below.
+    _adaptive: AdaptiveTimeout | None = None
+    limit: AdaptiveTimeout | None = None
+    """The limit, where it adapts now."""
+
+    def adaptive(self, ceiling: float) -> AdaptiveTimeout:
+        """Give the limit as it adapts or would adapt, in seconds, which is *ceiling* at first."""
+        if self._adaptive is None:
+            self._adaptive = AdaptiveTimeout(ceiling)
+        return self._adaptive
+
+    def follow(self, ceiling: float) -> None:
+        """Let the limit adapt from now on, up to *ceiling* in seconds; 0.0: there is none, or it is fixed."""
+        if not ceiling:
+            self._adaptive = self.limit = None
+            return
+        self.limit = self.adaptive(ceiling)
+        self.limit.reconfigure(ceiling)
 
     @property
     def count(self) -> int | None:
@@ -33,6 +53,15 @@ class LeftBehind:
         if self._bodies:
             self._bodies.pop(ref(body), None)
 
+    def condition(self, now: float) -> Condition | None:
+        """How the limit stands, where it adapts."""
+        limit = self.limit
+        if limit is None:
+            return None
+        slow = limit.slowest
+        words = "no p99 yet" if slow is None else f"p99 {slow:.3g} s"
+        return Condition(words, live={"adaptive": f"limit now {limit.seconds:.3g} s of {limit.ceiling:g} s"})
+
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if it is forgotten: no body goes on."""
         return not self._bodies
@@ -41,3 +70,5 @@ class LeftBehind:
         """Forget them all, in the child of a fork: they run in the parent."""
         if self._bodies is not None:
             self._bodies = {}
+        if self._adaptive is not None:
+            self._adaptive.keep_only(ident)

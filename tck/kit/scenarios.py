@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from faulttolerance import Interrupted, last_good
+from faulttolerance import Interrupted, last_good, remaining
 
 from .scenario import (
     Differs,
@@ -105,6 +105,25 @@ row("exhausted under a deadline each", {"retry": again(delay=100), "timeout": DE
 row("max_duration", {"retry": again(delay=400, max_duration=1000)}, fails(), 3, "ConnectionError")
 row("not retryable", {"retry": again(abort_on=Fatal)}, fails(Fatal), 1, "Fatal")
 row("not retryable after a retry", {"retry": again(abort_on=Fatal)}, fails_fatally_in_the_end, 2, "Fatal")
+
+
+async def slows_down(run: Run) -> Any:
+    """Take 20 ms as long as nobody knows that, and then longer; give the time there is."""
+    left = remaining()
+    await run.sleep(0.02 if run.attempts <= 64 else 0.5)
+    return f"{left:.3f}"
+
+
+row(
+    "time-out: it adapts to how long attempts take",
+    {"timeout": {**DEADLINE, "adaptive": True}, "bulkhead": {"value": 1}},
+    slows_down,
+    65,
+    *["1.000"] * 64,
+    "TimeoutException",
+    scene=calls(65),
+    offloaded=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
 
 # Control flow
 

@@ -144,6 +144,7 @@ retry(jitter_kind="equal")  # type: ignore[call-overload]
 retry(delay="2s", max_duration="PT1M", jitter=0)
 Timeout("500ms")
 timeout(1, ft.ChronoUnit.SECONDS, interrupt=False)
+timeout(1000, adaptive=True)
 timeout(1, ft.ChronoUnit.SECONDS, False)  # type: ignore[call-overload]
 Timeout(1, ft.ChronoUnit.SECONDS, False)  # type: ignore[call-arg]
 rate_limit(1, 1, ft.ChronoUnit.SECONDS, min_spacing=5)

@@ -10,10 +10,13 @@ from faulttolerance import BulkheadException, sleep
 from faulttolerance._call.attempt import compose
 from faulttolerance._call.listening import ListenedPolicies
 from faulttolerance._runtime import interruption
+from faulttolerance._runtime.clock import clock
 from faulttolerance._strategy.back_off import fixed
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, End
+from faulttolerance._strategy.rate_limit import RateLimit
 from faulttolerance._strategy.retry import Retry
+from faulttolerance.exceptions import RefusedException
 from faulttolerance.testing import virtual_time
 
 
@@ -64,12 +67,14 @@ def test_each_attempt_that_had_a_permit_is_told_once(body: Callable[[], None], t
 
 def test_no_refusal_is_told() -> None:
     """By rule X4: a refusal of our own is never a sample."""
-    heard, permits = Heard(), Bulkhead(1, 0, "acme")
-    call = compose(takes(0.0), ListenedPolicies("acme", limiter=heard, bulkhead=permits))
+    heard, permits, rate = Heard(), Bulkhead(1, 0, "acme"), RateLimit("acme", 1, 60.0, 0.0, "fixed")
     permits.acquire("another attempt", 0)
+    rate.admit(clock.monotonic())
 
-    with pytest.raises(BulkheadException):
-        call((), {})
+    for policies in ({"bulkhead": permits}, {"rate_limit": rate}):
+        call = compose(takes(0.0), ListenedPolicies("acme", limiter=heard, **policies))
+        with pytest.raises(RefusedException):
+            call((), {})
 
     assert heard == []
 

@@ -147,6 +147,8 @@ def test_keys_lists_all_that_could_be_set() -> None:
         "Timeout/unit",
         "acme.Client/Timeout/interrupt",
         "Timeout/interrupt",
+        "acme.Client/Timeout/adaptive",
+        "Timeout/adaptive",
         "acme.Special/refund/Timeout/enabled",
         "acme.Client/refund/Timeout/enabled",
         "acme.Special/Timeout/enabled",

@@ -63,6 +63,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("Timeout", "value"): ("2.5", 2.5, "nan"),
     ("Timeout", "unit"): ("SECONDS", ChronoUnit.SECONDS, "seconds!"),
     ("Timeout", "interrupt"): ("false", False, "no"),
+    ("Timeout", "adaptive"): ("true", True, "yes"),
     ("CircuitBreaker", "fail_on"): ("ValueError", (ValueError,), "ValueErro"),
     ("CircuitBreaker", "skip_on"): (" KeyError , KeyError ", (KeyError,), "KeyError,,"),
     ("CircuitBreaker", "delay"): ("2s", timedelta(seconds=2), "inf"),
