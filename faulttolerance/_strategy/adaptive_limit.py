@@ -89,6 +89,8 @@ class AdaptiveLimit:
             is_success: Whether it did not fail.
             is_sample: Whether it counts also where it was not late, as every success does and every time-out.
         """
+        if ended < self._since:
+            self._since = -math.inf  # by another clock: a virtual time is over
         elapsed, was = ended - began, self._since
         if began >= was and (is_sample or elapsed > self.latency):
             self._count += 1

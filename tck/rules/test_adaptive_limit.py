@@ -307,6 +307,20 @@ def test_a_limit_that_falls_ends_nothing() -> None:
     guard.close()
 
 
+def test_what_was_learned_in_virtual_time_holds_nothing_up_afterwards() -> None:
+    """By rule A1: an epoch that began in a time that is over is over, too."""
+    guard = Guard(bulkhead=Bulkhead(4, latency="10s"), name="clocks")
+    with virtual_time() as clock:
+        for _ in range(3):
+            guard.call(clock.sleep, 1000)
+        assert limit_of("clocks") == 1
+
+    guard.call(lambda: None)
+
+    assert limit_of("clocks") == 2
+    guard.close()
+
+
 # Definition errors
 
 
