@@ -1,0 +1,38 @@
+"""Every trap that the page on overload lists is held by a test that names it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "explanation" / "overload.md"
+
+_LISTED = re.compile(r"^\| (\d+) \| \S.*\. \|$", re.MULTILINE)
+_CITED = re.compile(r"\btrap (\d+)\b", re.IGNORECASE)
+
+TRAPS = [int(number) for number in _LISTED.findall(PAGE.read_text(encoding="utf-8").partition("\n## Traps\n")[2])]
+
+
+@cache
+def cited() -> frozenset[int]:
+    """The numbers that tests name."""
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tck").rglob("test_*.py") if path != Path(__file__))
+    return frozenset(int(number) for text in texts for number in _CITED.findall(text))
+
+
+def test_the_list_is_whole() -> None:
+    """What concerns a fleet of processes that share their state has the numbers between."""
+    assert [*range(1, 27), *range(33, 36)] == TRAPS
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_test_holds_each_trap(trap: int) -> None:
+    assert trap in cited()
+
+
+def test_no_test_names_a_trap_that_is_not_listed() -> None:
+    assert cited() <= set(TRAPS)
