@@ -519,6 +519,27 @@ def test_it_shows_how_it_stands() -> None:
     guard.close()
 
 
+def test_a_healthy_call_reads_whether_something_is_missing() -> None:
+    """By rule X8: that is all that is declared for it, and without a budget there is nothing."""
+
+    @retry
+    def plain() -> None: ...
+
+    @retry
+    @retry_budget
+    def budgeted() -> None: ...
+
+    without, beside = (
+        str(explain(one, source=True)).partition("def attempt")[2].splitlines() for one in (plain, budgeted)
+    )
+
+    assert without
+    assert [line.strip() for line in beside if line not in without] == [
+        "if policies.budget.missing:",
+        "policies.budget.succeed()",
+    ]
+
+
 def test_blocks_of_a_loop_pay_and_a_single_block_does_not_ask() -> None:
     """By rule G2: each block but the first is a retry."""
     guard, blocks = guarded(budget=RetryBudget(burst=2)), 0

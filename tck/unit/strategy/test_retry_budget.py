@@ -104,6 +104,15 @@ def test_it_says_how_it_stands(taken: int, successes: int, words: str, is_impair
     assert budget.condition(0.0)[:3] == (words, is_impaired, False)
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_key_may_be_forgotten_that_loses_nothing(is_shared: bool) -> None:
+    """By rule N2: what others have, too, stays as it is."""
+    budget = RetryBudget(0.2, 1, is_shared=is_shared)
+    assert budget.is_idle(0.0)
+    assert budget.take()
+    assert budget.is_idle(0.0) == is_shared
+
+
 def test_it_rounds_down() -> None:
     """By rule X10: 0.99 of a token makes no retry, and is not shown as one."""
     budget = RetryBudget(0.99, 1)
