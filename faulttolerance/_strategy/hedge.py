@@ -200,7 +200,7 @@ class _Note(str):
 
 
 def _shown(failure: BaseException) -> str:
-    kind = type(failure).__qualname__
+    kind = type(failure).__name__
     try:
         text = str(failure)
     except Exception:  # noqa: BLE001  # the application's
