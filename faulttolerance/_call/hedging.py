@@ -140,8 +140,6 @@ class Hedging:
             try:
                 runs[0] = await begin(call, args, kwargs, _entry, _Entry(race, 0), race.ring)
                 while True:
-                    turn = environment.turn()
-                    race.wake = turn.wake  # before looking who has ended: who ends afterwards wakes
                     if (winner := self._look(race, runs)) is not None:
                         return winner.result()
                     if not runs:
@@ -150,9 +148,14 @@ class Hedging:
                     if race.due <= now:
                         number = race.take_turn()
                         if self._may_send(now) and (is_paid := self._payment.take()) is not False:
-                            race.paid |= {number} if is_paid else set()
+                            if is_paid:
+                                race.paid.add(number)
                             runs[number] = await begin(other, args, kwargs, _entry, _Entry(race, number), race.ring)
                         continue
+                    turn = environment.turn()
+                    race.wake = turn.wake
+                    if any(run.done() for run in runs.values()):
+                        continue  # it ended before it could wake anybody
                     timer = environment.call_later(race.due - now, turn.wake) if race.due < inf else None
                     try:
                         await turn.comes
@@ -167,8 +170,7 @@ class Hedging:
                             timer.cancel()
             finally:
                 race.end()
-                for run in runs.values():
-                    run.cancel()
+                environment.leave(runs.values())
                 self._count(race)
 
         return raced
@@ -187,7 +189,7 @@ class Hedging:
                     race.succeed(number, now)
                     self._payment.earn()
                 return run
-            if number in race.paid - race.sent.keys() and isinstance(failure, RefusedException):
+            if number in race.paid and number not in race.sent and isinstance(failure, RefusedException):
                 self._payment.give_back()
             race.fail(number, failure, now, timed_out=self._is_own_timeout(failure, now - race.began))
         return None

@@ -139,7 +139,7 @@ class Run(Protocol):
         ...
 
     def cancel(self) -> object:
-        """End it; nobody waits for it any more."""
+        """End it."""
         ...
 
 
@@ -185,8 +185,12 @@ class Environment(Protocol):
         """
         ...
 
+    def leave(self, runs: Collection[Run]) -> None:
+        """End what goes on beside the call; nobody waits for it any more."""
+        ...
+
     def end(self, runs: Collection[Run]) -> Awaitable[None]:
-        """End what goes on beside the call, whose caller gives up; wait for what its caller would wait for."""
+        """End what goes on beside the call, and wait for it as the caller would, who gives up."""
         ...
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:

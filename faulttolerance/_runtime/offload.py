@@ -102,9 +102,12 @@ class ThreadEnvironment(Environment):
     ) -> Awaitable[Future[Any]]:
         return Beginning(partial(call, args, kwargs), partial(variable.set, value), ended)
 
-    async def end(self, runs: Collection[Run]) -> None:
+    def leave(self, runs: Collection[Run]) -> None:
         for run in runs:
             run.cancel()
+
+    async def end(self, runs: Collection[Run]) -> None:
+        self.leave(runs)
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         return Body(Attempt(AttemptRecord(), function, args, {}, None, None, interrupt=False, awaits=True))

@@ -172,7 +172,7 @@ class OffloadedCall:
     def _settle(self, value: Any, error: BaseException | None) -> None:
         future = self.future
         if future is not None:
-            if self.stopped or _is_cancellation(error):
+            if self._is_called_off(error):
                 future.cancel(False)
             elif error is not None:
                 future.fail(StoppedIteration.meant(error))
@@ -181,6 +181,10 @@ class OffloadedCall:
             else:
                 future.complete(value)
         self._end()
+
+    def _is_called_off(self, error: BaseException | None) -> bool:
+        """Tell whether the call is cancelled, if it came to *error*."""
+        return self.stopped or _is_cancellation(error)
 
     def _end(self) -> None:
         future, self.future = self.future, None  # its failure refers to the frames that refer to this call
@@ -204,6 +208,10 @@ class Part(OffloadedCall):
         self.attempted = self.stopped = self.is_shared = False
         self.suspended = []
         self.heirs = ()
+
+    def _is_called_off(self, error: BaseException | None) -> bool:
+        """Tell whether the outer call has ended this one; a cancellation that comes out of the body is that one's."""
+        return self.stopped
 
 
 class Suspension:

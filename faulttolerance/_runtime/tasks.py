@@ -18,7 +18,7 @@ from .callback import completion, to_its_end
 from .clock import clock
 from .criticality import Criticality
 from .deadline_queue import begin_deadline, conclude_at, queue_of
-from .environment import Attempt, Environment, Turn
+from .environment import Attempt, Environment, Run, Turn
 from .event_loop import keep, running_loop
 from .interrupting.block_deadline import has_yielded, holder_of_block
 from .native import get_ident
@@ -157,11 +157,16 @@ class TaskEnvironment(Environment):
         task.add_done_callback(partial(_tell, ended))
         return task
 
-    async def end(self, runs: Collection[Any]) -> None:
-        # Each is cancelled at once. Then they are waited for, as the call itself would be that they are parts of: what
-        # ends it may close what they use.
+    def leave(self, runs: Collection[Run]) -> None:
         for task in runs:
-            task.cancel()
+            try:
+                task.cancel()
+            except RuntimeError:
+                pass  # the loop was closed, and will not go on with the task
+
+    async def end(self, runs: Collection[Any]) -> None:
+        # What has ended the call may close what they use.
+        self.leave(runs)
         await asyncio.wait(runs)
 
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:

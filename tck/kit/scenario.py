@@ -120,6 +120,12 @@ async def serves_once(run: Run) -> Any:
     return "served"
 
 
+async def serves_slowly_once(run: Run) -> Any:
+    """Take long at first, and then no more."""
+    await run.sleep(5.0 if run.attempts == 1 else 0.1)
+    return "served"
+
+
 async def serves_late(run: Run) -> Any:
     """Succeed after the deadline, which does not reach it."""
     run.work(2)

@@ -40,6 +40,7 @@ from .scenario import (
     serves,
     serves_late,
     serves_once,
+    serves_slowly_once,
     sleeps_a_little,
     sleeps_long,
     slow_at_first,
@@ -961,3 +962,28 @@ row(
     "served",
     scene=calls(3),
 )
+
+# Hedges: in the asynchronous ways only
+
+HEDGE = {"delay": 300, "quantile": 0}
+
+row(
+    "hedge: slow once",
+    {
+        "hedge": HEDGE,
+        "retry": again(),
+        "circuit_breaker": BREAKER,
+        "timeout": {"value": 9000},
+        "bulkhead": {"value": 2, "waiting_task_queue": 1},
+    },
+    serves_slowly_once,
+    3,
+    "served",
+    "served",
+    scene=calls(2, gap=9),
+)
+row("hedge: failure, then success", {"hedge": HEDGE, "retry": again()}, fails(times=1), 2, "served")
+row("hedge: failures, two at a time", {"hedge": HEDGE, "retry": again()}, sleeps_a_little, 6, "ConnectionError")
+for kind, shown in ((Halt, "Halt"), (asyncio.CancelledError, "interruption")):
+    row(f"hedge: {kind.__name__}", {"hedge": HEDGE, "retry": again()}, fails(kind), 1, shown)
+row("hedge: cancelled", {"hedge": HEDGE, "retry": again()}, sleeps_long, 2, "cancelled", scene=cancelled(0.5))

@@ -315,15 +315,18 @@ def test_a_hedge_that_a_policy_refuses_was_never_there(way: Way) -> None:
     async def scene(run: Run) -> None:
         for _ in range(15):
             await run.call()
+            await run.call()  # two are let in within ten seconds, and this is the second
             await run.passes(10)
+        await run.call()
 
-    race = Race(way, (1.0, OSError("slow")), scene=scene, hedge=AFTER_100, rate_limit={"value": 1, "window": "10s"})
-    assert race.outcomes == ["OSError"] * 15
-    assert all(not outcome[2] for outcome in race.run.outcomes)
-    assert (race.sent, race.results) == ([], {"notHedged": 15})
+    refused = [(0.01, OSError("quick")), (1.0, OSError("slow"))] * 15
+    script = [*refused, (1.0, "slow"), (0.1, "hedge")]
+    race = Race(way, *script, scene=scene, hedge=AFTER_100, rate_limit={"value": 2, "window": "10s"})
 
-    # As many as the budget has are granted afterwards.
-    assert len(Race(way, (1.0, "slow"), scene=calls(10), hedge=AFTER_100).sent) == 10
+    assert race.outcomes == [*["OSError"] * 30, "hedge"]
+    assert all(not outcome[2] for outcome in race.run.outcomes[:30])
+    assert race.results == {"notHedged": 30, "hedge": 1}
+    assert race.sent == [(1, 0.1)]
 
 
 @ways
@@ -404,7 +407,7 @@ def test_control_flow_out_of_an_attempt_ends_the_call(way: Way, number: int) -> 
     """Rule X6: it is nobody's failure, and no other attempt goes on in its place."""
     script: list[tuple[float, Any]] = [(1.0, "slow"), (1.0, "slow")]
     script[number] = (0.3 - number * 0.1, asyncio.CancelledError())
-    race = Race(way, *script, hedge=AFTER_100)
+    race = Race(way, *script, hedge=AFTER_100, retry={"max_retries": 2, "jitter": 0})
 
     assert race.outcomes == ["interruption"]
     assert race.over == [0.3]

@@ -1,0 +1,52 @@
+"""How a race waits, where its environment is one in which everything happens at the worst moment."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from faulttolerance._call.hedging import Hedging, Payment, has_lost
+from faulttolerance._runtime.environment import Turn
+from faulttolerance._strategy.hedge import Hedge
+
+
+class Never:
+    """What nobody wakes any more."""
+
+    def __await__(self) -> Any:
+        raise AssertionError("it waits for what has happened already")
+        yield
+
+
+class Unlucky:
+    """The first attempt ends, as one on a thread may, after the race has looked and before it can be woken."""
+
+    def __init__(self) -> None:
+        self.run: Future[str] = Future()
+
+    async def begin(self, *_: Any) -> Future[str]:
+        return self.run
+
+    def turn(self) -> Turn:
+        self.run.set_result("ended")
+        return Turn(0, lambda: None, Never())  # type: ignore[arg-type]
+
+    def call_later(self, seconds: float, callback: Any) -> Any:
+        raise AssertionError("nothing is to wait for")
+
+    def leave(self, runs: Any) -> None:
+        assert not runs
+
+
+def test_an_attempt_that_ends_before_it_can_wake_anybody_is_seen() -> None:
+    """By rule H4: no wake-up is lost, wherever an attempt runs."""
+    payment = Payment(lambda: True, lambda: None)
+    layer = Hedging("load", Hedge(1, 0.0, 0.1), lambda now: True, payment, 0.0, None, None)
+    raced = layer(lambda *_: None, Unlucky())  # type: ignore[arg-type]
+    with pytest.raises(StopIteration) as end:
+        raced((), {}).send(None)
+
+    assert end.value.value == "ended"
+    assert not has_lost()
