@@ -37,6 +37,7 @@ from faulttolerance.instrumentation import (
     Event,
     FallbackApplied,
     GaveUp,
+    LimitChanged,
     Recovered,
     Rejected,
     RetryScheduled,
@@ -356,6 +357,33 @@ def test_events_stand_on_the_current_span(spans: tuple[Any, InMemorySpanExporter
     assert told[0][1]["ft.delay"] == 0.01
     assert told[0][1]["error.type"] == "OSError"
     assert told[1][1]["ft.stop_reason"] == "max_retries reached"
+
+
+def test_a_limit_that_falls_is_told_logged_and_traced(
+    caplog: pytest.LogCaptureFixture, spans: tuple[Any, InMemorySpanExporter]
+) -> None:
+    """By rule A2: once for all calls that were late together."""
+    tracer, exporter = spans
+    events: list[Event] = []
+    set_event_sinks([*get_event_sinks(), events.append])
+
+    @bulkhead(4, latency=250)
+    def late() -> None:
+        sleep(1)
+
+    with virtual_time(), caplog.at_level("DEBUG", "faulttolerance"), tracer.start_as_current_span("request"):
+        for _ in range(5):
+            late()
+
+    name = f"{late.__module__}.{late.__qualname__}"
+    assert events == [LimitChanged(name, 4, 1)]
+    (record,) = caplog.records
+    assert record.getMessage() == f"{name}: limit lowered to 1, was 4"
+    assert (record.ft_old_limit, record.ft_new_limit) == (4, 1)  # type: ignore[attr-defined]
+    (span,) = exporter.get_finished_spans()
+    (event,) = span.events
+    assert event.name == "ft.bulkhead.limit"
+    assert dict(event.attributes or {}) == {"ft.method": name, "ft.limit.old": 4, "ft.limit.new": 1}
 
 
 def test_span_that_does_not_record_gets_nothing() -> None:
