@@ -53,6 +53,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from ..exceptions import BulkheadException
 from .adaptive_limit import AdaptiveLimit
 from .condition import Condition
+from .waking import wake_all
 
 T = TypeVar("T")
 
@@ -427,17 +428,4 @@ class Bulkhead:
         return now - self._filled_since > (self.max_wait or _CONGESTED_AFTER)
 
     def _wake(self, woken: list[Waiter]) -> None:
-        while woken:
-            waiter = woken[0]
-            try:
-                if waiter.wake is not None:
-                    waiter.wake()
-            except Exception:  # noqa: BLE001  # nobody is there any more, as with a loop that was closed: on to the next
-                del woken[0]
-                self.release(waiter.attempt_id)
-            except BaseException:
-                # Not the waiter's: this thread was interrupted, perhaps before the waiter heard of it.
-                self._wake(woken)
-                raise
-            else:
-                del woken[0]
+        wake_all(woken, lambda waiter: self.release(waiter.attempt_id))

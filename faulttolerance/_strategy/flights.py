@@ -33,6 +33,7 @@ from typing import ClassVar, TypeAlias
 
 from .bulkhead import has_gil
 from .condition import Condition
+from .waking import wake_all
 
 __all__ = ["Flight", "Flights", "Outcome", "Seat"]
 
@@ -151,11 +152,11 @@ class Flights:
                     return
             with self._lock:
                 self._leave_locked(woken, seat, outcome)
-            self._wake(woken)
+            wake_all(woken, self.leave)
         except BaseException:
             with self._lock:
                 self._leave_locked(woken, seat, outcome)
-            self._wake(woken)
+            wake_all(woken, self.leave)
             raise
 
     def is_idle(self, now: float) -> bool:
@@ -197,22 +198,6 @@ class Flights:
     def _remove(self, flight: Flight) -> None:
         if self._by_key.get(flight.key) is flight:
             del self._by_key[flight.key]
-
-    def _wake(self, woken: list[Seat]) -> None:
-        while woken:
-            seat = woken[0]
-            try:
-                if seat.wake is not None:
-                    seat.wake()
-            except Exception:  # noqa: BLE001  # nobody is there any more, as with a loop that was closed: on to the next
-                del woken[0]
-                self.leave(seat)
-            except BaseException:
-                # Not the follower's: this thread was interrupted, perhaps before the follower heard of it.
-                self._wake(woken)
-                raise
-            else:
-                del woken[0]
 
 
 def _unseat_locked(follower: Seat) -> None:
