@@ -147,6 +147,18 @@ def test_time_outs_count_with_the_time_that_they_took(invoke: Invoke) -> None:
     assert client.limit == 1
 
 
+def test_a_time_out_may_adapt_beside_it(invoke: Invoke) -> None:
+    """By rule A1: where it ends calls before they are late it grows, until they are, and the limit falls."""
+    client = Client(invoke, timeout(1000, adaptive=True), ADAPTIVE)
+    client.call(*[0.03] * 64)
+    client.call(*[5.0] * 4)
+    assert client.limit == 10
+
+    client.call(*[5.0] * 150)
+
+    assert client.limit == 1
+
+
 def test_what_goes_on_after_its_time_out_runs_once() -> None:
     """By rule A1: four that time out while their bodies go on are four that run, and the limit falls from there."""
     with virtual_time() as clock:
