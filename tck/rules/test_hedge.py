@@ -30,6 +30,7 @@ from faulttolerance import (
     retry,
     sleep,
     testing,
+    unguarded,
 )
 from faulttolerance.instrumentation import HedgeSent
 from faulttolerance.testing import virtual_time
@@ -831,3 +832,35 @@ def test_hedges_are_sent_while_a_shutdown_waits() -> None:
     """)
 
     assert (done.stdout.strip(), done.stderr) == ("2", "")
+
+
+def test_a_class_hedges_its_asynchronous_methods() -> None:
+    """By rule H6: one that is not is refused when it is called, or exempted; a decorator above may make it so."""
+    began: list[None] = []
+
+    @hedge(delay=100)
+    class Client:
+        async def load(self) -> str:
+            began.append(None)
+            await asyncio.sleep(3 if len(began) == 1 else 0)
+            return "loaded"
+
+        def count(self):  # type: ignore[no-untyped-def]
+            return 1
+
+        @unguarded
+        def close(self) -> None: ...
+
+    @asynchronous
+    @hedge(delay=100)
+    class Apart:
+        def load(self):  # type: ignore[no-untyped-def]
+            return "loaded"
+
+    with virtual_time() as clock:
+        assert clock.run(Client().load()) == "loaded"
+        assert len(began) == 2
+        assert Apart().load().result(5) == "loaded"
+    Client().close()
+    with pytest.raises(FaultToleranceDefinitionException, match="@unguarded exempts"):
+        Client().count()

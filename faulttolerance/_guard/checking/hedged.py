@@ -8,9 +8,9 @@ import typing
 from collections.abc import AsyncIterator, Iterator
 
 from ..._signature.annotation import Scope, Type, UnresolvedName, display, members, resolve, signature_of
+from ..._signature.outcome import Outcome, outcome
 from ...exceptions import Fault
 from ..declaration import Declaration
-from .callback import is_awaited_in_the_end
 
 _ONE_SHOT = (Iterator, AsyncIterator, typing.IO, io.IOBase)
 """The classes of what one reader uses up; generators are iterators."""
@@ -23,8 +23,11 @@ def hedge_faults(
 ) -> list[Fault]:
     """Refuse hedges, as *where*, for the guarded function where it cannot be run twice at once."""
     function, faults = declaration.template, []
-    if is_awaited_in_the_end(declaration, asynchronous, final) is False:
+    # What says nothing of its result may become asynchronous, by a further decorator of it or of its class.
+    if not asynchronous and (final or outcome(function, declaration.owner) is Outcome.FOREIGN):
         allowed = "add @asynchronous: a thread cannot race itself; or `async def`, or call_async of a Guard"
+        if declaration.owner is not None:
+            allowed += "; @unguarded exempts a method of a hedged class"
         faults.append(Fault(where, "is on a synchronous function", function, allowed))
     signature = signature_of(function)
     for parameter in signature.parameters.values() if signature is not None else ():
