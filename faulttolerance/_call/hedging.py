@@ -20,6 +20,7 @@ from .._runtime.clock import clock
 from .._runtime.environment import Environment, Run, StoppedIteration
 from .._runtime.interruption import remaining
 from .._signature.kind import is_coroutine_function
+from .._strategy.adaptive_timeout import LEAST
 from .._strategy.hedge import RESULTS, Hedge, Race
 from .._strategy.observed import Tell
 from ..exceptions import RefusedException, TimeoutException
@@ -69,7 +70,7 @@ class Hedging:
         hedge: What is remembered of it.
         may_send: Tells whether gate and bulkhead would let a hedge in (rule H2).
         payment: What a hedge is paid from.
-        limit: How many seconds an attempt may take; 0.0: as long as it takes.
+        limit: The seconds after which an attempt may time out; 0.0: it never does.
         counters: What counts its races; ``None``: nothing does.
         tell: Told of each hedge that would have been sent, where none is; ``None``: they are.
     """
@@ -246,16 +247,23 @@ def racing(policy: policies.Hedge, binding: Binding) -> Hedging | None:
     if binding.is_block or not binding.asynchronous:
         return None
     hedges: Hedge = binding.strategies.get(policies.Hedge)
-    limit: Any = binding.policies.get(policies.Timeout)
     return Hedging(
         binding.name,
         hedges,
         _room_for_hedges(binding),
         _payment(hedges, binding),
-        policies.seconds(limit.value, limit.unit) if limit is not None else 0.0,
+        _shortest_timeout(binding.policies.get(policies.Timeout)),
         binding.counters_of(policies.Hedge),
         binding.tell_of(policies.Hedge),
     )
+
+
+def _shortest_timeout(policy: Any) -> float:
+    """Give the seconds after which an attempt may time out; 0.0: it never does."""
+    if policy is None:
+        return 0.0
+    seconds = policies.seconds(policy.value, policy.unit)
+    return min(seconds, LEAST) if policy.adaptive else seconds
 
 
 def _payment(hedges: Hedge, binding: Binding) -> Payment:

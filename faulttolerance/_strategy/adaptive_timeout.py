@@ -7,14 +7,14 @@ from typing import Final
 
 from .latencies import EVERY, OTHERWISE, End, Latencies
 
-__all__ = ["AdaptiveTimeout"]
+__all__ = ["LEAST", "AdaptiveTimeout"]
 
 _QUANTILE: Final = 0.99
 _TIMES: Final = 3.0
-_LEAST: Final = 0.01
+LEAST: Final = 0.01
 """Seconds that an attempt has in any case, unless the ceiling is lower."""
 
-_SERIES: Final = tuple(_LEAST * 1.1**step for step in range(200))
+_SERIES: Final = tuple(LEAST * 1.1**step for step in range(200))
 """The limits that there are below the ceiling, up to 20 days: few lengths are few queues of deadlines."""
 
 
