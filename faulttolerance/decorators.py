@@ -29,6 +29,7 @@ from ._policy import (
     CircuitBreakerName,
     Coalesce,
     CustomBackoff,
+    Deadline,
     ExponentialBackoff,
     FailWhen,
     Fallback,
@@ -47,10 +48,11 @@ from ._policy import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
-    from typing import ParamSpec, Protocol, TypeVar
+    from types import TracebackType
+    from typing import ParamSpec, Protocol, Self, TypeVar
 
     from ._runtime.future import ExecutorFuture, Future
-    from .typing import AsyncCall
+    from .typing import AsyncCall, Duration
 
     C = TypeVar("C", bound=type[Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
     F = TypeVar("F", bound=Callable[..., Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
@@ -70,6 +72,24 @@ if TYPE_CHECKING:
         """``@fallback(...)``."""
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[F], F]: ...
+
+    class _WholeCall(Protocol):
+        """``deadline(...)``."""
+
+        def __call__(self, target: F, /) -> F: ...
+        def __enter__(self) -> Self: ...
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        ) -> None: ...
+        async def __aenter__(self) -> Self: ...
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        ) -> None: ...
+
+    class _Deadline(Protocol):
+        """``deadline``."""
+
+        def __call__(self, value: Duration) -> _WholeCall: ...
 
     class _Asynchronous(Protocol):
         """``@asynchronous``: gives handles where it stands above a coroutine function, else futures."""
@@ -125,11 +145,17 @@ def _decorator(kind: Any) -> Any:
     return _declaring(kind, takes_target=True)
 
 
+@overload
+def _decorator_with_parentheses(  # type: ignore[overload-overlap]
+    kind: type[Deadline],  # pyright: ignore[reportOverlappingOverload]
+) -> Callable[[Callable[[], None]], _Deadline]: ...
+@overload
 def _decorator_with_parentheses(
     kind: Callable[P, Policy],
-) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]:
+) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]: ...
+def _decorator_with_parentheses(kind: Any) -> Any:
     """Turn a documented name into a decorator that nobody can write without arguments: the first may be a function."""
-    return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
+    return _declaring(kind, takes_target=False)
 
 
 def _declaring(kind: Any, takes_target: bool) -> Any:
@@ -208,6 +234,24 @@ def retry_budget() -> None:
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range; at the first call, without a
             policy that it limits, or if another guard says something else of a budget with the same name.
+    """
+
+
+@_decorator_with_parentheses(Deadline)
+def deadline() -> None:
+    """Bound a whole call: its attempts, the delays between them, and whatever waits; or a block of code.
+
+    ``deadline(2000)`` decorates functions, methods and classes, and is a context manager for ``with`` and ``async
+    with``, any number of times, also inside itself. When it passes, what runs under it is ended as by ``@timeout``, and
+    the guard or block whose deadline it was raises ``TimeoutException``; the earlier one of nested deadlines counts.
+    A ``@fallback`` still answers. The parameter is that of ``Deadline``.
+
+    Raises:
+        FaultToleranceDefinitionException: When decorating or entering, if the value is no duration.
+
+    >>> with deadline("2s"):
+    ...     "in time"
+    'in time'
     """
 
 

@@ -24,7 +24,7 @@ from .._runtime.interrupting.roles import is_ours
 from .bound import BoundPolicies
 from .retrying import LEFT
 
-__all__ = ["Attempt", "Attempts", "BlockingEnvironment", "run_block", "single", "stop_between_attempts"]
+__all__ = ["Attempt", "Attempts", "BlockingEnvironment", "PlainBlock", "run_block", "single", "stop_between_attempts"]
 
 _ON, _AGAIN, _IN = 0, 1, 2
 """The stops of a call, as ``max`` compares them: nothing to say, there is to be another block, one is to begin."""
@@ -235,8 +235,7 @@ class Attempt:
     def __enter__(self) -> Self:
         steps = self._begin(awaited=False)
         try:
-            while next(steps) != _IN:
-                pass
+            _go_inside(steps)
             self._enter()
             return self
         except BaseException:
@@ -375,6 +374,36 @@ class _Loop:
         course.is_open = True
         self._latest = Attempt(self._ways)
         return self._latest
+
+
+def _go_inside(steps: Generator[Any, Any, None]) -> None:
+    """Go on to where a block may begin."""
+    while next(steps) != _IN:
+        pass
+
+
+class PlainBlock:
+    """One entry into a block that is no attempt, and left by a ``with`` statement, also where a coroutine has it."""
+
+    __slots__ = ("_course", "course", "has_begun", "steps")
+
+    def __init__(self, find: Find) -> None:
+        self._course = _Course()
+        self.steps = self._course.run(find, None, awaited=False)
+        """Once it was entered: what ``max`` hands over what ``__exit__`` is given."""
+        self.has_begun = False
+        self.course: object = None
+        """Who enters and leaves blocks one after the other, of whom this is one."""
+
+    def enter(self, course: object) -> None:
+        """Go on to where the block begins."""
+        self.has_begun, self.course = True, course
+        _go_inside(self.steps)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was left."""
+        return self._course.is_over
 
 
 def single(find: Find, method: object) -> Attempt:

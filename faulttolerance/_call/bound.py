@@ -27,7 +27,7 @@ from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import RefusedException
 from .retrying import CallRecord
 
-__all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies"]
+__all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies", "conclude_of"]
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -45,6 +45,15 @@ def _deliver_to_nobody(gate: Gate) -> None:
 
 def _no_attempt() -> None:
     pass
+
+
+def conclude_of(asynchronous: bool) -> Conclude:
+    """Give what concludes calls, attempts or blocks under a deadline of their own."""
+    if asynchronous:
+        from .._runtime.deadline_queue import conclude
+    else:
+        from .._runtime.interruption import conclude
+    return conclude
 
 
 class BoundPolicies:
@@ -461,7 +470,7 @@ def _counted_of(
             break
         if rank > passed and not (rank == BULK and queued):
             break  # control flow came first
-        facts[name] = verdict if rank == CIRCUIT else "timedOut" if name == "Timeout" and timed_out else "passed"
+        facts[name] = verdict if rank == CIRCUIT else "timedOut" if rank == NO_GATE and timed_out else "passed"
     queued = facts.get("Bulkhead") == "passed" or (queued and "Bulkhead" in facts)
     return advanced(tuple(facts.items())), "Timeout" in facts, queued, queued and passed == BULK
 

@@ -1,12 +1,10 @@
 """The order in which policies nest, and what each of them brings to a call: a new policy is a new row.
 
 The specification (chapters on interactions) and SmallRye's rate limit give the order, whatever order the decorators are
-written in:
+written in; the adaptive throttle takes the place of the circuit breaker:
 
-    partition_by( coalesce( asynchronous( fallback( retry( hedge( circuit_breaker( rate_limit( timeout( bulkhead( method
-    ))))))))))
-
-The adaptive throttle takes the place of the circuit breaker.
+    partition_by( coalesce( asynchronous( fallback( deadline( retry( hedge( circuit_breaker( rate_limit( timeout(
+    bulkhead( method )))))))))))
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from .._policy import (
     CircuitBreakerName,
     Coalesce,
     CustomBackoff,
+    Deadline,
     ExponentialBackoff,
     FailWhen,
     Fallback,
@@ -53,7 +52,9 @@ from .._strategy.last_good import LastResults
 from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit, Tell
 from .._strategy.partitions import Partitions
 from .._strategy.retry_after import RetryAfter
+from .bound import conclude_of
 from .budgeting import budget_of
+from .deadlines import time_limit_of, under_deadline
 from .hedging import has_lost, racing
 from .mistakes import Mistakes
 from .observing import timed
@@ -159,6 +160,7 @@ class GuardPolicies(TypedDict, total=False):
     """What type checkers know of the policies that a ``Guard`` takes, those of ``ORDER`` by the names of decorators."""
 
     fallback: Fallback | None
+    deadline: Deadline | None
     retry: Retry | None
     exponential_backoff: ExponentialBackoff | None
     fibonacci_backoff: FibonacciBackoff | None
@@ -326,11 +328,7 @@ def _timeout(policy: Timeout, binding: Binding) -> Mapping[str, Any]:
         bound["time_limit"] = binding.strategies.get(Timeout).adaptive(bound["seconds"])
     if binding.detached:
         return {**bound, "left_behind": binding.strategies.get(Timeout)}
-    if binding.asynchronous:
-        from .._runtime.deadline_queue import conclude
-    else:
-        from .._runtime.interruption import conclude
-    return {**bound, "conclude": conclude}
+    return {**bound, "conclude": conclude_of(binding.asynchronous)}
 
 
 def _adapt_timeout(bodies: left_behind.LeftBehind, policy: Timeout) -> left_behind.LeftBehind:
@@ -470,6 +468,7 @@ ORDER = (
         _LAST_GOOD,
         layer=_last_good,
     ),
+    Row(Deadline, time_limit_of, layer=under_deadline),
     Row(Retry, _retry),
     Row(ExponentialBackoff, modifies=Retry, back_off=_exponential),
     Row(FibonacciBackoff, modifies=Retry, back_off=_fibonacci),

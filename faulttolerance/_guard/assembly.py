@@ -11,6 +11,7 @@ from weakref import ref
 from .._call.attempt import attempt, compose, flags_of
 from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
+from .._call.deadlines import WholeCallPolicies
 from .._call.hedging import Hedging
 from .._call.mistakes import Mistakes
 from .._call.observing import Observer
@@ -377,18 +378,20 @@ def _bound(parts: Sequence[_Part], binding: Binding) -> list[BoundPolicies | Lay
             values = dict(part.fixed)
             for row in part.rows:
                 values |= row.bind(binding.policies[row.policy], binding)
-            bound = (_listened if values.keys() & _LISTENING else BoundPolicies)(binding.name, **values)
+            bound = (_special if values.keys() & _SPECIAL else BoundPolicies)(binding.name, **values)
             bound.watches_results = part.watches_results
             steps.append(bound)
     return steps
 
 
-_LISTENING = {"limiter", "time_limit"}
-"""What is given for policies that listen to latencies."""
+_SPECIAL = {"limiter", "time_limit", "is_whole"}
+"""What is given for policies that listen to latencies, or bound whole calls."""
 
 
-def _listened(name: str, **values: Any) -> BoundPolicies:
-    """Bind policies of which some listen to latencies; the others do without what that needs."""
+def _special(name: str, **values: Any) -> BoundPolicies:
+    """Bind such policies; the others do without what that needs."""
+    if values.pop("is_whole", False):
+        return WholeCallPolicies(name, **values)
     from .._call.listening import AdaptivelyTimed, ListenedPolicies
 
     return (AdaptivelyTimed if "time_limit" in values else ListenedPolicies)(name, **values)

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any
 
 from .._call.order import ROWS
-from .._policy import Policy, check, parameters, shared, typed_call
+from .._policy import Deadline, Policy, check, parameters, shared, typed_call
 from .._shown import shown
 from .._signature.kind import is_generator_function
 from .._signature.method import unproxied
@@ -91,6 +91,10 @@ class Decorator:
                 faults += [fault for fault in decorator._own_faults(where) if fault not in faults]
         return faults
 
+    def _excuse(self) -> None:
+        """Let no decorator below tell of this one's faults."""
+        _faulty.decorators = tuple(one for one in _faulty.decorators if one[1] is not self)
+
     def _own_faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, f"{where} @{self._kind.annotation}")
 
@@ -119,8 +123,16 @@ def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) 
         names = f", or its parameters by name: {', '.join(complete)}" if complete else ""
         problem = f"is given {shown(target)} by position"
         raise FaultToleranceDefinitionException(Fault(f"@{kind.annotation}", problem, target, f"a function{names}"))
-    decorator = Decorator(kind, complete)
+    decorator = _class_of(kind)(kind, complete)
     return decorator if target is None else decorator(target)
+
+
+def _class_of(kind: type[Policy]) -> type[Decorator]:
+    if kind is not Deadline:
+        return Decorator
+    from .deadline import WholeCall
+
+    return WholeCall
 
 
 def refuse_bare(kind: type[Policy], value: Any) -> None:

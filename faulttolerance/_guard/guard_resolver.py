@@ -11,7 +11,18 @@ from .._call.mistakes import Mistakes
 from .._call.order import MODIFIED, ORDER, RANK
 from .._call.state import alias_in
 from .._config import Declared, State as Configuration, settings
-from .._policy import BeforeRetry, CircuitBreaker, Coalesce, Fallback, Hedge, LastGood, PartitionBy, Policy, Retry
+from .._policy import (
+    BeforeRetry,
+    CircuitBreaker,
+    Coalesce,
+    Deadline,
+    Fallback,
+    Hedge,
+    LastGood,
+    PartitionBy,
+    Policy,
+    Retry,
+)
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.interrupting.roles import CALLER, register
 from .._swap import Swap
@@ -252,6 +263,8 @@ def _block_faults(policy: Policy, where: str) -> list[Fault]:
         asked = "runs twice at once what takes long, and a block cannot be"
     elif isinstance(policy, PartitionBy) or (ORDER[RANK[type(policy)]].layer and not policy.is_observable):
         asked = "asks for the arguments of a call, and a block has none"
+    elif isinstance(policy, Deadline):
+        return [Fault(place, "bounds whole calls", None, "`with deadline(...)` around the block, or around its loop")]
     allowed = "another guard without it; or put the block into a function, and call that"
     return [Fault(place, asked, None, allowed)] if asked else []
 

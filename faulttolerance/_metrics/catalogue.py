@@ -16,6 +16,7 @@ from .._policy import (
     Bulkhead,
     CircuitBreaker,
     Coalesce,
+    Deadline,
     Fallback,
     Hedge,
     PartitionBy,
@@ -157,6 +158,15 @@ _TIMEOUT = (
         is_highest=True,
     ),
 )
+_DEADLINE = (
+    Metric(
+        "ft.deadline.calls.total",
+        "counter",
+        "The number of calls that were made under a deadline, and of those that exceeded it",
+        ("exceeded",),
+        {"passed": ("false",), "timedOut": ("true",)},
+    ),
+)
 _CIRCUIT_BREAKER = (
     Metric(
         "ft.circuitbreaker.calls.total",
@@ -294,6 +304,7 @@ TABLE = (
     PolicyMetrics(RateLimit, "passed", _RATE_LIMIT),
     PolicyMetrics(AdaptiveThrottle, "success", _ADAPTIVE_THROTTLE),
     PolicyMetrics(Hedge, metrics=_HEDGE),
+    PolicyMetrics(Deadline, "passed", _DEADLINE),
     PolicyMetrics(Coalesce, metrics=_COALESCE),
     PolicyMetrics(PartitionBy, metrics=_PARTITION_BY),
     PolicyMetrics(RetryBudget, metrics=_RETRY_BUDGET),

@@ -9,6 +9,7 @@ from .circuit_breaker import (
     FailWhen as FailWhen,
 )
 from .coalesce import Coalesce as Coalesce
+from .deadline import Deadline as Deadline
 from .fallback import Fallback as Fallback, LastGood as LastGood, last_good as last_good
 from .hedge import Hedge as Hedge
 from .kind import Kind as Kind

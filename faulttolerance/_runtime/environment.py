@@ -193,6 +193,13 @@ class Environment(Protocol):
         """End what goes on beside the call, and wait for it as the caller would, who gives up."""
         ...
 
+    def hand_on_deadline(self) -> Awaitable[Timer | None]:
+        """Let detached attempts that are made from now on end with the deadline that began last.
+
+        Gives what is to be cancelled when that is over.
+        """
+        ...
+
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         """Run a fallback or another function of the application, and await what it returns if that can be awaited."""
         ...

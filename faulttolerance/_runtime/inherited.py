@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from .interrupting.thread_deadlines import Entry, ThreadDeadlines, chain, stands
+from .interrupting.thread_deadlines import BlockDeadline, Entry, HandedOn, ThreadDeadlines, chain, stands
 from .task_deadline import NO_QUEUE, NO_TASK, RUNS, TaskDeadline
 
 
@@ -25,6 +25,8 @@ class Inherited(TaskDeadline):
         self.task = NO_TASK
         self.queue = NO_QUEUE
         self.was_missed = False
+        if type(entry) is BlockDeadline and entry.is_ruling:
+            self.rule()
 
     @property
     def counts(self) -> TaskDeadline | None:  # type: ignore[override]
@@ -36,7 +38,9 @@ def inherit(deadlines: ThreadDeadlines, enclosing: TaskDeadline | None) -> list[
     """Return the deadlines of the thread of *deadlines*, the innermost one last, inside *enclosing*."""
     inherited: list[Inherited] = []
     for entry in reversed([*chain(deadlines)]):
-        if type(entry) is not list and entry[0] != inf:
+        if type(entry) is HandedOn:
+            inherited[-1].rule()
+        elif type(entry) is not list and entry[0] != inf:
             inherited.append(Inherited(deadlines, entry, inherited[-1] if inherited else enclosing))
     return inherited
 

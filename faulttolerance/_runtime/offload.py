@@ -19,8 +19,9 @@ from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread
 from .native import get_ident
-from .offloaded import NO_THREAD, Beginning, HandedDown, OffloadedCall, Pause, Waiting
+from .offloaded import NO_THREAD, Beginning, HandedDown, HandedOnDeadline, OffloadedCall, Pause, Waiting
 from .pool import pool
+from .ruling import begin_call_deadline
 
 if TYPE_CHECKING:
     from contextvars import ContextVar
@@ -41,7 +42,12 @@ def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
             return future
         future._stop = call.stop
         call.coroutine = guarded(args, kwargs)
-        call.run(None, may_run=False)
+        if call.is_ruled():
+            call.watch_ruling()
+        if call.stopped:
+            call.discard()  # no time is left
+        else:
+            call.run(None, may_run=False)
     except BaseException:
         call.discard()
         raise
@@ -87,6 +93,11 @@ class ThreadEnvironment(Environment):
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         return clock.call_at(clock.monotonic() + seconds, callback)
+
+    begin_deadline = staticmethod(begin_call_deadline)
+
+    def hand_on_deadline(self) -> Awaitable[Timer]:
+        return HandedOnDeadline()
 
     def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
         return HandedDown(partial(variable.set, value))

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._log import DEBUG, log
+from ..exceptions import TimeoutException
 from .clock import clock
 from .environment import StoppedIteration
 from .future import Future
 from .inherited import Inherited, inherit
 from .interrupting.thread_deadlines import ThreadDeadlines, deadlines_here
 from .pool import pool
-from .task_deadline import current, standing, work_under
+from .ruling import RulingWatch, call_deadline
+from .task_deadline import NO_DEADLINE, TaskDeadline, current, nearest_ruling, standing, work_under
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +42,9 @@ class OffloadedCall:
     """Not there before the call is under way."""
     outer: OffloadedCall | None = None
     """The call of which it is a part."""
+    overdue: TaskDeadline | None = None
+    """The deadline of the call itself that has passed, as long as the coroutine has not heard of it."""
+    _watch: RulingWatch | None = None
 
     def __init__(self, future: Future[Any]) -> None:
         self.future: Future[Any] | None = future
@@ -56,6 +61,8 @@ class OffloadedCall:
         """Whether another thread than the caller's may have gone on with the call."""
         self.heirs: Sequence[Inherited] = ()
         """The deadlines of the caller's thread that decide on further attempts."""
+        self._innermost = current.get()
+        """The innermost deadline under which it was made."""
         deadlines = deadlines_here()
         if deadlines.innermost is None:
             self.steps = self.context.copy()
@@ -70,6 +77,7 @@ class OffloadedCall:
             self.context.run(work_under, for_bodies[-1])
         self.steps = self.context.copy()
         if self.heirs:
+            self._innermost = self.heirs[-1]
             self.steps.run(work_under, self.heirs[-1])
 
     def run(self, error: BaseException | None, may_run: bool) -> None:
@@ -102,6 +110,9 @@ class OffloadedCall:
             if self.stopped and suspension.claim():
                 self._close()
                 return
+            if self.overdue is not None and self._hears_of_deadline(suspension):
+                error = _cancellation()
+                continue
             if not suspension.begin(may_run):
                 return
             self.is_shared = False
@@ -119,6 +130,39 @@ class OffloadedCall:
             return  # some thread steps it, and will see
         suspension.abandon(may_interrupt)
         self._close()
+
+    def interrupt(self, deadline: TaskDeadline) -> None:
+        """End what the call waits for, because its own *deadline* has passed; called by the timer."""
+        self.overdue = deadline
+        for suspension in [*self.suspended]:
+            if self._hears_of_deadline(suspension):
+                suspension.abandon(may_interrupt=True)
+                suspension.error = _cancellation()
+                suspension.submit(suspension.resume, urgent=True)
+
+    def _hears_of_deadline(self, suspension: Suspension) -> bool:
+        """Claim *suspension* for the deadline that has passed; false where that is over, or somebody goes on."""
+        overdue = self.overdue
+        # While the coroutine stands in a suspension, the deadline cannot end; so the claim may come behind the look.
+        if overdue is None or overdue.counts is not overdue or not suspension.claim():
+            return False
+        self.overdue = None
+        return True
+
+    def is_ruled(self) -> bool:
+        """Tell whether the call was made under a deadline that it is to end with (rule D4)."""
+        return self._innermost is not NO_DEADLINE and nearest_ruling(self._innermost) is not None
+
+    def watch_ruling(self) -> None:
+        """End the call when such a deadline passes, if that rules then."""
+        self._watch = RulingWatch(self._innermost, clock.call_at, self._end_with_ruling)
+        self._watch.look()
+
+    def _end_with_ruling(self) -> None:
+        future = self.future
+        if future is not None:
+            future.fail(TimeoutException("an enclosing deadline passed, under which this call was made"))
+            self.stop(may_interrupt=True)
 
     def discard(self) -> None:
         """End the call where its caller never got the future: a signal's handler raised meanwhile."""
@@ -192,6 +236,8 @@ class OffloadedCall:
             future.ended()
         for heir in self.heirs:
             heir.deadlines.heirs.pop(heir, None)
+        if self._watch is not None:
+            self._watch.cancel()
         pool.leave(self)
 
 
@@ -396,6 +442,26 @@ class Beginning(Suspension):
 
     def abandon(self, may_interrupt: bool) -> None:
         """Do nothing: ``begin`` sees to it."""
+
+
+class HandedOnDeadline(Suspension):
+    """A step that lets the deadline that has begun count for the bodies, and end what the call waits for."""
+
+    def begin(self, may_run: bool) -> bool:
+        """Take it; ``value`` becomes the timer."""
+        call, deadline = self.call, call_deadline(self.call.steps)
+        call.context.run(work_under, deadline)
+        self.value = deadline.watch(call.interrupt)
+        return self.claim()
+
+    def abandon(self, may_interrupt: bool) -> None:
+        """Do nothing: the context goes with the call, and the timer knows it weakly."""
+
+
+def _cancellation() -> BaseException:
+    """Make what a deadline of the call raises where it waits, which is control flow."""
+    error: BaseException = sys.modules["asyncio"].CancelledError()
+    return error
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class TaskDeadline:
     variable: whoever looks goes on to the one that ``counts``, wherever it was inherited.
     """
 
-    __slots__ = ("_blocks", "_cancels", "cancelling", "counts", "previous", "queue", "state", "task", "when")
+    __slots__ = ("_blocks", "_cancels", "_rules", "cancelling", "counts", "previous", "queue", "state", "task", "when")
 
     when: float
     """When it passes, on the shared clock."""
@@ -66,6 +67,8 @@ class TaskDeadline:
     """The ``uninterruptible`` blocks that hold it back; not there before one does."""
     _cancels: dict[Cancel, None]
     """What ``on_deadline`` has called before the task is interrupted; not there before a block of it."""
+    _rules: bool
+    """Whether it is one of ``deadline``; not there where it is not."""
 
     def start(self, when: float, previous: TaskDeadline | None) -> None:
         """Take values; not an ``__init__``, which the one that is made for each attempt does without."""
@@ -109,6 +112,15 @@ class TaskDeadline:
         return self._cancels
 
     @property
+    def is_ruling(self) -> bool:
+        """Whether detached calls that are made under it end with it (rule D4), as those do under ``deadline``."""
+        return getattr(self, "_rules", False)
+
+    def rule(self) -> None:
+        """Let detached calls end with it that are made from now on."""
+        self._rules = True
+
+    @property
     def is_held(self) -> bool:
         """Whether an ``uninterruptible`` block holds it back."""
         return bool(getattr(self, "_blocks", None))
@@ -145,6 +157,20 @@ def standing(deadline: TaskDeadline | None) -> TaskDeadline | None:
     while deadline is not None and deadline.counts is not deadline:
         deadline = deadline.counts
     return deadline
+
+
+def nearest_ruling(deadline: TaskDeadline | None, task: object = None) -> TaskDeadline | None:
+    """Find the nearest deadline that ends detached calls, from *deadline* outwards, unless it is one of *task* itself.
+
+    One counts that passed while its block or call lasted, even if that is over.
+    """
+    nearest, when = None, inf
+    while deadline is not None:
+        has_ruled = deadline.counts is deadline or deadline.state >= EXPIRED
+        if deadline.when < when and has_ruled and deadline.is_ruling and deadline.task is not task:
+            nearest, when = deadline, deadline.when
+        deadline = deadline.previous
+    return nearest
 
 
 def work_under(deadline: TaskDeadline) -> None:

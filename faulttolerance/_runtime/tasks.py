@@ -22,7 +22,7 @@ from .environment import Attempt, Environment, Run, Turn
 from .event_loop import keep, running_loop
 from .interrupting.block_deadline import has_yielded, holder_of_block
 from .native import get_ident
-from .task_deadline import NO_TASK, TaskDeadline, current, standing, work_under
+from .task_deadline import NO_DEADLINE, NO_TASK, TaskDeadline, current, nearest_ruling, standing, work_under
 
 if TYPE_CHECKING:
     from contextvars import ContextVar
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..typing import Timer
     from .blocking import GuardedCall
     from .environment import T, Ts
+    from .ruling import RulingWatch
 
 
 class TaskAdmission:
@@ -169,6 +170,9 @@ class TaskEnvironment(Environment):
         self.leave(runs)
         await asyncio.wait(runs)
 
+    async def hand_on_deadline(self) -> None:
+        current.get().rule()
+
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
         result = function(*args)
         return await _outcome(result) if _can_be_awaited(result) else result
@@ -182,6 +186,7 @@ class TaskEnvironment(Environment):
         if attempt.deadline is not None:  # there before the body, which an eager task begins at once
             deadline = attempt.record.deadline = _DetachedDeadline(attempt.deadline, ends)
         body = self._body(attempt)
+        watch = _watch_ruling(loop)
         try:
             task = keep(loop.create_task(body))
             task.add_done_callback(partial(next, ends))
@@ -195,6 +200,8 @@ class TaskEnvironment(Environment):
         finally:
             if deadline is not None:
                 deadline.queue.pending.pop(deadline, None)
+            if watch is not None:
+                watch.cancel()
         raised = failure = None
         try:
             if not task.done():
@@ -249,6 +256,24 @@ class BlockEnvironment(TaskEnvironment):
     ) -> TaskDeadline:
         """Begin the deadline of the block that is being entered."""
         return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block()))
+
+
+def _watch_ruling(loop: asyncio.AbstractEventLoop) -> RulingWatch | None:
+    """Have the running call cancelled at a deadline of another task, under which it was made; ``None``: there is none.
+
+    One of its own cancels it anyway.
+    """
+    latest, task = current.get(), asyncio.current_task()
+    if latest is NO_DEADLINE or task is None or nearest_ruling(latest, task) is None:
+        return None
+    from .ruling import RulingWatch
+
+    def call_at(when: float, callback: Callable[[], object]) -> Timer:
+        return loop.call_later(max(0.0, when - clock.monotonic()), to_its_end(callback), None)
+
+    watch = RulingWatch(latest, call_at, task.cancel, task)
+    watch.look()
+    return watch
 
 
 def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, error: BaseException) -> None:

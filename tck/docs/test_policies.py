@@ -24,6 +24,7 @@ PAGES = sorted(
         "bulkhead",
         "circuit-breaker",
         "coalesce",
+        "deadline",
         "fallback",
         "hedge",
         "partition-by",

@@ -987,3 +987,55 @@ row("hedge: failures, two at a time", {"hedge": HEDGE, "retry": again()}, sleeps
 for kind, shown in ((Halt, "Halt"), (asyncio.CancelledError, "interruption")):
     row(f"hedge: {kind.__name__}", {"hedge": HEDGE, "retry": again()}, fails(kind), 1, shown)
 row("hedge: cancelled", {"hedge": HEDGE, "retry": again()}, sleeps_long, 2, "cancelled", scene=cancelled(0.5))
+
+# Deadlines of whole calls
+
+WHOLE = {"value": 1000}
+
+row("deadline: in time", {"deadline": WHOLE, "retry": again(), "timeout": {"value": 500}}, serves, 1, "served")
+row(
+    "deadline: interrupted",
+    {"deadline": WHOLE, "retry": again(), "circuit_breaker": BREAKER, "bulkhead": {"value": 1}},
+    sleeps_long,
+    3,
+    *["TimeoutException"] * 3,
+    scene=calls(3),
+)
+row(
+    "deadline: passes in a later attempt",
+    {"deadline": WHOLE, "retry": again(max_retries=9, delay=100), "timeout": {"value": 300}},
+    sleeps_long,
+    3,
+    "TimeoutException",
+    offloaded=Differs(LEFT_BEHIND, leaves_out=("outcomes",)),
+)
+row(
+    "deadline: a delay would reach it",
+    {"deadline": WHOLE, "retry": again(max_retries=9, delay=400)},
+    fails(),
+    3,
+    "ConnectionError",
+)
+row(
+    "deadline: and replaced",
+    lambda run: {"deadline": WHOLE, "fallback": replaced(run), "retry": again()},
+    sleeps_long,
+    1,
+    "instead of TimeoutException after 1",
+)
+row(
+    "deadline: ends late",
+    {"deadline": WHOLE, "retry": again()},
+    serves_late,
+    1,
+    "TimeoutException",
+    detached=Differs(LEFT_BEHIND, leaves_out=("outcomes", "counts")),
+)
+row(
+    "deadline: inside a nearer one",
+    {"deadline": {"value": 5000}, "retry": again(), "circuit_breaker": BREAKER},
+    sleeps_long,
+    1,
+    "TimeoutException",
+    scene=within(0.5),
+)

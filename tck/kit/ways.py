@@ -31,14 +31,15 @@ Body: TypeAlias = Callable[["Run"], Coroutine[Any, Any, Any]]
 Scene: TypeAlias = Callable[["Run"], Coroutine[Any, Any, None]]
 
 _ORDER = (
-    "coalesce", "fallback", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff", "honor_retry_after",
-    "retry_when", "before_retry", "retry_budget", "hedge", "circuit_breaker", "adaptive_throttle", "fail_when",
+    "coalesce", "fallback", "deadline", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff",
+    "honor_retry_after", "retry_when", "before_retry", "retry_budget", "hedge", "circuit_breaker", "adaptive_throttle",
+    "fail_when",
     "rate_limit", "timeout", "bulkhead",
 )  # fmt: skip
 
 
-_OF_FUNCTIONS = ("fallback", "coalesce", "partition_by")
-"""Policies that ask for results or arguments."""
+_OF_FUNCTIONS = ("fallback", "coalesce", "partition_by", "deadline")
+"""Policies that ask for results or arguments, or stand around whole calls."""
 
 
 class Declared(NamedTuple):

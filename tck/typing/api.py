@@ -23,6 +23,7 @@ from faulttolerance import (
     CircuitBreaker,
     Coalesce,
     Hedge,
+    Deadline,
     Criticality,
     ExecutionContext,
     Fallback,
@@ -47,6 +48,7 @@ from faulttolerance import (
     circuit_breaker_name,
     coalesce,
     hedge,
+    deadline,
     completed_future,
     criticality,
     exponential_backoff,
@@ -226,6 +228,43 @@ assert_type(coalesced("a"), bytes)
 coalesced(1)  # type: ignore[arg-type]
 coalesce(key=lambda order: order)
 coalesce(key=1)  # type: ignore[call-overload]
+
+
+@deadline(2000)
+def bounded(order: str, page: int = 1) -> bytes:
+    return order.encode()
+
+
+@deadline("2s")
+async def bounded_async(order: str) -> bytes:
+    with deadline(timedelta(seconds=1)):
+        return order.encode()
+
+
+@deadline(2000)
+class Bounded:
+    def order(self) -> int:
+        return 1
+
+
+async def bounded_blocks() -> int:
+    limit = deadline(0.5)
+    with limit, limit:
+        pass
+    async with limit as entered, deadline(1):
+        assert_type(entered is limit, bool)
+    with deadline(1):
+        return 1  # and no path falls through: it swallows nothing
+
+
+assert_type(bounded("a"), bytes)
+assert_type(Bounded().order(), int)
+bounded(1)  # type: ignore[arg-type]
+deadline()  # type: ignore[call-arg]
+deadline(value="2s")
+deadline([1])  # type: ignore[arg-type]
+Guard(deadline=Deadline("2s"))
+Guard(deadline="2s")  # type: ignore[arg-type]
 assert_type(Guard().port("text", ["upper", "s*"]), str)
 Guard().port("text", 1)  # type: ignore[arg-type]
 Guard(coalesce=Coalesce(key="order"), partition_by=PartitionBy("tenant", max_partitions=10))

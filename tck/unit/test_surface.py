@@ -21,7 +21,7 @@ PROMISED = {
         asynchronous_non_blocking exponential_backoff fibonacci_backoff custom_backoff retry_when before_retry
         Degradation degradations fail_when FailWhen last_good
         circuit_breaker_name circuit_breakers around_invoke coalesce Coalesce caused_by
-        partition_by PartitionBy hedge Hedge
+        partition_by PartitionBy hedge Hedge deadline Deadline
         honor_retry_after retry_budget""",
     "how much it matters": "criticality Criticality",
     "running it": """

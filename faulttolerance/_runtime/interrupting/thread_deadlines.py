@@ -39,6 +39,8 @@ class BlockDeadline(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room fo
     """The deadline of a block of code; it may end wherever it stands in its chain: generators leave theirs any time."""
 
     is_over = False
+    is_ruling = False
+    """Whether detached calls that are made in the block end with it (rule D4)."""
     holder: FrameType | None = None
     """The frame that the block belongs to; it may be suspended, and go on in another thread."""
 
@@ -50,6 +52,17 @@ class BlockDeadline(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room fo
             return True
         is_resumable = bool(holder.f_code.co_flags & RESUMABLE)
         return is_resumable and uncollected(partial(getattr, holder, "f_back")) is None
+
+
+class HandedOn(tuple[Any, ...]):
+    """Says of the deadline that it encloses that detached calls end with it; interrupts nothing itself."""
+
+    __slots__ = ()
+
+
+def handed_on(entry: Entry) -> Entry:
+    """Make what says that detached calls that are made from now on end with *entry* (rule D4)."""
+    return HandedOn((entry[0], entry, "it stands for the deadline around it"))
 
 
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()

@@ -91,6 +91,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("Hedge", "max_hedges"): ("5", 5, "6"),
     ("Hedge", "quantile"): ("0.9", 0.9, "0.4"),
     ("Hedge", "delay"): ("50ms", timedelta(milliseconds=50), "-1"),
+    ("Deadline", "value"): ("2s", timedelta(seconds=2), "-1"),
     ("Fallback", "value"): (f"{HERE}.handler", handler, f"{HERE}.handlr"),
     ("Fallback", "fallback_method"): ("other", "other", "not a name"),
     ("Fallback", "apply_on"): (f"{HERE}.Outer.Error", (Outer.Error,), f"{HERE}.Outer"),
@@ -122,6 +123,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, str]] = {
 BASE: dict[str, Policy] = {
     "Fallback": Fallback(fallback_method="substitute"),
     "CustomBackoff": CustomBackoff(lambda: lambda failure: 0.0),
+    "Deadline": ft.Deadline(1000),
     "PartitionBy": ft.PartitionBy("order"),
     "RetryWhen": RetryWhen(result=bool),
     "FailWhen": FailWhen(result=bool),

@@ -97,6 +97,7 @@ def guarded() -> Iterator[Callable[[], object]]:
     """Functions in use, with every annotation that has values."""
 
     @ft.fallback(handler)
+    @ft.deadline(60_000)
     @ft.retry(delay=0, jitter=0)
     @ft.retry_budget
     @ft.retry_when(result=lambda value: False)

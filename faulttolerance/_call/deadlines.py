@@ -1,0 +1,112 @@
+"""Deadlines of whole calls: what is bound with them, and the layer inside, which hands them on (rules D2, D4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._metrics.catalogue import Interned
+from .._policy import ChronoUnit, Deadline, seconds
+from .._runtime.blocking import Arguments, GuardedCall
+from .._runtime.environment import AttemptRecord, Environment
+from .._runtime.interrupting.thread_deadlines import deadlines_here, handed_on
+from .._runtime.interruption import remaining
+from ..exceptions import TimeoutException
+from .bound import NO_GATE, BoundPolicies, conclude_of
+from .observing import timed
+
+if TYPE_CHECKING:
+    from .order import Binding, Layer
+
+
+class WholeCallPolicies(BoundPolicies):
+    """The policies around a call that are bound together with its deadline."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, **values: Any) -> None:
+        super().__init__(name, **values)
+        self._counted = _COUNTED
+
+    def late(self, record: AttemptRecord) -> str:
+        """Return the message for a caller whose call did not end in time."""
+        return f"{self.name}: deadline of {self.seconds:g} s passed"
+
+    def settle(self, record: AttemptRecord, failure: BaseException | None, number: int) -> BaseException | None:
+        """Take the deadline back, and count the call; return what it failed with, a passed deadline considered."""
+        failure = self.end(record, failure)
+        if self.counters is not None:
+            self._count_attempt(self.counters, record)
+        return failure
+
+
+_COUNTED = Interned(((NO_GATE, "Deadline"),))
+
+
+class UnderDeadline:
+    """Stands inside the deadline of whole calls, which has just begun.
+
+    Args:
+        name: The guarded function.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
+        """Put this around *call*."""
+
+        def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            refuse_late(self._name)
+            deadlines = deadlines_here()
+            own = deadlines.innermost
+            try:
+                deadlines.innermost = handed_on(own)
+                return call(args, kwargs)
+            finally:
+                deadlines.innermost = own
+
+        async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            assert environment is not None
+            refuse_late(self._name)
+            timer = await environment.hand_on_deadline()
+            try:
+                return await call(args, kwargs)
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+        return blocking if environment is None else awaited
+
+
+def time_limit_of(policy: Deadline, binding: Binding) -> Mapping[str, Any]:
+    """Give what is bound of a deadline around whole calls."""
+    limit = seconds(policy.value, ChronoUnit.MILLIS)
+    if not limit:
+        return {}
+    is_obeyed = binding.tell_of(Deadline) is None
+    return {
+        "seconds": limit,
+        "is_whole": True,
+        "conclude": conclude_of(binding.asynchronous) if is_obeyed else None,
+    }
+
+
+def under_deadline(policy: Deadline, binding: Binding) -> Layer | None:
+    """Give the layer inside it; none where it is no limit."""
+    limit, tell = seconds(policy.value, ChronoUnit.MILLIS), binding.tell_of(Deadline)
+    if not limit:
+        return None
+    return UnderDeadline(binding.name) if tell is None else timed(limit, tell)
+
+
+def refuse_late(name: str) -> None:
+    """Begin nothing that has no time: neither breaker nor rate limit nor bulkhead is asked (rule D2).
+
+    Raises:
+        TimeoutException: A deadline has passed under which the call, or the block, called *name* would begin.
+    """
+    if remaining() == 0.0:
+        raise TimeoutException(f"{name}: no time is left, an enclosing deadline has passed")

@@ -1,0 +1,204 @@
+"""What ``deadline(...)`` gives: a decorator for whole calls, and a context manager for blocks of code.
+
+Each entry into a block is an attempt of ``_call/block.py`` under nothing but a deadline. A ``with`` statement asks for
+``__exit__`` before it enters: the attempt is made there, so that each statement leaves the attempt that it entered,
+whoever else enters meanwhile: a signal's handler, another generator, another task.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Mapping
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Self
+
+from .._call.attempt import compose
+from .._call.block import BlockingEnvironment, PlainBlock, run_block
+from .._call.bound import conclude_of
+from .._call.deadlines import WholeCallPolicies, refuse_late
+from .._policy import ChronoUnit, Policy, check, parameters, seconds
+from .._runtime.blocking import GuardedCall
+from .._runtime.frames import module_of
+from .._runtime.interrupting.block_deadline import holder_of_block
+from .._runtime.interrupting.thread_deadlines import current_greenlet, deadlines_here
+from .._runtime.native import get_ident
+from .._runtime.task_deadline import current
+from ..exceptions import FaultToleranceDefinitionException
+from .decorator import Decorator
+from .place import user_frames
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["WholeCall"]
+
+_AWAITED = 0x80 | 0x100 | 0x200
+"""The flags of the code of coroutines and asynchronous generators."""
+
+
+class _Nothing:
+    """What is awaited where nothing is left to wait for."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+
+class _Exit:
+    """Gives what leaves a block, in C code: for a ``with`` statement that of a new attempt, which it then enters."""
+
+    def __init__(self, gives: object) -> None:
+        self._gives = gives
+
+    def __get__(self, block: WholeCall | None, owner: type | None = None) -> Any:
+        # ``contextlib.ExitStack`` asks the class.
+        return self if block is None else block._prepare(self._gives)
+
+    def __call__(self, block: WholeCall, *error: Any) -> Any:
+        return block._leaving(self._gives)(*error)
+
+
+class WholeCall(Decorator):
+    """A deadline that waits for the function or class to guard, or for a block of code; any number of both."""
+
+    __slots__ = ("_entered", "_name", "_prepared")
+
+    def __init__(self, kind: type[Policy], values: Mapping[str, Any]) -> None:
+        super().__init__(kind, values)
+        frame = next(user_frames(), None)
+        self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
+        self._prepared: dict[int, list[PlainBlock]] = {}
+        """By thread, what statements are about to enter."""
+        self._entered: dict[object, list[PlainBlock]] = {}
+        """By task, greenlet or thread, what was not left yet."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Be an attribute of a class, for the blocks of its methods."""
+
+    def __enter__(self) -> Self:
+        return self._enter(is_awaited=False)
+
+    async def __aenter__(self) -> Self:
+        return self._enter(is_awaited=True)
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        ) -> None: ...
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        ) -> None: ...
+
+    else:
+        __exit__ = _Exit(None)
+        __aexit__ = _Exit(_Nothing())
+
+    def _enter(self, *, is_awaited: bool) -> Self:
+        prepared = self._prepared.get(get_ident())
+        block = prepared.pop() if prepared else self._block(is_awaited)
+        course = _course()
+        try:
+            self._entered.setdefault(course, []).append(block)
+            block.enter(course)
+        except BaseException:
+            self._end(block)
+            raise
+        return self
+
+    def _seconds(self) -> float:
+        """Give the length of a block's deadline.
+
+        Raises:
+            FaultToleranceDefinitionException: It is none.
+        """
+        if faults := check(self._kind, self._values, "", lambda _: ("deadline(value)", f"at {self._name}")):
+            self._excuse()  # else the next decorator would tell of it, too
+            raise FaultToleranceDefinitionException(*faults)
+        return seconds(parameters(self._kind)["value"].kind.normalised(self._values["value"]), ChronoUnit.MILLIS)
+
+    def _block(self, is_awaited: bool) -> PlainBlock:
+        def find(_: bool) -> GuardedCall:
+            """Find the call path of a block; a ``with`` block of a coroutine, too, is one of its task."""
+            holder = holder_of_block()
+            of_task = is_awaited or (holder is not None and bool(holder.f_code.co_flags & _AWAITED))
+            return _path(self._name, self._seconds(), of_task)
+
+        return PlainBlock(find)
+
+    def _prepare(self, gives: object) -> Callable[..., Any]:
+        """Make what a statement is about to enter, and give what leaves that."""
+        block = self._block(is_awaited=gives is not None)
+        self._prepared.setdefault(get_ident(), []).append(block)
+        return self._leaving(gives, block)
+
+    def _leaving(self, gives: object, block: PlainBlock | None = None) -> Callable[..., Any]:
+        """Give what leaves *block*, or where that was never entered the latest one, and gives *gives*."""
+        steps = self._until_left(block)
+        next(steps)
+        return partial(max, gives, key=steps.send)
+
+    def _until_left(self, block: PlainBlock | None) -> Generator[int, Any, None]:
+        try:
+            given = yield 0  # inside: going on here is the first moment at which a handler may raise
+            block = self._opened(block)
+            while True:
+                stop = block.steps.send(given)
+                if block.is_over:
+                    self._end(block)
+                given = yield stop
+        except GeneratorExit:
+            raise  # nobody ever left by this
+        except BaseException:
+            self._end(self._opened(block))
+            raise
+
+    def _opened(self, block: PlainBlock | None) -> PlainBlock:
+        """Give what is left: *block*, unless that was not entered by a statement, but by hand."""
+        if block is not None and block.has_begun:
+            return block
+        prepared = self._prepared.get(get_ident(), [])
+        if block in prepared:
+            prepared.remove(block)
+        return self._entered[_course()][-1]
+
+    def _end(self, block: PlainBlock) -> None:
+        """Let *block* be over, however far it came; each step may be taken twice."""
+        block.steps.close()
+        blocks = self._entered.get(block.course, [])
+        if block in blocks:
+            blocks.remove(block)
+        if not blocks:
+            self._entered.pop(block.course, None)
+
+
+def _course() -> object:
+    """Give what enters and leaves blocks one after the other: the running task, greenlet or thread."""
+    asyncio = sys.modules.get("asyncio")
+    loop = asyncio._get_running_loop() if asyncio is not None else None
+    task = asyncio.current_task(loop) if asyncio is not None and loop is not None else None
+    return task or current_greenlet() or get_ident()
+
+
+@lru_cache(maxsize=256)
+def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
+    """Make the call path of the blocks of one line."""
+    conclude = conclude_of(of_task) if limit else None
+    policies = WholeCallPolicies(name, seconds=limit, conclude=conclude, asynchronous=of_task, counts_calls=False)
+    policies.is_block = True
+    environment: Any = BlockingEnvironment(name)
+    if of_task:
+        from .._runtime.tasks import BlockEnvironment
+
+        environment = BlockEnvironment()
+
+    async def run(method: object, course: Any) -> object:
+        if limit:
+            refuse_late(name)
+            if of_task:
+                current.get().rule()
+            else:
+                deadlines_here().innermost.is_ruling = True
+        return await run_block(method, course)
+
+    return compose(run, policies, environment=environment)

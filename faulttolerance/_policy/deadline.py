@@ -1,0 +1,20 @@
+"""The policy of ``@deadline``."""
+
+from __future__ import annotations
+
+from typing import final
+
+from ..typing import Duration
+from .kind import duration
+from .parameter import Policy, parameter
+
+
+@final
+class Deadline(Policy, is_observable=True):
+    """Bound a whole call: its attempts, the delays between them, and whatever waits.
+
+    Args:
+        value: How long a call may take, in milliseconds; 0 for no limit.
+    """
+
+    value: Duration = parameter(duration(note=" (0: no limit)"))

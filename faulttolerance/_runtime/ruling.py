@@ -1,0 +1,126 @@
+"""Deadlines of ``deadline`` and the calls that run detached from whoever made them under one (rule D4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
+
+from .clock import clock
+from .task_deadline import EXPIRED, TaskDeadline, current, nearest_ruling, standing
+
+if TYPE_CHECKING:
+    from ..typing import Timer
+
+
+class RulingWatch:
+    """Ends a detached call at the nearest of the deadlines under which it was made.
+
+    Args:
+        deadline: The innermost of them.
+        call_at: Runs a short callback at a moment of the shared clock.
+        end: Ends the call.
+        task: The task that runs the call, whose own deadlines end it without this.
+    """
+
+    __slots__ = ("__weakref__", "_call_at", "_deadline", "_end", "_task", "_timer")
+
+    def __init__(
+        self,
+        deadline: TaskDeadline,
+        call_at: Callable[[float, Callable[[], object]], Timer],
+        end: Callable[[], object],
+        task: object = None,
+    ) -> None:
+        self._deadline = deadline
+        self._call_at = call_at
+        self._end: Callable[[], object] | None = end
+        self._task = task
+        self._timer: Timer | None = None
+
+    def look(self) -> None:
+        """End the call, if the nearest one that rules has passed; else look again when it does."""
+        end, nearest = self._end, nearest_ruling(self._deadline, self._task)
+        if end is None or nearest is None:
+            return
+        if nearest.when <= clock.monotonic():
+            self.cancel()
+            end()
+        else:
+            self._timer = self._call_at(nearest.when, partial(_look, ref(self)))
+
+    def cancel(self) -> None:
+        """Look no more."""
+        self._end = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _look(known: ref[RulingWatch]) -> None:
+    watch = known()
+    if watch is not None:
+        watch.look()
+
+
+class CallDeadline(TaskDeadline):
+    """The deadline of an offloaded call, which no loop watches."""
+
+    __slots__ = ("__weakref__", "_ends", "_timer")
+
+    _ends: list[Callable[[TaskDeadline], object]]
+    """Ends what the call waits for, as long as it is watched."""
+    _timer: Timer
+
+    def watch(self, end: Callable[[TaskDeadline], object]) -> Self:
+        """Have *end* called when it passes."""
+        self._ends = [end]
+        self._timer = clock.call_at(self.when, partial(_expire, ref(self)))
+        return self
+
+    def cancel(self) -> None:
+        """Watch it no more."""
+        self._timer.cancel()
+        self._ends.clear()  # which refers to the call
+
+    def expire(self) -> None:
+        """End what the call waits for; an ``uninterruptible`` block holds back its body, and not the call."""
+        if self.counts is self:
+            self.state = EXPIRED
+            for end in [*self._ends]:
+                end(self)
+
+
+def _expire(known: ref[CallDeadline]) -> None:
+    deadline = known()
+    if deadline is not None:
+        deadline.expire()
+
+
+class _NoQueue:
+    """Stands for the queue of a deadline that no loop watches."""
+
+    ident = 0
+    loop = None
+    pending: dict[TaskDeadline, None] = {}  # noqa: RUF012  # nothing is ever stored in it
+
+
+_NO_QUEUE: Any = _NoQueue()
+
+
+def begin_call_deadline(seconds: float, when: float, what: str) -> CallDeadline:
+    """Begin the deadline of an offloaded call, which passes at *when*."""
+    deadline = CallDeadline()
+    deadline.start(when, standing(current.get()))
+    deadline.queue = _NO_QUEUE
+    deadline.rule()
+    current.set(deadline)
+    return deadline
+
+
+def call_deadline(steps: Context) -> CallDeadline:
+    """Give the deadline that began last in *steps*, of an offloaded call."""
+    deadline = steps[current]
+    assert isinstance(deadline, CallDeadline)
+    return deadline

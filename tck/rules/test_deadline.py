@@ -1,0 +1,874 @@
+"""The rules D and OR: deadlines of whole calls, in every way of calling, and of blocks of code."""
+
+# ruff: noqa: PT012, SIM117  # a block that raises is what is tested
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    AdaptiveThrottle,
+    CircuitBreaker,
+    Deadline,
+    FaultToleranceDefinitionException,
+    Guard,
+    Interrupted,
+    Retry,
+    TimeoutException,
+    adaptive_throttle,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    circuit_breakers,
+    configure,
+    deadline,
+    explain,
+    fallback,
+    guards,
+    rate_limit,
+    reload,
+    remaining,
+    retry,
+    sleep,
+    timeout,
+    uninterruptible,
+)
+from faulttolerance.testing import configured
+from kit import Clock, Invoke, Service, key
+from kit.convention import _driven
+
+_numbers = count()
+Decorate = Callable[[Any], Any]
+BREAKER = {"request_volume_threshold": 2, "failure_ratio": 1.0, "delay": 5000, "fail_on": OSError}
+
+
+class Client(Service):
+    """What the body is to do."""
+
+    seconds = 0.0
+    works = 0.0
+    failure: BaseException | None = None
+    when_ended: BaseException | None = None
+    left: list[float | None]
+    service: Callable[..., Any]
+
+
+def client_of(invoke: Invoke, clock: Clock, *decorators: Decorate) -> tuple[Client, str]:
+    """A client with a guarded service, and the name of the guard."""
+
+    async def service(self: Client) -> str:
+        self.executions += 1
+        self.left.append(None if (left := remaining()) is None else round(left, 3))
+        if self.works:
+            clock.work(self.works)
+        if self.seconds:
+            try:
+                await invoke.sleep(self.seconds)
+            except (Interrupted, asyncio.CancelledError) as error:
+                if self.when_ended is not None:
+                    raise self.when_ended from error
+                raise
+        if self.failure is not None:
+            raise self.failure
+        return "served"
+
+    name = f"Client{next(_numbers)}"
+    service.__qualname__ = f"{name}.service"
+    guarded = invoke.body(service)
+    for decorate in decorators[::-1]:
+        guarded = decorate(guarded)
+    made: Any = type(name, (Client,), {"service": guarded, "__module__": __name__, "left": []})()
+    return made, f"{key(type(made))}.service"
+
+
+def counts(name: str) -> dict[str, float]:
+    """What was counted, by the metric and the values of its tags, where it is not 0."""
+    (guard,) = [one for one in guards() if one.name == name and any(one.counts.values())]
+    return {
+        " ".join([metric, *(value for _, value in tags)]): value
+        for (metric, tags), value in guard.counts.items()
+        if value and "state.total" not in metric
+    }
+
+
+# Whole calls
+
+
+def test_a_deadline_bounds_all_attempts_and_their_delays(invoke: Invoke, clock: Clock) -> None:
+    """By rule D1: a deadline that ended only between attempts would be none."""
+    client, _ = client_of(
+        invoke, clock, deadline(1000), retry(max_retries=9, delay=100, jitter=0), timeout(300), circuit_breaker
+    )
+    client.seconds = 5
+    watch = clock.stopwatch()
+
+    with pytest.raises(TimeoutException, match=r"service: deadline of 1 s passed(?m:$)"):
+        invoke(client.service)
+
+    assert watch.elapsed == pytest.approx(1.0)
+    assert client.left == [0.3, 0.3, 0.2]
+
+
+def test_one_attempt_is_ended_in_its_middle(invoke: Invoke, clock: Clock) -> None:
+    """By rule D1: without a time-out, too; the failure of one that was ended is the cause."""
+    client, _ = client_of(invoke, clock, deadline(400))
+    client.seconds, client.when_ended = 5, ConnectionError("lost")
+    watch = clock.stopwatch()
+
+    with pytest.raises(TimeoutException):
+        invoke(client.service)
+
+    assert watch.elapsed == pytest.approx(0.4)
+
+
+def test_what_ends_late_is_discarded(invoke: Invoke, clock: Clock) -> None:
+    """By rules D1, R2: a body that no interruption reached has no result any more."""
+    client, _ = client_of(invoke, clock, deadline(400))
+    client.works = 1
+
+    assert invoke.outcome(client.service) is TimeoutException
+
+
+def test_calls_in_time_are_left_alone(invoke: Invoke, clock: Clock) -> None:
+    client, name = client_of(invoke, clock, deadline("0.4s"), retry(max_retries=1, delay=0, jitter=0))
+    client.seconds = 0.3
+
+    assert [invoke(client.service) for _ in range(3)] == ["served"] * 3
+
+    assert client.left == [0.4] * 3
+    assert counts(name)["ft.deadline.calls.total false"] == 3
+
+
+def test_no_retry_begins_whose_delay_reaches_the_deadline(invoke: Invoke, clock: Clock) -> None:
+    """By rules D2, R12: the failure comes out at once, with a note, and the deadline was not exceeded."""
+    client, name = client_of(invoke, clock, deadline(1000), retry(max_retries=9, delay=400, jitter=0))
+    client.failure = ConnectionError("no")
+    watch = clock.stopwatch()
+
+    with pytest.raises(ConnectionError) as raised:
+        invoke(client.service)
+
+    assert client.executions == 3
+    assert watch.elapsed == pytest.approx(0.8)
+    assert "because an enclosing deadline would pass" in raised.value.__notes__[0]
+    assert counts(name)["ft.deadline.calls.total false"] == 1
+
+
+def test_no_retry_begins_when_nothing_is_left(invoke: Invoke, clock: Clock) -> None:
+    """By rule D2: also without any delay, after an attempt that could not be interrupted."""
+    client, _ = client_of(invoke, clock, deadline(400), retry(max_retries=9, delay=0, jitter=0))
+    client.works, client.failure = 1, ConnectionError("no")
+
+    assert invoke.outcome(client.service) is TimeoutException
+
+    assert client.executions == 1
+
+
+@pytest.mark.parametrize(
+    "gate", [circuit_breaker(**BREAKER), rate_limit(1, window="1h"), bulkhead(1)], ids=["breaker", "rate", "bulkhead"]
+)
+def test_nobody_is_asked_where_no_time_is_left(gate: Decorate) -> None:
+    """By rule D2: the call fails with ``TimeoutException``, and takes nothing."""
+    from faulttolerance.testing import virtual_time
+
+    ran = []
+
+    @deadline(1000)
+    @gate
+    def guarded() -> str:
+        ran.append(remaining())
+        return "served"
+
+    with virtual_time() as time, pytest.raises(TimeoutException, match=r"deadline of 0\.1 s passed"):
+        with deadline(100):
+            time.advance(0.2)
+            with pytest.raises(TimeoutException, match="guarded: no time is left"):
+                guarded()
+            assert not ran
+
+    assert guarded() == "served"
+
+
+def test_an_attempt_that_the_deadline_ends_is_nobodys_failure(invoke: Invoke, clock: Clock) -> None:
+    """By rule D3: neutral to the breaker, no time-out, not retried."""
+    client, name = client_of(
+        invoke, clock, deadline(400), retry(max_retries=3, delay=0), circuit_breaker(**BREAKER), timeout(3000)
+    )
+    client.seconds = 5
+
+    assert [invoke.outcome(client.service) for _ in range(4)] == [TimeoutException] * 4
+
+    assert client.executions == 4
+    assert circuit_breakers.state(name) == "closed"
+    assert counts(name) == {
+        "ft.invocations.total exceptionThrown notDefined": 4,
+        "ft.deadline.calls.total true": 4,
+        "ft.retry.calls.total false exceptionNotRetryable": 4,
+        "ft.timeout.calls.total false": 4,
+    }
+
+
+def test_it_is_neutral_to_the_throttle(invoke: Invoke, clock: Clock) -> None:
+    """By rule D3."""
+    client, name = client_of(invoke, clock, deadline(400), adaptive_throttle(min_requests=1))
+    client.seconds = 5
+
+    assert [invoke.outcome(client.service) for _ in range(30)] == [TimeoutException] * 30
+
+    assert "ft.throttle.calls.total failed" not in counts(name)
+    assert client.executions == 30
+
+
+def test_time_outs_inside_are_clipped(invoke: Invoke, clock: Clock) -> None:
+    """By rule D3: ``remaining()`` tells the nearer end."""
+    client, _ = client_of(invoke, clock, deadline(400), timeout(3000))
+
+    invoke(client.service)
+
+    assert client.left == [0.4]
+
+
+def test_the_fallback_still_answers(invoke: Invoke, clock: Clock) -> None:
+    """By rules D3, OR2: it stands outside the deadline, and has all the time that the caller has."""
+    seen = []
+
+    def instead(context: Any) -> str:
+        seen.append((type(context.failure), remaining()))
+        return "instead"
+
+    client, name = client_of(invoke, clock, deadline(400), fallback(instead), retry(max_retries=3, delay=0))
+    client.seconds = 5
+
+    assert invoke(client.service) == "instead"
+
+    assert seen == [(TimeoutException, None)]
+    assert counts(name)["ft.invocations.total valueReturned applied"] == 1
+
+
+def test_a_fallback_applies_by_its_own_sets(invoke: Invoke, clock: Clock) -> None:
+    """By rule D3."""
+    client, _ = client_of(invoke, clock, fallback(lambda context: "instead", apply_on=ConnectionError), deadline(400))
+    client.seconds = 5
+
+    assert invoke.outcome(client.service) is TimeoutException
+
+
+def test_a_permit_comes_back_when_the_deadline_passes(invoke: Invoke, clock: Clock, held: Any) -> None:
+    """By rules D1, R11: nothing is lost."""
+    client, _ = client_of(invoke, clock, deadline(400), bulkhead(1, waiting_task_queue=3), circuit_breaker(**BREAKER))
+    client.seconds = 5
+
+    assert [invoke.outcome(client.service) for _ in range(3)] == [TimeoutException] * 3
+
+    assert held() == []
+
+
+def test_a_wait_for_a_permit_ends_at_the_deadline(invoke: Invoke, clock: Clock, held: Any) -> None:
+    """By rules D1, D2: queueing is part of the call."""
+    client, _ = client_of(invoke, clock, deadline(400), bulkhead(1, waiting_task_queue=3, max_wait="1h"))
+    client.seconds = 0.3
+    found: list[Any] = []
+    began = clock.monotonic()
+
+    if invoke.convention == "blocking":
+        calls = [clock.start(client.service) for _ in range(3)]
+        found = [type(call.exception()) for call in calls]
+    else:
+
+        async def main() -> None:
+            made = [client.service() for _ in range(3)]
+            found.extend(await asyncio.gather(*map(_awaited, made), return_exceptions=True))
+
+        clock.run(main())
+        found = [type(None) if one == "served" else type(one) for one in found]
+
+    assert sorted(kind.__name__ for kind in found) == ["NoneType", "TimeoutException", "TimeoutException"]
+    assert clock.monotonic() - began == pytest.approx(0.4)
+    assert held() == []
+
+
+async def _awaited(call: Any) -> Any:
+    return await call
+
+
+def test_the_same_policy_as_a_value() -> None:
+    """By rule G1: a ``Guard`` takes it for calls, and says what to do for blocks."""
+    guard = Guard(deadline=Deadline("20ms"), retry=Retry(retry_on=ConnectionError))
+
+    with pytest.raises(TimeoutException, match=r"test_deadline:\d+: deadline of 0.02 s passed"):
+        guard.call(sleep, 5)
+    with pytest.raises(FaultToleranceDefinitionException, match=r"bounds whole calls; allowed: `with deadline"):
+        guard.attempts()
+    with pytest.raises(FaultToleranceDefinitionException, match="bounds whole calls"):
+        guard.attempt()
+
+
+def test_it_is_configured_like_every_policy(invoke: Invoke, clock: Clock) -> None:
+    """By rules C2, X1: by ``Deadline/value``, with a unit; 0 is none; what was declared holds again afterwards."""
+    client, _ = client_of(invoke, clock, deadline(1000), retry(max_retries=1, delay=0, jitter=0))
+    value = key(type(client), "service", "Deadline", "value")
+
+    for text in ("2s", "0", "PT0.5S"):
+        with configured({value: text}):
+            invoke(client.service)
+    with configured({key(type(client), "service", "Deadline", "enabled"): "false"}):
+        invoke(client.service)
+    reload()
+    invoke(client.service)
+
+    assert client.left == [2.0, None, 0.5, None, 1.0]
+
+
+def test_an_observed_deadline_ends_nothing(invoke: Invoke, clock: Clock) -> None:
+    """By rule X7: it counts once for each call that would have been ended, and is no deadline for what is called."""
+    client, name = client_of(invoke, clock, deadline(400), retry(max_retries=3, delay=300, jitter=0), timeout(2000))
+    client.seconds = 1
+    with configured({key(type(client), "service", "Deadline", "mode"): "observe"}):
+        assert invoke(client.service) == "served"
+        client.seconds = 0.1
+        assert invoke(client.service) == "served"
+
+        assert client.left == [2.0, 2.0]
+        assert counts(name)["ft.observed.total Deadline"] == 1
+        assert counts(name)["ft.deadline.calls.total false"] == 2
+        assert "ft.deadline.calls.total true" not in counts(name)
+
+
+# The order
+
+
+def test_what_is_once_per_call_and_what_per_attempt(invoke: Invoke, clock: Clock) -> None:
+    """By rule OR1: the deadline counts once, the breaker each attempt."""
+    client, name = client_of(
+        invoke, clock, circuit_breaker, timeout(100), deadline(5000), retry(max_retries=2, delay=0, jitter=0)
+    )
+    client.failure = ConnectionError("no")
+
+    assert invoke.outcome(client.service) is ConnectionError
+
+    found = counts(name)
+    assert found["ft.deadline.calls.total false"] == found["ft.invocations.total exceptionThrown notDefined"] == 1
+    assert found["ft.circuitbreaker.calls.total failure"] == found["ft.timeout.calls.total false"] == 3
+
+
+def test_breaker_and_throttle_exclude_each_other() -> None:
+    """By rule OR3: the error names the second one."""
+    with pytest.raises(FaultToleranceDefinitionException, match="AdaptiveThrottle"):
+        Guard(circuit_breaker=CircuitBreaker(), adaptive_throttle=AdaptiveThrottle())
+
+
+def test_the_order_is_one_table() -> None:
+    """By rule OR4: whatever order the decorators are written in."""
+
+    @bulkhead(3)
+    @retry(retry_on=ConnectionError)
+    @circuit_breaker
+    @deadline(1000)
+    @timeout(100)
+    @fallback(lambda context: None)
+    @rate_limit(3)
+    def guarded() -> None: ...
+
+    shown = [line.split()[0] for line in str(explain(guarded)).splitlines() if line[:2] == "  " and line[2].isalpha()]
+
+    assert shown == ["Fallback", "Deadline", "Retry", "CircuitBreaker", "RateLimit", "Timeout", "Bulkhead"]
+
+
+# Blocks
+
+
+class Blocks:
+    """One way to bound a block: in a thread by ``with``, in a coroutine by ``with`` or ``async with``."""
+
+    def __init__(self, form: str, clock: Clock) -> None:
+        self._form = form
+        self._clock = clock
+
+    def __call__(self, main: Coroutine[Any, Any, Any]) -> Any:
+        """Run *main*, which waits and enters blocks by the methods below only."""
+        return _driven(main) if self._form == "thread" else self._clock.run(main)
+
+    async def within(self, one: Any, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Run *body* in a block of *one*."""
+
+        def on_thread() -> Any:
+            with one:
+                return _driven(body())
+
+        if self._form == "thread":
+            return on_thread()
+        if self._form == "async with":
+            async with one:
+                return await body()
+        with one:
+            return await body()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        if self._form == "thread":
+            sleep(seconds)
+        else:
+            await asyncio.sleep(seconds)
+
+
+@pytest.fixture(params=["thread", "with", "async with"])
+def block(request: pytest.FixtureRequest, clock: Clock) -> Blocks:
+    """The ways to bound a block."""
+    return Blocks(request.param, clock)
+
+
+def test_a_block_ends_at_its_deadline(block: Blocks, clock: Clock) -> None:
+    """By rule D1: it raises itself, and says where it was made."""
+    began = clock.monotonic()
+
+    async def body() -> None:
+        assert remaining() == pytest.approx(0.4)
+        await block.sleep(5)
+
+    with pytest.raises(TimeoutException, match=r"test_deadline:\d+: deadline of 0\.4 s passed(?m:$)"):
+        block(block.within(deadline(400), body))
+
+    assert clock.monotonic() - began == pytest.approx(0.4)
+    assert remaining() is None
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(400, 900), (900, 400), (400, 400)])
+def test_of_nested_deadlines_the_earlier_one_counts(block: Blocks, outer: int, inner: int) -> None:
+    """By rule D1: the block whose deadline it was raises; one of the same moment is the outer one's."""
+    passed = []
+
+    async def innermost() -> None:
+        assert remaining() == pytest.approx(0.4)
+        await block.sleep(5)
+
+    async def between() -> None:
+        try:
+            await block.within(deadline(inner), innermost)
+        except TimeoutException:
+            passed.append("inner")
+            raise
+
+    with pytest.raises(TimeoutException, match=r"deadline of 0\.4 s passed"):
+        block(block.within(deadline(outer), between))
+
+    assert passed == (["inner"] if inner < outer else [])
+
+
+def test_one_object_is_entered_any_number_of_times(block: Blocks) -> None:
+    """It is re-entrant and reusable, a decorator at the same time, and keeps nothing of what is over."""
+    one = deadline(1000)
+
+    async def inner() -> float:
+        return round(remaining() or 0.0, 3)
+
+    async def outer() -> Any:
+        await block.sleep(0.3)
+        return await block.within(one, inner)
+
+    async def main() -> list[Any]:
+        return [await block.within(one, outer), await block.within(one, outer), remaining()]
+
+    assert block(main()) == [0.7, 0.7, None]
+    assert one(lambda: remaining())() == pytest.approx(1.0)
+    assert not any(one._prepared.values())  # type: ignore[attr-defined]
+    assert not one._entered  # type: ignore[attr-defined]
+
+
+def test_0_is_no_deadline(block: Blocks) -> None:
+    """By rule X1."""
+
+    async def body() -> Any:
+        await block.sleep(50)
+        return remaining()
+
+    assert block(block.within(deadline(0), body)) is None
+
+
+def test_what_a_block_raises_comes_out_as_it_is(block: Blocks) -> None:
+    """By rule R1: and nothing is held."""
+    failure = LookupError("mine")
+
+    async def body() -> None:
+        raise failure
+
+    with pytest.raises(LookupError) as raised:
+        block(block.within(deadline(1000), body))
+
+    assert raised.value is failure
+    assert remaining() is None
+
+
+def test_a_block_is_outside_of_all(invoke: Invoke, clock: Clock) -> None:
+    """By rule OR2: no fallback inside replaces what it ends."""
+    asked = []
+    client, _ = client_of(invoke, clock, fallback(asked.append), retry(delay=0, retry_on=TimeoutException))
+    client.seconds = 5
+
+    async def main() -> None:
+        async with deadline(400):
+            await client.service()
+
+    def blocking() -> None:
+        with deadline(400):
+            made = client.service()
+            if invoke.convention == "offloaded":
+                made.result()
+
+    with pytest.raises(TimeoutException, match=r"deadline of 0\.4 s"):
+        clock.run(main()) if invoke.is_on_loop else blocking()
+
+    assert not asked
+    assert client.executions == 1
+
+
+def test_a_block_without_time_left_is_not_entered(block: Blocks, clock: Clock) -> None:
+    """By rule D2."""
+    entered = []
+
+    async def body() -> None:
+        entered.append(1)
+
+    async def late() -> None:
+        clock.work(0.2)
+        with pytest.raises(TimeoutException, match="no time is left"):
+            await block.within(deadline(5000), body)
+
+    with pytest.raises(TimeoutException, match=r"deadline of 0\.1 s passed"):
+        block(block.within(deadline(100), late))
+    assert not entered
+
+
+@pytest.mark.parametrize("value", [-1, "soon", None, True, float("nan"), [1]])
+def test_a_value_that_is_no_duration_is_refused(value: Any) -> None:
+    """By rules R9, X1: as a decorator, as a block, as a value, and from the configuration."""
+    with pytest.raises(FaultToleranceDefinitionException, match=r"deadline\(value\) is .*allowed: a duration >= 0"):
+        deadline(value).__enter__()
+    with pytest.raises(FaultToleranceDefinitionException, match=r"@Deadline\(value\) is .*allowed: a duration >= 0"):
+        deadline(value)(len)
+    with pytest.raises(FaultToleranceDefinitionException, match=r"@Deadline\(value\) is .*allowed: a duration >= 0"):
+        Deadline(value)
+
+
+def test_a_wrong_configuration_is_refused() -> None:
+    """By rule R9: and changes nothing."""
+
+    @deadline(1000)
+    def guarded() -> float | None:
+        return remaining()
+
+    guarded()
+    with pytest.raises(FaultToleranceDefinitionException, match=r"Deadline/value is 'soon'.*allowed: a duration"):
+        configure(properties={"Deadline/value": "soon"})
+
+    assert guarded() == pytest.approx(1.0, abs=0.5)
+
+
+def test_a_deadline_needs_a_value() -> None:
+    """By rule P7: a function below it is no duration."""
+    with pytest.raises(FaultToleranceDefinitionException, match="stands without arguments"):
+
+        @deadline  # type: ignore[arg-type]
+        def forgotten() -> None: ...
+
+    with pytest.raises(TypeError):
+        deadline()  # type: ignore[call-arg]
+    with pytest.raises(FaultToleranceDefinitionException, match="is there twice"):
+        deadline(1)(deadline(2)(lambda: None))
+    with pytest.raises(FaultToleranceDefinitionException, match="generator function"):
+
+        @deadline(1)
+        def stream() -> Iterator[int]:
+            yield 1
+
+
+def test_a_class_is_decorated_and_may_have_one_for_its_blocks(clock: Clock) -> None:
+    """By rule P1."""
+
+    @deadline(400)
+    class Shop:
+        briefly = deadline(100)
+
+        def slow(self) -> None:
+            sleep(5)
+
+        def brief(self) -> float | None:
+            with self.briefly:
+                return remaining()
+
+    with pytest.raises(TimeoutException, match=r"Shop\.slow: deadline of 0\.4 s passed"):
+        Shop().slow()
+    assert Shop().brief() == pytest.approx(0.1)
+
+
+def test_blocks_of_generators_end_in_any_order(clock: Clock) -> None:
+    """By rule G2: each its own, and nobody but the block is interrupted."""
+    one = deadline(1000)
+
+    def generator() -> Iterator[float | None]:
+        with one:
+            yield remaining()
+            yield remaining()
+        yield remaining()
+
+    first, second = generator(), generator()
+    assert next(first) == pytest.approx(1.0)
+    clock.sleep(0.5)
+    assert next(second) == pytest.approx(1.0)
+    assert next(first) == pytest.approx(0.5)
+    assert next(first) is None
+    assert next(second) == pytest.approx(1.0)
+    clock.sleep(5)  # a suspended block interrupts nobody
+    with pytest.raises(TimeoutException):
+        next(second)
+    assert remaining() is None
+
+
+def test_context_managers_enter_blocks_for_others(clock: Clock) -> None:
+    """By rule G2: the block of ``with limited():`` is what is interrupted, in a thread and in a coroutine."""
+
+    @contextmanager
+    def limited() -> Iterator[None]:
+        with deadline(400):
+            yield
+
+    class Limited:
+        def __enter__(self) -> None:
+            self.inner = deadline(400)
+            self.inner.__enter__()
+
+        def __exit__(self, *error: Any) -> None:  # noqa: PYI036
+            return self.inner.__exit__(*error)
+
+    async def main(manager: Any) -> None:
+        with manager:
+            await asyncio.sleep(5)
+
+    async def stacked() -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(deadline(400))
+            await asyncio.sleep(5)
+
+    for make in (limited, Limited):
+        with pytest.raises(TimeoutException), make():
+            sleep(5)
+        with pytest.raises(TimeoutException):
+            clock.run(main(make()))
+    with pytest.raises(TimeoutException):
+        clock.run(stacked())
+
+
+def test_a_cancellation_from_elsewhere_stays_one(clock: Clock) -> None:
+    """By rule R3: that of ``asyncio.timeout``, too."""
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError) as raised:
+            async with asyncio.timeout(0.1):
+                with deadline(400):
+                    await asyncio.sleep(5)
+        assert type(raised.value) is TimeoutError
+        with pytest.raises(TimeoutException):
+            async with asyncio.timeout(5):
+                async with deadline(400):
+                    await asyncio.sleep(9)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    clock.run(main())
+
+
+def test_a_group_of_tasks_ends_with_the_block(clock: Clock) -> None:
+    """By rule D1: what the block waits for is cancelled with it."""
+    ended = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(5)
+        finally:
+            ended.append(round(remaining() or 0.0, 3))
+
+    async def main() -> None:
+        async with deadline(400), asyncio.TaskGroup() as group:
+            group.create_task(work())
+            group.create_task(work())
+
+    with pytest.raises(TimeoutException):
+        clock.run(main())
+    assert ended == [0.0, 0.0]
+
+
+def test_an_uninterruptible_block_is_left_in_peace(clock: Clock) -> None:
+    """By rule R2b."""
+    done = []
+
+    with pytest.raises(TimeoutException), deadline(400):
+        with uninterruptible():
+            sleep(1)
+            done.append(1)
+        done.append(2)
+
+    assert done == [1]
+
+
+# Travelling
+
+
+def test_tasks_and_pool_threads_see_the_moment(clock: Clock) -> None:
+    """By rule D4: as it stood when they were made, and no longer than the block lasts."""
+    seen: dict[str, Any] = {}
+
+    async def task(gate: asyncio.Event) -> None:
+        seen["task"] = remaining()
+        await gate.wait()
+        seen["free"] = remaining()
+
+    @asynchronous
+    def offloaded() -> Any:
+        seen["thread"] = remaining()
+
+    async def main() -> None:
+        gate = asyncio.Event()
+        before = asyncio.create_task(task(gate))
+        await asyncio.sleep(0)
+        assert seen.pop("task") is None
+        async with deadline(400):
+            await asyncio.sleep(0.1)
+            child = asyncio.create_task(task(gate))
+            await offloaded()
+            await asyncio.sleep(0)
+        await asyncio.sleep(1)
+        gate.set()
+        await asyncio.gather(before, child)
+
+    clock.run(main())
+
+    assert seen == {"task": pytest.approx(0.3), "thread": pytest.approx(0.3), "free": None}
+
+
+def test_an_offloaded_call_ends_with_the_block_that_made_it(clock: Clock) -> None:
+    """By rule D4: its body is interrupted, and its future fails by ``TimeoutException``."""
+    interrupted = threading.Event()
+
+    @retry(max_retries=5, delay=0, retry_on=TimeoutException)
+    @asynchronous
+    def slow() -> Any:
+        try:
+            sleep(60)
+        except Interrupted:
+            interrupted.set()
+            raise
+
+    with pytest.raises(TimeoutException, match=r"deadline of 0\.4 s passed"), deadline(400):
+        future = slow()
+        sleep(5)
+
+    assert interrupted.wait(5)
+    with pytest.raises(TimeoutException, match="an enclosing deadline passed"):
+        future.result(5)
+
+
+def test_a_detached_task_ends_with_the_block_that_made_it(clock: Clock) -> None:
+    """By rule D4: though nobody awaits it."""
+    ended = []
+
+    @retry(max_retries=5, delay=0, retry_on=TimeoutException)
+    @timeout(30_000)
+    @asynchronous
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(clock.monotonic() - began)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutException, match=r"deadline of 0\.4 s passed"):
+            async with deadline(400):
+                call = slow()
+                await asyncio.sleep(5)
+        await asyncio.sleep(0.1)
+        assert call.cancelled()
+
+    began = clock.monotonic()
+    clock.run(main())
+    assert ended == [pytest.approx(0.4)]
+
+
+@pytest.mark.parametrize("kind", ["guard", "block"])
+def test_what_outlives_a_deadline_in_time_is_free(clock: Clock, kind: str) -> None:
+    """By rule D4: it rules no longer than its block or call lasts."""
+
+    @asynchronous
+    def slow() -> Any:
+        sleep(2)
+        return remaining()
+
+    @deadline(400)
+    def begin() -> list[Any]:
+        return [slow()]
+
+    if kind == "guard":
+        (future,) = begin()
+    else:
+        with deadline(400):
+            future = slow()
+
+    assert future.result(5) is None
+
+
+def test_a_call_that_a_guarded_call_offloads_ends_with_it(clock: Clock) -> None:
+    """By rule D4: for the deadline of a guard as for that of a block."""
+
+    @asynchronous
+    def slow() -> Any:
+        sleep(60)
+
+    made = []
+
+    @deadline(400)
+    def waits() -> None:
+        made.append(slow())
+        sleep(60)
+
+    with pytest.raises(TimeoutException, match=r"deadline of 0\.4 s passed"):
+        waits()
+    with pytest.raises(TimeoutException, match="an enclosing deadline passed"):
+        made[0].result(5)
+
+
+def test_nothing_is_offloaded_without_time_left(clock: Clock) -> None:
+    """By rule D2: neither the breaker nor the body hears of it."""
+    ran = []
+
+    @circuit_breaker
+    @asynchronous
+    def late() -> Any:
+        ran.append(1)
+
+    with pytest.raises(TimeoutException, match=r"deadline of 0\.1 s"), deadline(100):
+        clock.work(0.2)
+        with pytest.raises(TimeoutException, match="an enclosing deadline passed"):
+            late().result(5)
+
+    assert not ran
+
+
+def test_a_duration_travels_between_services(clock: Clock) -> None:
+    """By rule D5: what the caller has left is what the receiver gives, whatever their clocks say."""
+
+    def receive(headers: dict[str, str]) -> float | None:
+        with deadline(int(headers["X-Request-Timeout-Ms"])):
+            clock.sleep(0.3)
+            return remaining()
+
+    with deadline(1000):
+        clock.sleep(0.2)
+        headers = {"X-Request-Timeout-Ms": str(int((remaining() or 0.0) * 1000))}
+
+    assert receive(headers) == pytest.approx(0.5, abs=0.01)
