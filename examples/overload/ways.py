@@ -1,0 +1,70 @@
+"""The four ways in which the client calls the service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from faulttolerance import bulkhead, circuit_breaker, retry, retry_budget, timeout
+
+attempts = 0
+"""How many requests were sent."""
+
+
+class Refused(Exception):
+    """The service has answered something else than 200."""
+
+
+async def fetch(port: int) -> None:
+    """Send one request, and read the answer."""
+    global attempts  # one client per process
+    attempts += 1
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET / HTTP/1.1\r\nHost: backend\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+    finally:
+        writer.close()
+    if not answer.startswith(b"HTTP/1.1 200"):
+        raise Refused(answer[:30])
+
+
+async def unguarded(port: int) -> None:
+    """Hope."""
+    await fetch(port)
+
+
+@retry(max_retries=3, delay=50, jitter=50)
+@timeout(600)
+async def retried(port: int) -> None:
+    """Give up early, and try again: what most services do."""
+    await fetch(port)
+
+
+@retry(max_retries=3, delay=50, jitter=50)
+@circuit_breaker(request_volume_threshold=20, delay=1000)
+@timeout(600)
+async def broken(port: int) -> None:
+    """Let a circuit breaker call less while too much fails."""
+    await fetch(port)
+
+
+@retry(max_retries=3, delay=50, jitter=50)
+@retry_budget(ratio=0.1)
+@timeout(600)
+@bulkhead(30, latency=300, waiting_task_queue=10, max_wait=150)
+async def limited(port: int) -> None:
+    """Send no more than the service can answer in time, and retry only what calls that go well pay for.
+
+    Without load nine in ten requests take no longer than 150 ms: `latency` is twice that, and 30 at once are more than
+    is ever of use.
+    """
+    await fetch(port)
+
+
+WAYS: dict[str, Callable[[int], Awaitable[None]]] = {
+    "nothing": unguarded,
+    "time-out, retries": retried,
+    "and a breaker": broken,
+    "limit and budget": limited,
+}
