@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from . import calls, ours, scale, starting
+from . import calls, ours, overload, scale, starting
 from .plot import Panel, svg
 from .table import Row, render
 from .timing import BARE
@@ -36,6 +36,9 @@ def main() -> int:
     machine = f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {metrics}"
     print(f"{machine}; load average {load:.1f} at the beginning\n")
     print(render(rows))
+    against_overload = overload.rows(rounds)
+    print(f"\nPolicies against overload, each by what it adds\n\n{render(against_overload)}")
+    rows += against_overload
     if not options.quick:
         _write(rows, machine, load)
     return 0

@@ -28,8 +28,6 @@ def rows(rounds: int) -> list[Row]:
     return [
         *_smooth(rounds),
         *asyncio.run(_smooth_async(rounds)),
-        *_keyed(rounds),
-        asyncio.run(_keyed_async(rounds)),
         *_failing(rounds),
     ]
 
@@ -113,30 +111,6 @@ async def _smooth_async(rounds: int) -> list[Row]:
         Row("async, time-out only", _ns(cost, "timeout"), figures={}),
         Row("async, all without time-out", _ns(cost, "all without time-out"), figures={}),
     ]
-
-
-def _keyed(rounds: int) -> list[Row]:
-    guarded = ours.Guarded()
-    names = ("all", "retry", "coalesced", "not_partitioned", "partitioned")
-    cost = overheads(_contenders(peers.bare, {name: getattr(guarded, name) for name in names}), rounds)
-    return [
-        _added("coalesce, alone under its key, sync", cost, "coalesced", "retry", 0.4, 1),
-        _added("partition_by, a key that is known, sync", cost, "partitioned", "not_partitioned", 3, 5),
-    ]
-
-
-async def _keyed_async(rounds: int) -> Row:
-    guarded = ours.GuardedAsync()
-    calls = {name: getattr(guarded, name) for name in ("all", "retry", "coalesced")}
-    cost = await overheads_async(_contenders(peers.bare_async, calls), rounds * 10)
-    return _added("coalesce, alone under its key, async", cost, "coalesced", "retry", 0.4, 1)
-
-
-def _added(what: str, cost: dict[str, float], kind: str, without: str, must: float, aim: float) -> Row:
-    """Compare what one policy adds with what five others cost, in the same run."""
-    figures = {**cost, "added": cost[kind] - cost[without]}
-    limits = [cheaper(figures, "added", "all", times) for times in (must, aim)]
-    return Row(what, f"{figures['added']:,.0f} ns more", limits[:1], limits[1:], figures)
 
 
 def _failing(rounds: int) -> list[Row]:

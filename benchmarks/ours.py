@@ -59,22 +59,6 @@ class Guarded:
     def fallback(self, x: int) -> int:
         return x
 
-    @ft.coalesce
-    @ft.retry(jitter=0)
-    def coalesced(self, x: int) -> int:
-        return x
-
-    @ft.partition_by("x")
-    @ft.retry(jitter=0)
-    @ft.bulkhead(64)
-    def partitioned(self, x: int) -> int:
-        return x
-
-    @ft.retry(jitter=0)
-    @ft.bulkhead(64)
-    def not_partitioned(self, x: int) -> int:
-        return x
-
     def fail_once(self) -> None:
         """Put a failure into the window of ``all_failures``, which is full."""
         self.fails = True
@@ -90,15 +74,6 @@ class GuardedAsync:
     @ft.timeout(60_000)
     @ft.bulkhead(64)
     async def all(self, x: int) -> int:
-        return x
-
-    @ft.coalesce
-    @ft.retry(jitter=0)
-    async def coalesced(self, x: int) -> int:
-        return x
-
-    @ft.retry(jitter=0)
-    async def retry(self, x: int) -> int:
         return x
 
     @ft.timeout(60_000)
