@@ -100,6 +100,6 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """Simulate overloads, and make the tables and pictures of the page on them anew; it changes nothing twice."""
+    """Simulate overloads, and make the tables and pictures of the page on them anew; `-- storm` for one of them."""
     session.install("--editable", ".")
-    session.run("python", "-m", "tck.simulation")
+    session.run("python", "-m", "tck.simulation", *session.posargs)

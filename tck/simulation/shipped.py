@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from faulttolerance._call.limiting import Limiter
-from faulttolerance._strategy import adaptive_throttle as throttle_strategy
+from faulttolerance._strategy import adaptive_throttle as throttle_strategy, adaptive_timeout
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker
 from faulttolerance._strategy.gate import Era
@@ -85,17 +85,16 @@ class Quantile:
 
 
 class AdaptiveTimeout:
-    """The limit of a time-out of a second that adapts, asked as a guard asks it."""
+    """A time-out of a second that adapts, asked and told as a guard does it."""
 
     def __init__(self) -> None:
-        self._latencies = Latencies()
+        self._strategy = adaptive_timeout.AdaptiveTimeout(1.0)
 
     def seconds(self) -> float:
-        found = self._latencies.quantile(0.99)
-        return 1.0 if found is None else min(1.0, max(0.01, 3 * found))
+        return self._strategy.seconds
 
     def learn(self, seconds: float, is_success: bool) -> None:
-        self._latencies.add(seconds)
+        self._strategy.hear(seconds, SUCCEEDED if is_success else TIMED_OUT)
 
 
 class Hedging:

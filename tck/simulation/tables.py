@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from faulttolerance import Criticality
 
-from . import budgets, estimators, hedges, overload, queues, storm, throttles, time_outs
+from . import budgets, deadlines, estimators, hedges, overload, queues, storm, throttles, time_outs
 
 __all__ = ["TABLES", "Table"]
 
@@ -88,6 +88,10 @@ def _time_out(kind: str) -> tuple[object, ...]:
     return f"{limit * 1e3:.0f} ms", f"{wrongly:.2%}", time_outs.slowed(kind, 3), held, f"{seconds * 1e3:.0f} ms"
 
 
+def _deadline(kind: str) -> tuple[object, ...]:
+    return tuple(f"{deadlines.goodput(kind, load, 1):.2f}" for load in (0.9, 1.2, 2.0, 3.0))
+
+
 def _storm(kind: str) -> tuple[object, ...]:
     seen = storm.aftermath(kind, 1)
     recovered = "never" if seen.recovered == inf else f"{seen.recovered:.0f} s"
@@ -156,6 +160,11 @@ TABLES = {
          "twenty ended after"),
         _of(time_outs.KINDS, _time_out),
         frozenset({time_outs.OURS}),
+    ),
+    "deadlines": Table(
+        ("service", "0.9 of the capacity", "1.2", "2", "3"),
+        _of(deadlines.KINDS, _deadline),
+        frozenset(deadlines.KINDS),
     ),
     "estimators": Table(
         ("estimator", *estimators.DRAWN, "samples to follow a shift by 3"),

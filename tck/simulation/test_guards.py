@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-from faulttolerance import AdaptiveThrottle, Bulkhead, Guard, Hedge, Retry, RetryBudget, Timeout
+from faulttolerance import AdaptiveThrottle, Bulkhead, Guard, Hedge, Retry, RetryBudget, Timeout, TimeoutException
 from faulttolerance.exceptions import BulkheadException
 from faulttolerance.testing import VirtualClock, virtual_time
 
-from . import hedges
+from . import hedges, time_outs
 from .kernel import Backend, Load, lognormal, quantile
 from .overload import CAPACITY, LATENCY, USUAL
 
@@ -81,7 +81,12 @@ def behind(scene: Scene, backend: Backend) -> Body:
 
     async def body() -> None:
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        backend.submit(lambda: answer.done() or answer.set_result(None))
+
+        def tell() -> None:
+            if not answer.done():
+                answer.set_result(None)
+
+        backend.submit(tell)
         await answer
 
     return body
@@ -120,9 +125,13 @@ def test_a_limit_after_a_hang() -> None:
         scene = Scene(clock, 3)
         backend = usual(scene)
 
+        def slow(times: float) -> None:
+            backend.slowness = times
+            backend.queue.clear()
+
         async def main() -> None:
-            scene.after(5.0, lambda: setattr(backend, "slowness", 100.0))
-            scene.after(15.0, lambda: (setattr(backend, "slowness", 1.0), backend.queue.clear()))
+            scene.after(5.0, lambda: slow(100.0))
+            scene.after(15.0, lambda: slow(1.0))
             await scene.play(four(limited), behind(scene, backend), lambda now: 0.6 * CAPACITY, 26.0)
 
         clock.run(main())
@@ -197,6 +206,29 @@ def test_a_hedge() -> None:
     assert quantile(took, 0.999) <= 0.18 * alone.p999
     assert attempts[False] / len(scene.between(10.0, 25.0)) <= 1.065
     assert attempts[True] / len(scene.between(25.0, 30.0)) <= 1.025
+
+
+@pytest.mark.parametrize("slowness", [10.0, math.inf])
+def test_a_time_out_that_adapts(slowness: float) -> None:
+    """By rule E1: target G7; from the 15th second on all takes ten times as long, or for ever."""
+    with virtual_time() as clock:
+        scene = Scene(clock, 3)
+
+        async def body() -> None:
+            took = 0.02 * scene.chance.lognormvariate(0, 0.6)
+            await asyncio.sleep(took * slowness if scene.now >= 15.0 else took)
+
+        seconds = 28.0 if slowness < math.inf else 17.0
+        guard = Guard(timeout=Timeout(1000, adaptive=True))
+        clock.run(scene.play([guard], body, lambda now: time_outs.RATE, seconds))
+    ended = sorted(one.began + one.seconds for one in scene.between(15.0, seconds) if one.failure)
+
+    assert scene.part(5.0, 15.0, TimeoutException) <= 0.00075
+    if slowness < math.inf:
+        assert scene.part(15.0, 18.0, TimeoutException) <= 0.13
+        assert scene.part(23.0, 27.0, TimeoutException) <= 0.02
+    else:
+        assert ended[19] - 15.0 <= 0.645
 
 
 @pytest.mark.parametrize("is_guarded", [True, False])
