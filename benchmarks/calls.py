@@ -92,6 +92,7 @@ async def _smooth_async(rounds: int) -> list[Row]:
     calls = {
         "all": guarded.all,
         "timeout": guarded.timeout,
+        "rate limit": guarded.rate_limit,
         "all without time-out": guarded.no_timeout,
         **peers.async_singles(),
         **peers.async_stacks(),
@@ -110,6 +111,7 @@ async def _smooth_async(rounds: int) -> list[Row]:
         ),
         Row("async, time-out only", _ns(cost, "timeout"), figures={}),
         Row("async, all without time-out", _ns(cost, "all without time-out"), figures={}),
+        Row("async, rate limit only", _ns(cost, "rate limit"), [], [cheaper(cost, "rate limit", "hyx rate limit")]),
     ]
 
 
