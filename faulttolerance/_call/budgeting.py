@@ -26,6 +26,11 @@ class _Named:
         # Reentrant: a signal handler or a finalizer may call a guarded function for the first time meanwhile.
         self._lock = threading.RLock()
 
+    def forget(self) -> None:
+        """Let those that come begin anew; guards keep what they have."""
+        with self._lock:
+            self._budgets = WeakValueDictionary()
+
     def of(self, policy: RetryBudget) -> retry_budget.RetryBudget:
         """Give the budget with the name of *policy*: where there is none yet, one with its values."""
         with self._lock:
@@ -36,13 +41,13 @@ class _Named:
             return budget
 
 
-_named = _Named()
-at_fork(child=_named.begin_anew)
+named_budgets = _Named()
+at_fork(child=named_budgets.begin_anew)
 
 
 def budget_of(_: object, policy: RetryBudget, __: object) -> retry_budget.RetryBudget:
     """Make the budget of *policy*, or find it, where others have it too."""
-    return _named.of(policy) if policy.name else retry_budget.RetryBudget(policy.ratio, policy.burst)
+    return named_budgets.of(policy) if policy.name else retry_budget.RetryBudget(policy.ratio, policy.burst)
 
 
 def take(budget: Any, tell: Tell | None, counters: Counters | None, kind: str) -> bool | None:

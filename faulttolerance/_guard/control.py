@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from .._call.budgeting import named_budgets
 from .._config import Declared, settings
 from .._config.report import Change, Unused, collisions, unused
 from .._config.snapshot import inputs_of
@@ -270,6 +271,7 @@ def reset() -> None:
     ledger.clear()
     telemetry.reset()
     forget_listeners()
+    named_budgets.forget()
     safe_point.forget_added_modules()
     main_thread.set_interrupt_signal()
     pool.configure(max_threads=None)

@@ -92,8 +92,7 @@ class RetryBudget:
         """How it stands."""
         with self._lock:
             burst, tokens = self._burst, self._burst - self.missing
-        tenths = tokens * 10 // _TOKEN  # never more than there are
-        return Condition(f"{tenths / 10:g} of {burst / _TOKEN:g} tokens", is_impaired=tokens < _TOKEN)
+        return Condition(f"{_shown(tokens)} of {_shown(burst)} tokens", is_impaired=tokens < _TOKEN)
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if who has it is forgotten: a new one is as full, or others have it, too."""
@@ -107,3 +106,9 @@ class RetryBudget:
         with self._lock:
             missing = self.missing - amount
             self.missing = missing if missing > 0 else 0
+
+
+def _shown(amount: int) -> str:
+    """Write an *amount* in tenths of tokens, and never more than there are; it may be too large for a float."""
+    tokens, tenths = divmod(amount * 10 // _TOKEN, 10)
+    return f"{tokens}.{tenths}" if tenths else f"{tokens}"

@@ -30,9 +30,11 @@ from faulttolerance import (
     retry,
     retry_budget,
     retry_when,
+    testing,
     timeout,
     validate,
 )
+from faulttolerance._guard import registry
 from faulttolerance.instrumentation import GaveUp, RetryScheduled, set_event_sinks
 from faulttolerance.testing import configured, virtual_time
 from kit.definition import refused
@@ -402,6 +404,19 @@ def test_a_budget_goes_with_the_last_guard_that_has_it() -> None:
     assert reference() is None
 
     assert (tokens, spend()[1]) == ("1 of 4", "1 of 4")
+
+
+def test_a_reset_forgets_what_was_spent() -> None:
+    """Also where something still refers to a guard that had the name."""
+    guard, callee = guarded(budget=RetryBudget(name="tests", burst=4)), Callee()
+    callee.failures = 100
+    call(guard, callee)
+    (state,) = [state for state in registry.every_state() if state.name == guard.name]
+    testing.reset()
+    guard.call(Callee())
+
+    assert state.conditions()[RetryBudget].words == "1 of 4 tokens"
+    assert left(guard) == "4 of 4"
 
 
 @pytest.mark.parametrize("name", ["", "hosts"])

@@ -121,6 +121,13 @@ def test_it_rounds_down() -> None:
     assert budget.condition(0.0).words == "0.9 of 1 tokens"
 
 
+def test_it_says_how_it_stands_whatever_was_asked_for() -> None:
+    """By rule X10, also where no float is as large."""
+    budget = RetryBudget(0.2, 10**400)
+    assert budget.take()
+    assert budget.condition(0.0).words == f"{10**400 - 1} of {10**400} tokens"
+
+
 def test_it_counts_exactly_under_threads() -> None:
     """By rules B1 and X3, never below 0, never above burst, and nothing lost or made up, under 64 threads."""
     budget, threads, calls, burst = RetryBudget(0.2, 40), 64, 300, 40
