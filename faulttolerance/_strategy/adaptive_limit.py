@@ -50,7 +50,7 @@ class AdaptiveLimit:
     def __init__(self, ceiling: int, latency: float) -> None:
         self.ceiling = ceiling
         self.latency = latency
-        self.exact = float(ceiling)
+        self.exact: float = ceiling  # as it is: any number of calls may be allowed
         """The limit, with its fraction."""
         self.quiet = math.inf
         """While fewer run, a success in time moves nothing, and only counts."""
@@ -100,7 +100,7 @@ class AdaptiveLimit:
             elif is_success:
                 self._at_one_since = math.inf
                 if 2 * running >= self.exact:
-                    self.exact = min(float(self.ceiling), self.exact + 1 / self.exact)
+                    self.exact = min(self.ceiling, self.exact + 1 / self.exact)
             self._halve()
         if ended - self._since < self.latency:
             self.quiet = 0.0  # one that ends in time may have begun before the epoch
@@ -118,7 +118,7 @@ class AdaptiveLimit:
             self._at_one_since = math.inf
         self.ceiling = ceiling
         self.latency = latency
-        self.exact = min(self.exact, float(ceiling))
+        self.exact = min(self.exact, ceiling)
         self.quiet = 0.0  # until the next attempt ends
 
     def _note_late(self, elapsed: float, now: float, running: int) -> None:

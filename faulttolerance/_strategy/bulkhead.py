@@ -353,7 +353,7 @@ class Bulkhead:
         if adaptive is None:
             return None
         adaptive.count()
-        now, running = self._now(), min(len(self.held) + (not keeps_permit), self._ceiling)
+        now, running = self._now(), min(max(1, len(self.held) + (not keeps_permit)), self._ceiling)
         began = now - elapsed
         is_lowered = adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
         if adaptive.limit != old:

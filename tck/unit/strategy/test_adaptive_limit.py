@@ -144,6 +144,18 @@ def test_a_decrease_begins_from_what_was_used() -> None:
     assert limit.exact == pytest.approx(4 / 1.2)
 
 
+def test_a_ceiling_may_be_any_number() -> None:
+    """One that no float can stand for, too."""
+    limit = AdaptiveLimit(10**400, TARGET)
+    assert limit.limit == 10**400
+    lower(limit, 10.0, running=8)
+    tell(limit, 20.0, 20.1, 8)
+
+    assert limit.exact == 4 + 1 / 4
+    limit.reconfigure(10**401, TARGET)
+    assert limit.limit == 4
+
+
 def test_an_unused_limit_does_not_rise() -> None:
     """Successes while less than half of the limit is in use say nothing about more (trap 12)."""
     limit = AdaptiveLimit(40, TARGET)
