@@ -30,7 +30,7 @@ def main() -> int:
     options = parser.parse_args()
     is_live = sys.stdout.isatty() and not options.plain
     with backend() as port:
-        capacity = asyncio.run(measured(port, 3.0))
+        capacity = asyncio.run(measured(port, 4.0))
     print(f"the service answers {capacity:.0f} requests per second", flush=True)
     found: dict[str, list[Tick]] = {}
     for way in WAYS:

@@ -24,7 +24,7 @@ PATIENCE = 1.0
 STEP = 0.5
 """Seconds between two lines."""
 
-SCHEDULE = ((0.5, 1), (1.0, 1), (2.0, 2), (3.0, 3), (0.5, 3))
+SCHEDULE = ((0.5, 1), (1.0, 1), (2.0, 2), (3.0, 4), (0.5, 3))
 """Parts of the capacity that are offered, each for so many seconds."""
 LENGTH = sum(seconds for _, seconds in SCHEDULE)
 _ENDS = list(accumulate(seconds for _, seconds in SCHEDULE))

@@ -42,8 +42,8 @@ def promises(found: Mapping[str, Sequence[Tick]], capacity: float) -> Iterator[P
     limited = found[LIMITED]
 
     yield Promise(
-        "offered three times what the service can do, the limit lets it do at least 0.8 of it",
-        at_worst[LIMITED] >= 0.8,
+        "offered three times what the service can do, the limit lets it do at least three quarters of it",
+        at_worst[LIMITED] >= 0.75,
         f"{at_worst[LIMITED]:.2f}",
     )
     for way in (NOTHING, RETRIED):

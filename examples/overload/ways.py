@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from faulttolerance import bulkhead, circuit_breaker, retry, retry_budget, timeout
+from faulttolerance import bulkhead, circuit_breaker, deadline, retry, retry_budget, timeout
 
 attempts = 0
 """How many requests were sent."""
@@ -49,12 +49,13 @@ async def broken(port: int) -> None:
     await fetch(port)
 
 
+@deadline(1000)
 @retry(max_retries=3, delay=50, jitter=50)
 @retry_budget(ratio=0.1)
 @timeout(600)
 @bulkhead(30, latency=300, waiting_task_queue=10, max_wait=150)
 async def limited(port: int) -> None:
-    """Send no more than the service can answer in time, and retry only what calls that go well pay for.
+    """Send what the service can answer in time, as long as somebody waits, and retry what calls that go well pay for.
 
     Without load nine in ten requests take no longer than 150 ms: `latency` is twice that, and 30 at once are more than
     is ever of use.
@@ -66,5 +67,5 @@ WAYS: dict[str, Callable[[int], Awaitable[None]]] = {
     "nothing": unguarded,
     "time-out, retries": retried,
     "and a breaker": broken,
-    "limit and budget": limited,
+    "limit, budget, deadline": limited,
 }

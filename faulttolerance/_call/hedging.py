@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..typing import Timer
     from .order import Binding
 
-__all__ = ["Hedging", "has_lost", "racing"]
+__all__ = ["Hedging", "has_lost", "has_lost_as_first", "racing"]
 
 
 class Payment(NamedTuple):
@@ -60,6 +60,12 @@ def has_lost() -> bool:
     """Tell whether nobody waits any more for the attempt that runs in this context, whatever it comes to."""
     entry = _entry.get()
     return entry is not None and entry.race.is_over
+
+
+def has_lost_as_first() -> bool:
+    """Tell the same of a first attempt; false for a hedge."""
+    entry = _entry.get()
+    return entry is not None and not entry.number and entry.race.is_over
 
 
 class Hedging:

@@ -12,6 +12,7 @@ from .._runtime.task_deadline import NO_DEADLINE
 from .._strategy.adaptive_timeout import AdaptiveTimeout
 from .._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, Listener
 from .bound import BULK, BoundPolicies
+from .hedging import has_lost_as_first
 
 __all__ = ["AdaptivelyTimed", "ListenedPolicies"]
 
@@ -45,7 +46,12 @@ class ListenedPolicies(BoundPolicies):
         """Do the same, and tell of the attempt, unless we refused it, or it never had a permit."""
         failure = super().settle(record, failure, number)
         if not record.refused_by and (self.bulkhead is None or record.passed >= BULK):
-            end = TIMED_OUT if record.timed_out else SUCCEEDED if failure is None else OTHERWISE
+            if failure is None:
+                end = SUCCEEDED
+            elif record.timed_out or (not isinstance(failure, Exception) and has_lost_as_first()):
+                end = TIMED_OUT
+            else:
+                end = OTHERWISE
             elapsed = record.ended - (record.running_since or record.began)
             for listener in self._listeners:
                 listener.hear(elapsed, end)

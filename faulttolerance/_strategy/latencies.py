@@ -24,7 +24,7 @@ class End(Enum):
 
     SUCCEEDED = "succeeded"
     TIMED_OUT = "timed out"
-    """By its own time-out: a sample of the time that it took until then."""
+    """By its own time-out, or by a hedge that was faster: a sample of the time that it took until then."""
     OTHERWISE = "otherwise"
     """By a failure, a cancellation or an outer deadline: no sample of a latency, whatever it took."""
 

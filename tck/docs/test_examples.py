@@ -24,7 +24,7 @@ def test_the_example_runs(example: Path, tmp_path: Path) -> None:
 
 
 def test_the_demonstration_of_overload_can_be_run_by_its_name() -> None:
-    """All of it takes 45 seconds; that it can be imported and says what it is takes one."""
+    """All of it takes 50 seconds; that it can be imported and says what it is takes one."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "examples.overload", "--help"],
         cwd=ROOT, capture_output=True, encoding="utf-8", timeout=60, check=False,

@@ -13,6 +13,8 @@ from faulttolerance import (
     Bulkhead,
     FaultToleranceDefinitionException,
     Guard,
+    Hedge,
+    RetryBudget,
     Timeout,
     TimeoutException,
     explain,
@@ -150,6 +152,30 @@ def test_what_waits_for_a_permit_does_not_take_that_long(clock: Clock) -> None:
     clock.run(crowd())
 
     assert 0.03 <= limit_of(guard) <= 0.033
+
+
+@pytest.mark.parametrize("offloaded", [False, True])
+def test_a_first_attempt_that_lost_to_its_hedge_is_a_sample(clock: Clock, offloaded: bool) -> None:
+    """By rule X4 and trap 4: with the time until it was given up; from winners alone the limit would be too low."""
+    policies: dict[str, Any] = {"hedge": Hedge(quantile=0, delay=100), "retry_budget": RetryBudget(1.0, 100)}
+    guard, begun = guard_of(**policies), []
+
+    async def body() -> None:
+        begun.append(len(begun))
+        await asyncio.sleep(0.02 if begun[-1] % 2 else 5.0)
+
+    def blocking() -> None:
+        begun.append(len(begun))
+        sleep(0.02 if begun[-1] % 2 else 5.0)
+
+    async def calls() -> None:
+        for _ in range(32):
+            await guard.call_async(blocking if offloaded else body)
+
+    clock.run(calls())
+
+    assert len(begun) == 64
+    assert 0.36 <= shown(guard.name)["ft.timeout.limit"] <= 0.4
 
 
 def test_a_call_keeps_the_limit_that_it_began_with(clock: Clock) -> None:
