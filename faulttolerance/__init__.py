@@ -77,6 +77,7 @@ from .typing import FallbackHandler
 
 if TYPE_CHECKING:
     from ._event import Degradation, degradations
+    from ._guard.callback import ExecutionContext
     from ._guard.circuit_breakers import circuit_breakers
     from ._guard.control import configure, guards, reload, reload_on, unguarded, validate
     from ._guard.explanation import explain
@@ -84,7 +85,6 @@ if TYPE_CHECKING:
     from ._guard.guard import Guard, apply_guard
     from ._guard.health import health
     from ._guard.interceptor import around_invoke
-    from ._guard.invocation import ExecutionContext
     from ._runtime.criticality import Criticality, criticality
     from ._runtime.future import Future, completed_future
     from ._runtime.interrupting.async_exception import Interrupted
@@ -179,13 +179,13 @@ __all__ = [
 
 _LATER = {
     "._event": ("Degradation", "degradations"),
+    "._guard.callback": ("ExecutionContext",),
     "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate"),
     "._guard.explanation": ("explain",),
     "._guard.guard": ("Guard", "apply_guard"),
     "._guard.fingerprint": ("fingerprint",),
     "._guard.health": ("health",),
     "._guard.interceptor": ("around_invoke",),
-    "._guard.invocation": ("ExecutionContext",),
     "._guard.circuit_breakers": ("circuit_breakers",),
     "._runtime.criticality": ("Criticality", "criticality"),
     "._runtime.future": ("Future", "completed_future"),

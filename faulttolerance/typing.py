@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import CoroutineType as Coroutine  # as which pyright takes what an ``async def`` returns
 
     from ._event import Event
-    from ._guard.invocation import ExecutionContext
+    from ._guard.callback import ExecutionContext
     from ._runtime.clock import Alarm
 else:
     from collections.abc import Coroutine

@@ -30,7 +30,6 @@ from .awaited import call_awaited, is_coroutine_code, refusing
 from .circuit_breakers import deliver_transitions
 from .declaration import CLASS, FUNCTION, Declaration, unbound
 from .effective import EffectivePolicies, is_first
-from .invocation import around
 
 
 def unguarded_call(function: Callable[..., Any]) -> GuardedCall:
@@ -73,12 +72,19 @@ def method_call(declaration: Declaration, effective: EffectivePolicies, draft: S
     function, interceptors = effective.function, effective.interceptors
     priority = effective.switches.interceptor_priority
     if inner := [interceptor for interceptor in interceptors if interceptor.priority >= priority]:
-        intercepted = around(unguarded_call(function), inner, declaration)
+        intercepted = _around(unguarded_call(function), inner, declaration)
         function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
     is_guarded = bool(effective.policies)
     call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
     outer = [interceptor for interceptor in interceptors if interceptor.priority < priority]
-    return around(call, outer, declaration) if outer else call
+    return _around(call, outer, declaration)
+
+
+def _around(call: GuardedCall, interceptors: Sequence[Any], declaration: Declaration) -> GuardedCall:
+    """Put *interceptors* around *call*, the lowest priority outermost."""
+    for interceptor in sorted(interceptors, key=lambda interceptor: interceptor.priority)[::-1]:
+        call = interceptor.around(call, declaration)
+    return call
 
 
 def _by_policies(

@@ -7,16 +7,50 @@ and the method and see each attempt. Equal numbers: the one written further up g
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
+from .._runtime.blocking import GuardedCall
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .attach import attach, can_be_guarded
-from .invocation import Invocation
+from .callback import as_seen
+from .declaration import Declaration
 
 F = TypeVar("F")
 
 _DEFAULT_PRIORITY = 2000  # Jakarta's APPLICATION: where an interceptor stands that says nothing
+
+
+class Invocation:
+    """One call on its way through an interceptor.
+
+    Attributes:
+        method: The guarded function.
+        target: The instance, the class for a class method, ``None`` for a function.
+        args: The positional arguments without *target*; what is assigned here is what goes on.
+        kwargs: The keyword arguments; likewise.
+    """
+
+    __slots__ = ("_proceed", "args", "kwargs", "method", "target")
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        proceed: GuardedCall,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.args = args
+        self.kwargs = kwargs
+        self._proceed = proceed
+
+    def proceed(self) -> Any:
+        """Go on to the next interceptor, the policies, or the method; of a coroutine function, the awaitable."""
+        own = () if self.target is None else (self.target,)
+        return self._proceed((*own, *self.args), self.kwargs)
 
 
 class Interceptor:
@@ -35,6 +69,10 @@ class Interceptor:
                 Fault(repr(self), "stands above what cannot be called", target, allowed)
             )
         return attach(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
+
+    def around(self, call: GuardedCall, declaration: Declaration) -> GuardedCall:
+        """Put the function around *call*, a call of the guard of *declaration*."""
+        return lambda args, kwargs: self.function(Invocation(*as_seen(declaration, args), kwargs, call))
 
     def __repr__(self) -> str:
         return f"<interceptor {getattr(self.function, '__qualname__', self.function)} at priority {self.priority}>"
