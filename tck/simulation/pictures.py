@@ -14,7 +14,7 @@ def _storm() -> str:
     lines = {}
     for kind in (storm.ALONE, "+ `bulkhead(60)`", "+ `retry_budget()`", "+ `circuit_breaker()`", storm.OURS):
         run = storm.Storm(kind, 1)
-        lines[kind] = [(float(second - 60), run.succeeding(second, second + 2)) for second in range(50, 120)]
+        lines[kind] = [(float(second - 60), run.succeeding(second, second + 2)) for second in range(40, 121)]
     panel = Panel("A spike of five seconds: the part of the calls that succeed", "seconds", lines, 1.0, storm.OURS)
     return svg(
         [panel], "0.7 of the capacity, at 0 s for 5 s three times the capacity; time-out 1 s, three retries. Seed 1."
@@ -29,7 +29,7 @@ def _limits() -> str:
         "AIMD of Netflix, 250 ms": "AIMD of Netflix, 250 ms",
         overload.OURS: overload.OURS,
     }
-    loads = (0.5, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0)
+    loads = (0.5, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 2.5)
     seen = {name: [(load, overload.loaded(kind, load, 1)) for load in loads] for kind, name in kinds.items()}
     goodput = {name: [(load, one.goodput) for load, one in line] for name, line in seen.items()}
     late = {name: [(load, one.p99 * 1e3) for load, one in line if one.goodput > 0.3] for name, line in seen.items()}

@@ -18,7 +18,7 @@ class Panel(NamedTuple):
     Attributes:
         title: What is shown.
         across: What goes from left to right.
-        lines: Points by name; those whose name begins with a plus or a backtick are ours, and stand out.
+        lines: Points by name, the later ones on top.
         most: The highest value; the lowest is 0.
         ours: The name of the line that stands out.
     """
@@ -43,7 +43,7 @@ def svg(panels: Sequence[Panel], caption: str) -> str:
 <style>
 text {{ font: 12px sans-serif; fill: #24292f }} .title {{ font-weight: bold; font-size: 14px }}
 .tick {{ fill: #6e7781 }} .y {{ text-anchor: end }} .x {{ text-anchor: middle }} .caption {{ fill: #6e7781 }}
-.grid {{ stroke: #d0d7de }} polyline {{ fill: none; stroke-width: 1.6; stroke-linejoin: round }}
+.grid {{ stroke: #d0d7de }} polyline {{ fill: none; stroke-linejoin: round }}
 </style>
 <rect width="{_WIDTH}" height="{top + 4}" fill="#ffffff"/>
 {chr(10).join(parts)}
@@ -72,7 +72,8 @@ def _panel(panel: Panel, top: int) -> list[str]:
     for number, (name, line) in enumerate(panel.lines.items()):
         colour = _COLOURS["ours" if name == panel.ours else number % 4]
         drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in line))
-        parts.append(f'<polyline points="{drawn}" stroke="{colour}"/>')
+        width = 1.5 + len(panel.lines) - 1 - number  # so that one shows below others that are the same
+        parts.append(f'<polyline points="{drawn}" stroke="{colour}" stroke-width="{width:g}"/>')
         y = top + 24 + 18 * number
         parts.append(
             f'<line x1="{right + 12}" y1="{y}" x2="{right + 32}" y2="{y}" stroke="{colour}" stroke-width="3"/>'

@@ -104,7 +104,7 @@ class TestRetryBudget:
 
     @pytest.mark.parametrize("seconds_to_fail", [0.002, 1.0])
     def test_an_outage_is_not_made_worse(self, seconds_to_fail: float) -> None:
-        """Trap 9, trap 10: fast failures and slow ones alike, and nothing is free."""
+        """Trap 9: fast failures and slow ones alike, and nothing is free."""
         attempts = budgets.attempts_in_outage(budgets.OURS, 100.0, seconds_to_fail, 1)
 
         assert max(attempts) <= 1.03
@@ -130,7 +130,7 @@ class TestHedge:
 
     @pytest.mark.parametrize("seed", [1, 2, 3])
     def test_few_hedges_take_most_of_the_tail_away(self, seed: int) -> None:
-        """Trap 2, trap 4: it learns from all primaries, and sends none before it has."""
+        """By rule H1 (trap 4): it learns from all primaries."""
         hedged, alone = hedges.healthy(hedges.OURS, seed), hedges.healthy(hedges.NONE, seed)
 
         assert hedged.p99 <= 0.45 * alone.p99
@@ -138,7 +138,7 @@ class TestHedge:
         assert hedged.extra <= 0.06
 
     def test_hedges_do_not_add_to_a_hang(self) -> None:
-        """The built-in budget is spent, and nothing succeeds that would earn more."""
+        """By rule H2: the built-in budget is spent, and nothing succeeds that would earn more."""
         assert hedges.hung(hedges.OURS, 3).extra <= 0.02
         assert hedges.hung("after 50 ms", 3).extra >= 0.98
 
