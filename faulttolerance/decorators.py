@@ -226,10 +226,10 @@ def timeout() -> None:
 
 @_decorator(RetryBudget)
 def retry_budget() -> None:
-    """Limit how many retries are made beside the calls that go well: in an outage nearly none are.
+    """Limit how many retries and hedges are made beside the calls that go well: in an outage nearly none are.
 
-    It belongs to ``@retry`` on the same method or its class. Where it says no, the failure itself comes out. The
-    parameters are those of ``RetryBudget``.
+    It belongs to ``@retry`` or ``@hedge`` on the same method or its class. Where it refuses a retry, the failure itself
+    comes out. The parameters are those of ``RetryBudget``.
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range; at the first call, without a
