@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -145,7 +146,7 @@ class Hedging:
             race = self._begin()
             runs: dict[int, Run] = {}
             try:
-                runs[0] = await begin(call, args, kwargs, _entry, _Entry(race, 0), race.ring)
+                await begin(call, args, kwargs, _entry, _Entry(race, 0), partial(runs.__setitem__, 0), race.ring)
                 while True:
                     if (winner := self._look(race, runs)) is not None:
                         return winner.result()
@@ -157,14 +158,17 @@ class Hedging:
                         if self._may_send(now) and (is_paid := self._payment.take()) is not False:
                             if is_paid:
                                 race.paid.add(number)
-                            runs[number] = await begin(other, args, kwargs, _entry, _Entry(race, number), race.ring)
+                            begun, entry = partial(runs.__setitem__, number), _Entry(race, number)
+                            await begin(other, args, kwargs, _entry, entry, begun, race.ring)
                         continue
                     turn = environment.turn()
                     race.wake = turn.wake
                     if any(run.done() for run in runs.values()):
                         continue  # it ended before it could wake anybody
-                    timer = environment.call_later(race.due - now, turn.wake) if race.due < inf else None
+                    timer: Timer | None = None
                     try:
+                        if race.due < inf:
+                            timer = environment.call_later(race.due - now, race.ring)
                         await turn.comes
                     except GeneratorExit:
                         raise
@@ -177,7 +181,7 @@ class Hedging:
                             timer.cancel()
             finally:
                 race.end()
-                environment.leave(runs.values())
+                environment.leave(list(runs.values()))
                 self._count(race)
 
         return raced

@@ -177,11 +177,13 @@ class Environment(Protocol):
         kwargs: Mapping[str, Any],
         variable: ContextVar[T],
         value: T,
+        begun: Callable[[Run], object],
         ended: Callable[[], object],
-    ) -> Awaitable[Run]:
+    ) -> Awaitable[None]:
         """Begin a call beside this one, in a copy of the context in which *variable* has *value*.
 
-        *ended* is called once it has ended, also where it was cancelled, from any thread.
+        *begun* is given it before anything of it runs, for ``leave``, wherever this is interrupted; *ended* is called
+        once it has ended, also where it was cancelled, from any thread.
         """
         ...
 

@@ -109,9 +109,10 @@ class ThreadEnvironment(Environment):
         kwargs: Mapping[str, Any],
         variable: ContextVar[T],
         value: T,
+        begun: Callable[[Run], object],
         ended: Callable[[], object],
-    ) -> Awaitable[Future[Any]]:
-        return Beginning(partial(call, args, kwargs), partial(variable.set, value), ended)
+    ) -> Awaitable[None]:
+        return Beginning(partial(call, args, kwargs), partial(variable.set, value), begun, ended)
 
     def leave(self, runs: Collection[Run]) -> None:
         for run in runs:

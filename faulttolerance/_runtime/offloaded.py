@@ -404,39 +404,44 @@ class HandedDown(Suspension):
 
 
 class Beginning(Suspension):
-    """A step that begins another call beside this one, and takes no time; ``await`` gives its future.
+    """A step that begins another call beside this one, and takes no time.
 
     Args:
-        make: Makes the coroutine.
+        make: Makes its coroutine.
         prepare: Is called in its context.
+        begun: Is given its future, before it begins.
         ended: Is called when it has ended.
     """
 
     def __init__(
-        self, make: Callable[[], Coroutine[Any, Any, Any]], prepare: Callable[[], object], ended: Callable[[], object]
+        self,
+        make: Callable[[], Coroutine[Any, Any, Any]],
+        prepare: Callable[[], object],
+        begun: Callable[[Future[Any]], object],
+        ended: Callable[[], object],
     ) -> None:
         super().__init__()
         self._make = make
         self._prepare = prepare
+        self._begun = begun
         self._ended = ended
 
     def begin(self, may_run: bool) -> bool:
         """Take it; the first body of the other call runs on another thread."""
         future: Future[Any] = Future()
         part, ended = Part(self.call, future, self._prepare), self._ended
-        self.call.is_shared = True
         try:
             pool.enter_part(part)
             future._stop = part.stop
+            self._begun(future)
             future.add_done_callback(lambda _: ended())
             part.coroutine = self._make()
             part.run(None, may_run=False)
+            if self.claim():
+                return True
         except BaseException:
             part.discard()
             raise
-        self.value = future
-        if self.claim():
-            return True
         future.cancel()  # the caller gave up meanwhile
         return False
 

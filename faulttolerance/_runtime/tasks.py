@@ -138,7 +138,7 @@ class TaskEnvironment(Environment):
         return turn_in_task()
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        return asyncio.get_running_loop().call_later(seconds, callback)
+        return asyncio.get_running_loop().call_later(seconds, to_its_end(callback), None)
 
     async def hand_down(self, variable: ContextVar[T], value: T) -> None:
         variable.set(value)
@@ -150,13 +150,20 @@ class TaskEnvironment(Environment):
         kwargs: Mapping[str, Any],
         variable: ContextVar[T],
         value: T,
+        begun: Callable[[Run], object],
         ended: Callable[[], object],
-    ) -> asyncio.Task[Any]:
+    ) -> None:
         loop, context = running_loop("a call with hedges"), copy_context()
         context.run(variable.set, value)
-        task = keep(loop.create_task(call(args, kwargs), context=context))
-        task.add_done_callback(partial(_tell, ended))
-        return task
+        body, task = call(args, kwargs), None
+        try:
+            task = loop.create_task(body, context=context)
+            begun(task)
+            task.add_done_callback(to_its_end(_tell, ended, task))
+            keep(task)
+        except BaseException as error:
+            _give_up(body, task, error)
+            raise
 
     def leave(self, runs: Collection[Run]) -> None:
         for task in runs:

@@ -864,3 +864,25 @@ def test_a_class_hedges_its_asynchronous_methods() -> None:
     Client().close()
     with pytest.raises(FaultToleranceDefinitionException, match="@unguarded exempts"):
         Client().count()
+
+
+@ways
+def test_one_deadline_is_for_all_attempts_of_a_call(way: Way) -> None:
+    """By rule H2, rule D2: no hedge is due at it; when it passes, every attempt is ended, and none is a failure."""
+
+    async def scene(run: Run) -> None:
+        await run.call()
+        await run.passes(1)
+
+    policies = {
+        "deadline": 250,
+        "retry": {"max_retries": 3, "jitter": 0},
+        "circuit_breaker": {"request_volume_threshold": 1},
+        "bulkhead": {"value": 9},
+    }
+    race = Race(way, (SLOW, "slow"), scene=scene, hedge={**AFTER_100, "max_hedges": 5}, **policies)
+
+    assert race.outcomes == ["TimeoutException"]
+    assert race.sent == [(1, 0.1), (2, 0.2)]
+    assert race.lost(0.25) == [0, 1, 2]
+    assert race.run.state == "closed"

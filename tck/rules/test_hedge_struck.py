@@ -1,0 +1,106 @@
+"""Hedged calls into which the handler of a signal raises, wherever it may: no attempt goes on, no permit is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import asynchronous, bulkhead, hedge, sleep, testing
+from faulttolerance._guard import registry
+from faulttolerance._policy import Bulkhead
+from faulttolerance._runtime.pool import pool
+from faulttolerance.testing import virtual_time
+from kit.struck import Strike, Struck
+
+pytestmark = [
+    pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"),
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"),
+]
+
+OURS = ("hedging.py", "hedge.py", "tasks.py")
+
+
+def strikes(*files: str) -> Iterator[Strike]:
+    """Each place in turn, until a call has no further one."""
+    number, strike = 0, None
+    while strike is None or strike.where:
+        number += 1
+        strike = Strike(number, *files)
+        yield strike
+    assert number > 40
+
+
+def guarded(function: Callable[[], Any]) -> Any:
+    """Hedge *function*, the first attempt of which takes long, under a bulkhead."""
+    testing.reset()
+    return hedge(delay=100, quantile=0)(bulkhead(3)(function))
+
+
+def held() -> dict[Any, int]:
+    """The permits that are not back."""
+    permits = (state.strategies.get(Bulkhead) for state in registry.every_state())
+    return {key: thread for one in permits if one is not None for key, thread in one.held.items()}
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_task_that_is_struck_leaves_no_attempt(detached: bool) -> None:
+    """By rule H5: whoever is struck, the caller or an attempt, the others are ended."""
+    began: list[None] = []
+
+    async def load() -> str:
+        began.append(None)
+        await asyncio.sleep(5 if len(began) == 1 else 0.01)
+        return "loaded"
+
+    call = asynchronous(guarded(load)) if detached else guarded(load)
+
+    async def once(strike: Strike) -> int:
+        began.clear()
+        try:
+            with strike:
+                await call()
+        except Struck:
+            pass
+        await asyncio.sleep(1)
+        return len(asyncio.all_tasks()) - 1
+
+    with virtual_time() as clock:
+        for strike in strikes(*OURS):
+            left = clock.run(once(strike))
+
+            assert (left, held()) == (0, {}), strike.where
+
+
+def test_a_caller_that_is_struck_leaves_no_attempt_on_a_thread() -> None:
+    """By rule H5: an attempt that was begun for a call which nobody got is ended."""
+    began: list[None] = []
+
+    @asynchronous
+    @guarded
+    def load() -> Any:
+        began.append(None)
+        sleep(5 if len(began) == 1 else 0.01)
+        return "loaded"
+
+    with virtual_time() as clock:
+        assert load().result(5) == "loaded"
+        for strike in strikes():
+            began.clear()
+            try:
+                with strike:
+                    future = load()
+            except Struck:
+                pass
+            else:
+                assert future.result(5) == "loaded"
+            clock.advance(1)
+            until = time.monotonic() + 5
+            while (held() or pool.calls) and time.monotonic() < until:
+                time.sleep(0.001)
+
+            assert (held(), pool.calls) == ({}, ()), strike.where
