@@ -91,7 +91,7 @@ class _Course:
         """Whether the latest attempt was not left yet, nor perhaps entered."""
         self.is_awaited: bool | None = None
         """Whether the blocks belong to a coroutine; ``None`` before the first one is entered."""
-        self.attempt: Callable[[], Attempt | None] = _nobody
+        self.attempt: Callable[[], Attempt | PlainBlock | None] = _nobody
         """Gives the one whose block runs; weakly, for that leads here."""
         self.asked: tuple[FrameType, int] | None = None
         """The frame and instruction at which a loop asked for the latest attempt."""
@@ -383,27 +383,38 @@ def _go_inside(steps: Generator[Any, Any, None]) -> None:
 
 
 class PlainBlock:
-    """One entry into a block that is no attempt, and left by a ``with`` statement, also where a coroutine has it."""
+    """One entry into a block that is no attempt, and left by a ``with`` statement, also where a coroutine has it.
 
-    __slots__ = ("_course", "course", "has_begun", "steps")
+    Args:
+        find: Finds the call path.
+        let_go: Is given this when the block is left.
+    """
 
-    def __init__(self, find: Find) -> None:
+    __slots__ = ("__weakref__", "_course", "_let_go", "course", "has_begun", "steps")
+
+    def __init__(self, find: Find, let_go: Callable[[PlainBlock], object]) -> None:
         self._course = _Course()
+        self._course.attempt = ref(self)
+        self._let_go = let_go
         self.steps = self._course.run(find, None, awaited=False)
         """Once it was entered: what ``max`` hands over what ``__exit__`` is given."""
         self.has_begun = False
         self.course: object = None
         """Who enters and leaves blocks one after the other, of whom this is one."""
 
-    def enter(self, course: object) -> None:
+    def enter(self) -> None:
         """Go on to where the block begins."""
-        self.has_begun, self.course = True, course
+        self.has_begun = True
         _go_inside(self.steps)
 
     @property
     def is_over(self) -> bool:
         """Whether it was left."""
         return self._course.is_over
+
+    def let_go(self) -> None:
+        """Be over."""
+        self._let_go(self)
 
 
 def single(find: Find, method: object) -> Attempt:

@@ -14,6 +14,7 @@ from .._runtime.blocking import Arguments, Aside, comes_later, lives_on, warn_of
 from .._runtime.clock import clock
 from .._runtime.environment import Attempt, AttemptRecord, Environment, StoppedIteration
 from .._runtime.event_loop import refuse_trio
+from .._runtime.interruption import remaining
 from .._runtime.task_deadline import NO_DEADLINE
 from .._signature.kind import is_coroutine_function
 from .._strategy.bulkhead import Bulkhead
@@ -275,8 +276,8 @@ class BoundPolicies:
             kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
             if failure is None:
                 verdict = FAILURE if record.fails else SUCCESS
-            elif record.refused_by and not gate.judges_refusals:
-                verdict = NEUTRAL
+            elif (record.refused_by and not gate.judges_refusals) or remaining() == 0.0:
+                verdict = NEUTRAL  # also where an enclosing deadline has passed, whatever the body made of that
             else:
                 verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)
             if (

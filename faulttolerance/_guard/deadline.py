@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache, partial
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Self
 
 from .._call.attempt import compose
@@ -97,12 +98,13 @@ class WholeCall(Decorator):
     def _enter(self, *, is_awaited: bool) -> Self:
         prepared = self._prepared.get(get_ident())
         block = prepared.pop() if prepared else self._block(is_awaited)
-        course = _course()
         try:
-            self._entered.setdefault(course, []).append(block)
-            block.enter(course)
+            block.course = _course()
+            self._entered.setdefault(block.course, []).append(block)
+            block.enter()
         except BaseException:
-            self._end(block)
+            block.steps.close()
+            self._forget(block)
             raise
         return self
 
@@ -124,7 +126,7 @@ class WholeCall(Decorator):
             of_task = is_awaited or (holder is not None and bool(holder.f_code.co_flags & _AWAITED))
             return _path(self._name, self._seconds(), of_task)
 
-        return PlainBlock(find)
+        return PlainBlock(find, self._forget)
 
     def _prepare(self, gives: object) -> Callable[..., Any]:
         """Make what a statement is about to enter, and give what leaves that."""
@@ -140,18 +142,14 @@ class WholeCall(Decorator):
 
     def _until_left(self, block: PlainBlock | None) -> Generator[int, Any, None]:
         try:
-            given = yield 0  # inside: going on here is the first moment at which a handler may raise
+            yield 0  # inside: going on here is the first moment at which a handler may raise
             block = self._opened(block)
-            while True:
-                stop = block.steps.send(given)
-                if block.is_over:
-                    self._end(block)
-                given = yield stop
         except GeneratorExit:
             raise  # nobody ever left by this
         except BaseException:
-            self._end(self._opened(block))
+            self._opened(block).steps.close()
             raise
+        yield from block.steps  # what is handed over first says nothing
 
     def _opened(self, block: PlainBlock | None) -> PlainBlock:
         """Give what is left: *block*, unless that was not entered by a statement, but by hand."""
@@ -160,14 +158,12 @@ class WholeCall(Decorator):
         prepared = self._prepared.get(get_ident(), [])
         if block in prepared:
             prepared.remove(block)
-        return self._entered[_course()][-1]
+        return next(other for other in reversed(self._entered[_course()]) if not other.is_over)
 
-    def _end(self, block: PlainBlock) -> None:
-        """Let *block* be over, however far it came; each step may be taken twice."""
-        block.steps.close()
+    def _forget(self, block: PlainBlock) -> None:
+        """Note that *block* is over; each step may be taken twice."""
         blocks = self._entered.get(block.course, [])
-        if block in blocks:
-            blocks.remove(block)
+        blocks[:] = [other for other in blocks if other is not block and not other.is_over]
         if not blocks:
             self._entered.pop(block.course, None)
 
@@ -192,13 +188,14 @@ def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
 
         environment = BlockEnvironment()
 
-    async def run(method: object, course: Any) -> object:
+    @coroutine  # and no ``async def``: it may be ended before its first step
+    def run(method: object, course: Any) -> Generator[int, BaseException | None, object]:
         if limit:
             refuse_late(name)
             if of_task:
                 current.get().rule()
             else:
                 deadlines_here().innermost.is_ruling = True
-        return await run_block(method, course)
+        return (yield from run_block(method, course))
 
     return compose(run, policies, environment=environment)

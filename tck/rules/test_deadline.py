@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -43,6 +44,7 @@ from faulttolerance import (
 from faulttolerance.testing import configured
 from kit import Clock, Invoke, Service, key
 from kit.convention import _driven
+from kit.struck import Struck, strikes
 
 _numbers = count()
 Decorate = Callable[[Any], Any]
@@ -213,6 +215,18 @@ def test_an_attempt_that_the_deadline_ends_is_nobodys_failure(invoke: Invoke, cl
         "ft.retry.calls.total false exceptionNotRetryable": 4,
         "ft.timeout.calls.total false": 4,
     }
+
+
+def test_what_a_body_makes_of_its_end_is_nobodys_failure(invoke: Invoke, clock: Clock) -> None:
+    """By rule D3: as a driver that raises an error of its own when it is interrupted."""
+    client, name = client_of(invoke, clock, deadline(400), retry(max_retries=3, delay=0), circuit_breaker(**BREAKER))
+    client.seconds, client.when_ended = 5, ConnectionError("lost")
+
+    assert [invoke.outcome(client.service) for _ in range(4)] == [TimeoutException] * 4
+
+    assert circuit_breakers.state(name) == "closed"
+    assert client.executions == 4
+    assert not any("circuitbreaker.calls" in one for one in counts(name))
 
 
 def test_it_is_neutral_to_the_throttle(invoke: Invoke, clock: Clock) -> None:
@@ -872,3 +886,58 @@ def test_a_duration_travels_between_services(clock: Clock) -> None:
         headers = {"X-Request-Timeout-Ms": str(int((remaining() or 0.0) * 1000))}
 
     assert receive(headers) == pytest.approx(0.5, abs=0.01)
+
+
+# Signals
+
+
+def in_a_thread(one: Any, fails: bool) -> str:
+    with one, one:
+        if fails:
+            raise ConnectionError
+    return "served"
+
+
+async def in_a_coroutine(one: Any, fails: bool) -> str:
+    with one:
+        async with one:
+            if fails:
+                raise ConnectionError
+    return "served"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+@pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("reenters", [False, True], ids=["raises", "enters it, too"])
+@pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
+@pytest.mark.parametrize("run", [in_a_thread, in_a_coroutine])
+def test_a_handler_may_come_anywhere(run: Any, fails: bool, reenters: bool) -> None:
+    """By rule R11: what it raises comes out, and no deadline is left; what it enters itself disturbs nobody."""
+    one = deadline(60_000)
+
+    def handle() -> None:
+        with one:
+            assert remaining() is not None
+
+    def outcome(strike: Any, fails: bool) -> object:
+        async def main() -> object:
+            with strike or nullcontext():
+                return await run(one, fails)
+
+        try:
+            if run is in_a_coroutine:
+                return asyncio.run(main())
+            with strike or nullcontext():
+                return run(one, fails)
+        except (Exception, Struck) as error:
+            return type(error)
+
+    wrong = []
+    for strike in strikes(handle=handle) if reenters else strikes():
+        one = deadline(60_000)
+        first, left, second = outcome(strike, fails), remaining(), outcome(None, False)
+        expected = Struck if strike.where and not reenters else ConnectionError if fails else "served"
+        if (first, left, second) != (expected, None, "served"):
+            wrong.append((strike.where, first, left, second))
+
+    assert not wrong
