@@ -156,7 +156,7 @@ def test_nested_deadlines_of_greenlets_go_to_their_owners(patched: str) -> None:
         + """
 attempts = []
 
-@timeout(250)
+@timeout(500)
 def outer():
     @retry(max_retries=9, delay=0, jitter=0)
     @timeout(100)
@@ -177,14 +177,14 @@ for function in (outer, held_back):
     try:
         gevent.spawn(function).get()
     except TimeoutException as error:
-        print(error, attempts)
+        print(error, set(attempts), len(attempts) > 1)
 print(remaining())
 """
     )
 
     assert lines == [
-        "__main__.outer: timed out after 0.25 s [1, 1, 1]",
-        "__main__.held_back: timed out after 0.1 s ['held']",
+        "__main__.outer: timed out after 0.5 s {1} True",
+        "__main__.held_back: timed out after 0.1 s {'held'} False",
         "None",
     ]
 
@@ -386,14 +386,14 @@ def test_nobody_waits_for_an_offloaded_body_beyond_its_deadline(patched: str) ->
         patched
         + """
 @asynchronous
-@timeout(100)
+@timeout(500)
 @bulkhead(1, waiting_task_queue=1)
 def stubborn(seconds):
     time.sleep(seconds)
     return completed_future("ended")
 
 began = time.perf_counter()
-print(type(stubborn(1).exception()).__name__, time.perf_counter() - began < 0.9)
+print(type(stubborn(20).exception()).__name__, time.perf_counter() - began < 10)
 print(stubborn(0).result())
 """
     )

@@ -17,8 +17,8 @@ from ..native import get_ident, native
 from ..one_step import once, stack_of
 from .activity import Activity, sleeps
 from .async_exception import interruption_for
-from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
-from .safe_point import OURS, place, reason_unsafe
+from .pending_interrupt import OTHER_GREENLETS, OURS, PendingInterrupt
+from .safe_point import place, reason_unsafe
 from .sleeper import sleeper_in
 from .thread_deadlines import (
     HAS_GIL,
@@ -163,8 +163,7 @@ def on_signal(signum: int, frame: FrameType | None) -> None:
     if why is None:
         raise interruption_for(deadlines, entry)
     if pending is not None:
-        if why != OURS or pending.why is None:
-            pending.why = why
+        pending.refuse(why)
         pending.refused_at = place(frame)
         pending.send_at = -inf  # this one was not lost, and need not be waited for
 

@@ -18,6 +18,8 @@ _PRESSED_FOR = 10.0
 _NEXT_TO_NOTHING = 0.0002
 """Seconds of processor time that a thread may use to wake up, and to wait for the interpreter."""
 
+OURS = "it was in code of this library"
+"""A reason that says nothing of the body: the call was about to begin, or to end."""
 OTHER_GREENLETS = "other greenlets ran in its thread"
 """Why a call is not interrupted while another stack than its own stands on the thread."""
 
@@ -45,7 +47,7 @@ class PendingInterrupt:
         self.has_moved = False
         """Whether it was somewhere else when it was last looked at."""
         self.why: str | None = None
-        """The reason why it was not interrupted when it was last looked at."""
+        """The reason why it was not interrupted when it was last looked at, or one that says more."""
         self.sighting: object = None
         """Where the body stood when it was first looked at, in words for whoever asks."""
         self.seen_at: float | None = None
@@ -71,6 +73,14 @@ class PendingInterrupt:
             self.at, self.cpu, self.since = at, cpu, now
             self.looks = 1
             self._wait = _LOOK_AGAIN
+
+    def refuse(self, why: str | None) -> None:
+        """Note why it was not interrupted; ``None``: nothing was the matter.
+
+        That it was in code of this library says the least: a call is there whenever it begins or ends.
+        """
+        if why != OURS or self.why is None:
+            self.why = why
 
     def look_again_at(self, late_by: float) -> float:
         """Return when to look again."""

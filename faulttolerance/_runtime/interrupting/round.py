@@ -151,7 +151,7 @@ def _aim(
     is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
     # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
     may_be_awake = not (by_signal or IS_EXACT) and sleeper is not None and sleeper.is_timed
-    pending.why = reason_unsafe(
+    why = reason_unsafe(
         stack,
         late_by,
         exact=by_signal or IS_EXACT,
@@ -160,17 +160,18 @@ def _aim(
         blind=by_signal and main_thread.is_blind,
         depth=layers,
     )
+    pending.refuse(why)
     if not by_signal:
         is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
         if is_patient and sleeper is None and _may_end_by_itself(pending, stack, layers):
             return False
-        return pending.why is None and send(deadlines, pending, frame, sleeper)
+        return why is None and send(deadlines, pending, frame, sleeper)
     if pending.send_at > now:
         return False
-    is_deaf = pending.why is None and _misses_signals(pending, stack, late_by, layers)
+    is_deaf = why is None and _misses_signals(pending, stack, late_by, layers)
     if is_deaf and send(deadlines, pending, frame, sleeper):
         return True
-    if pending.why is None or pending.has_moved:
+    if why is None or pending.has_moved:
         # One that moves is somewhere else by the time that it notices; the handler looks at where that is.
         main_thread.send(deadlines, pending)
     elif (

@@ -31,6 +31,7 @@ from .instructions import (
     jumps_out,
     may_call,
 )
+from .pending_interrupt import OURS
 from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, is_timed_attempt, looks_at_threads
 from .sleeper import is_in_condition_wait, sleeps_in_condition_wait
 from .thread_deadlines import BlockDeadline, Depth
@@ -40,9 +41,6 @@ Stack: TypeAlias = tuple[FrameType, ...]
 
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
-
-OURS = "it was in code of this library"
-"""A reason that says nothing of the body: the call was about to begin, or to end."""
 
 _MODULES = frozenset(
     {
