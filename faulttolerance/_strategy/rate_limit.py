@@ -74,8 +74,10 @@ class _Fixed:
         if passed > 0:
             self.start += passed * self.length
             self.count = 0
+        if ahead + self.count < self.limit:
+            return now
         beyond = ahead - max(0, self.limit - self.count)
-        return now if beyond < 0 else self.start + (beyond // self.limit + 1) * self.length
+        return self.start + (beyond // self.limit + 1) * self.length
 
     def take(self, now: int, since: int) -> None:
         self.count += 1
@@ -229,7 +231,8 @@ class RateLimit:
         """
         with self._lock:
             moment = _ticks(now)
-            self._forget_overdue_locked(moment)
+            if self._waiting:
+                self._forget_overdue_locked(moment)
             due = self._due_locked(moment, len(self._waiting))
             if due <= moment:
                 self._take_locked(moment, moment)
