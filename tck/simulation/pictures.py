@@ -44,9 +44,8 @@ def _throttles() -> str:
     lines = {}
     for kind in ("of Google's book: 120 s, sliding", "of Envoy: 30 s, at most 0.8", throttles.OURS):
         run = throttles.TurnedDown(kind, 100.0, 320.0, lambda now: 0.0 if 60 < now < 180 else throttles.HEALTHY, 1)
-        lines[kind] = [
-            (second - 180.0, run.per_second("accepted", second, second + 3)) for second in range(170, 310, 2)
-        ]
+        seconds = range(140, 301, 2)
+        lines[kind] = [(second - 180.0, run.per_second("accepted", second, second + 5)) for second in seconds]
     panel = Panel("Calls accepted per second, after an outage of two minutes", "seconds", lines, 120.0, throttles.OURS)
     return svg([panel], "A hundred calls a second; the callee takes none until 0 s, and then all. Seed 1.")
 
