@@ -738,3 +738,29 @@ def test_gunicorn_serves_guarded_calls_by_greenlets(preloaded: tuple[str, ...], 
         assert all(map(ask, EXPECTED))
     assert "Traceback" not in service.log
     assert "deadlines interrupt no call" not in service.log
+
+
+def test_a_block_under_a_deadline_ends_in_each_greenlet(patched: str) -> None:
+    """One object for all of them, each with its own moment (rules D1, S4)."""
+    lines = run(
+        patched
+        + """
+import gevent
+one = deadline(100)
+
+def block(seconds):
+    try:
+        with one:
+            time.sleep(seconds)
+        return "in time"
+    except TimeoutException as error:
+        return str(error).partition(": ")[2]
+
+jobs = [gevent.spawn(block, seconds) for seconds in (0.01, 5, 0.02, 5)]
+gevent.joinall(jobs)
+print(sorted(job.value for job in jobs), block(5), remaining())
+"""
+    )
+
+    late = "deadline of 0.1 s passed"
+    assert lines == [f"{[late, late, 'in time', 'in time']} {late} None"]

@@ -238,3 +238,28 @@ print(*outcome(lambda: Guard(timeout=Timeout(500)).call_async(charge)))
     assert lines[5] == "OSError: lost 2"
     assert lines[6].startswith("FaultToleranceException: ")
     assert lines[6].endswith(f"{hint} 0")
+
+
+def test_deadlines_are_refused() -> None:
+    """Rule O3: of blocks and of calls, before anything runs."""
+    lines = run(
+        PREAMBLE
+        + """
+@deadline(100)
+async def bounded():
+    bodies.append(1)
+
+async def block():
+    with deadline(100):
+        bodies.append(2)
+
+async def awaited_block():
+    async with deadline(100):
+        bodies.append(3)
+
+for start in (bounded, block, awaited_block):
+    print(trio.run(outcome_in(start)).partition("needs")[2], bodies)
+"""
+    )
+
+    assert lines == [" asyncio, and was called in a task of trio []"] * 3
