@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from math import inf
+from sys import modules
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _policy as policies
@@ -19,6 +20,7 @@ from .._metrics.counters import FOLD, Counters
 from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import clock
 from .._runtime.environment import Environment, Run, StoppedIteration
+from .._runtime.event_loop import refuse_trio
 from .._runtime.interruption import remaining
 from .._signature.kind import is_coroutine_function
 from .._strategy.adaptive_timeout import LEAST
@@ -136,6 +138,8 @@ class Hedging:
                 sinks.tell(HedgeSent(self._name, entry.number, clock.monotonic() - entry.race.began))
 
     def _begin(self) -> Race:
+        if "trio" in modules:
+            refuse_trio(self._name)
         now, left = clock.monotonic(), remaining()
         return self._hedge.begin(now, inf if left is None else now + left)
 

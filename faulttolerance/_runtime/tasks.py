@@ -157,7 +157,7 @@ class TaskEnvironment(Environment):
         context.run(variable.set, value)
         body, task = call(args, kwargs), None
         try:
-            task = loop.create_task(body, context=context)
+            task = context.run(loop.create_task, body)  # not every loop takes a context
             begun(task)
             task.add_done_callback(to_its_end(_tell, ended, task))
             keep(task)

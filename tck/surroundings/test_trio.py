@@ -30,7 +30,14 @@ def needs_trio() -> None:
 @pytest.mark.parametrize("imports", ["", "import asyncio"])
 @pytest.mark.parametrize(
     "policy",
-    ["retry", "retry(max_retries=2, delay=0)", "timeout(500)", "bulkhead(3)", "fallback(lambda c: 'aside')\n@retry"],
+    [
+        "retry",
+        "retry(max_retries=2, delay=0)",
+        "timeout(500)",
+        "bulkhead(3)",
+        "fallback(lambda c: 'aside')\n@retry",
+        "hedge(delay=10)",
+    ],
 )
 def test_a_coroutine_that_may_have_to_wait_is_refused_before_its_body_runs(policy: str, imports: str) -> None:
     """Nothing is tried again, counted or replaced: the program is wrong."""
