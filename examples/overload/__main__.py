@@ -51,7 +51,14 @@ def main() -> int:
 def child(module: str, *arguments: str) -> Iterator[IO[str]]:
     """Run a module of this package in a process that ends with the block; give what it says."""
     command = [sys.executable, "-m", f"{__package__}.{module}", *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,  # so that Ctrl-C is left to this process
+    )
     assert process.stdout is not None
     try:
         yield process.stdout
@@ -103,4 +110,8 @@ def summary(found: dict[str, list[Tick]], capacity: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\nstopped")
+        sys.exit(130)

@@ -60,7 +60,8 @@ def promises(found: Mapping[str, Sequence[Tick]], capacity: float) -> Iterator[P
         sent[LIMITED] < 0.7 * sent[RETRIED],
         f"{sent[LIMITED]} requests, and {sent[RETRIED]} with {RETRIED}",
     )
-    well = {way: sum(tick.good for tick in ticks) / sum(tick.came for tick in ticks) for way, ticks in after.items()}
+    served = {way: (sum(tick.good for tick in ticks), sum(tick.came for tick in ticks)) for way, ticks in after.items()}
+    well = {way: min(1.0, good / came) for way, (good, came) in served.items()}  # some came before
     yield Promise(
         "a second after the rush nearly all calls are served again",
         well[LIMITED] >= 0.85,
