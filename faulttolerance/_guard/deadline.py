@@ -196,6 +196,7 @@ def _path(name: str, limit: float, of_task: bool) -> GuardedCall:
                 current.get().rule()
             else:
                 deadlines_here().innermost.is_ruling = True
-        return (yield from run_block(method, course))
+        block: Any = run_block(method, course)
+        return (yield from block)
 
     return compose(run, policies, environment=environment)
