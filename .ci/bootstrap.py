@@ -1,6 +1,7 @@
-"""Run the demonstration, the tests or the checks on a machine that has only Python 3.11 and pip.
+"""Run a demonstration, the tests or the checks on a machine that has only Python 3.11 and pip.
 
     python3 .ci/bootstrap.py demo [--plain] [--workers gevent]
+    python3 .ci/bootstrap.py overload [--plain] [--plot FILE]
     python3 .ci/bootstrap.py test [arguments of pytest]
     python3 .ci/bootstrap.py check [arguments of nox]
 
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 TASKS = {
     "demo": ("demo", ["examples/storefront"]),
+    "overload": ("", ["-m", "examples.overload"]),
     "test": ("test,test-optional", ["-m", "pytest"]),
     "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docs", "bare", "tck"]),
 }
@@ -61,8 +63,9 @@ def _environment(name: str, extras: str) -> str | None:
     pip = _make(home, python)
     if pip is None:
         return None
+    project = f"{ROOT}[{extras}]" if extras else str(ROOT)
     print(f"Installing what is needed into {home.relative_to(ROOT)} ...", flush=True)
-    if subprocess.call([*pip, "install", "--quiet", "--disable-pip-version-check", "--editable", f"{ROOT}[{extras}]"]):
+    if subprocess.call([*pip, "install", "--quiet", "--disable-pip-version-check", "--editable", project]):
         return None
     stamp.write_text(wanted)
     return python
