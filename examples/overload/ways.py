@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from faulttolerance import bulkhead, circuit_breaker, deadline, retry, retry_budget, timeout
+from faulttolerance import TimeoutException, bulkhead, circuit_breaker, deadline, retry, retry_budget, timeout
 
 attempts = 0
 """How many requests were sent."""
@@ -13,6 +13,10 @@ attempts = 0
 
 class Refused(Exception):
     """The service has answered something else than 200."""
+
+
+MAY_PASS = (OSError, Refused, TimeoutException)
+"""What another attempt may cure; a refusal of our own is none of it."""
 
 
 async def fetch(port: int) -> None:
@@ -34,14 +38,14 @@ async def unguarded(port: int) -> None:
     await fetch(port)
 
 
-@retry(max_retries=3, delay=50, jitter=50)
+@retry(max_retries=3, delay=50, jitter=50, retry_on=MAY_PASS)
 @timeout(600)
 async def retried(port: int) -> None:
     """Give up early, and try again: what most services do."""
     await fetch(port)
 
 
-@retry(max_retries=3, delay=50, jitter=50)
+@retry(max_retries=3, delay=50, jitter=50, retry_on=MAY_PASS)
 @circuit_breaker(request_volume_threshold=20, delay=1000)
 @timeout(600)
 async def broken(port: int) -> None:
@@ -50,7 +54,7 @@ async def broken(port: int) -> None:
 
 
 @deadline(1000)
-@retry(max_retries=3, delay=50, jitter=50)
+@retry(max_retries=3, delay=50, jitter=50, retry_on=MAY_PASS)
 @retry_budget(ratio=0.1)
 @timeout(600)
 @bulkhead(30, latency=300, waiting_task_queue=10, max_wait=150)
