@@ -356,7 +356,7 @@ class Bulkhead:
         now, running = self._now(), min(max(1, len(self.held) + (not keeps_permit)), self._ceiling)
         began = now - elapsed
         is_lowered = adaptive.end(began, now, running, is_success=is_success, is_sample=is_sample)
-        if adaptive.limit != old:
+        if adaptive.limit != old or self._ceiling > old:  # else a waiter would count beside whose permit it got
             self._move_locked(woken, adaptive.limit)
         return Lesson(old, adaptive.limit, is_lowered, adaptive.is_hopeless(began, now, running))
 

@@ -433,6 +433,25 @@ def test_a_target_that_is_wrong_is_said_once(invoke: Invoke, caplog: pytest.LogC
     assert "0.25 s" in words
 
 
+def test_a_queue_hides_no_target_that_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    """By rule A4: a call alone is one that ran alone, also where its permit goes to a waiter when it ends."""
+    guard = Guard(bulkhead=Bulkhead(4, latency=250), name=f"acme.limited{next(_numbers)}")
+
+    async def client(clock: Any) -> None:
+        while clock.monotonic() < until:
+            await guard.call_async(asyncio.sleep, LATE)
+
+    async def main(clock: Any) -> None:
+        clients = [asyncio.create_task(client(clock)) for _ in range(8)]
+        await asyncio.sleep(80)
+        assert (limit_of(guard.name), len(caplog.messages)) == (1, 1)  # while seven wait
+        await asyncio.gather(*clients)
+
+    with caplog.at_level(logging.WARNING, "faulttolerance"), virtual_time() as clock:
+        until = clock.monotonic() + 81
+        clock.run(main(clock))
+
+
 # Reload, keys, forks
 
 
