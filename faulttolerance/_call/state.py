@@ -11,7 +11,7 @@ from .._policy import CircuitBreaker, CircuitBreakerName, PartitionBy, Policy, R
 from .._runtime.clock import clock
 from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition
-from .._strategy.partitions import Partitions
+from .._strategy.partitions import Partitions, in_use
 from .._swap import Swap
 from .order import MEMORIES, Policies, Strategies
 
@@ -81,7 +81,7 @@ class State:
         """Say how each strategy stands now whose policy is in force; of those for several keys, the worst."""
         now, in_force = clock.monotonic(), {type(policy) for policy in self.policies}
         worst: dict[type[Policy], Condition] = {}
-        for kind, strategy in self.strategies.items():
+        for kind, strategy in in_use(self.strategies.items(), now):
             if kind in in_force and hasattr(strategy, "condition"):
                 condition = strategy.condition(now)
                 if condition is not None and (kind not in worst or condition[1:3] > worst[kind][1:3]):

@@ -29,6 +29,7 @@ from .._policy import (
 from .._runtime.clock import clock
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 from .._strategy.hedge import RESULTS
+from .._strategy.partitions import in_use
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""
@@ -431,14 +432,27 @@ class Meter(NamedTuple):
     def read(self, *, levels: bool) -> Iterator[tuple[Series, float]]:
         """Give the series that only grow and, with *levels*, those that go up and down."""
         now = clock.monotonic()
+        yield from self._grown(now)
         highest: dict[Series, float] = {}
-        for policy, strategy in self.strategies.items():
+        for policy, strategy in in_use(self.strategies.items(), now) if levels else ():
             for metric in _METRICS.get(policy, ()):
-                if (levels or metric.kind != "gauge") and (self.queues or not metric.needs_queue):
-                    for values, read in metric.readings.items():
-                        series, value = metric.series(values), read(strategy, now)
-                        if value is not None and metric.is_highest:
+                if metric.kind == "gauge" and (self.queues or not metric.needs_queue):
+                    for series, value in _readings(metric, strategy, now):
+                        if metric.is_highest:
                             highest[series] = max(value, highest.get(series, value))
-                        elif value is not None:
+                        else:
                             yield series, value
         yield from highest.items()
+
+    def _grown(self, now: float) -> Iterator[tuple[Series, float]]:
+        for policy, strategy in self.strategies.items():
+            for metric in _METRICS.get(policy, ()):
+                if metric.kind != "gauge":
+                    yield from _readings(metric, strategy, now)
+
+
+def _readings(metric: Metric, strategy: object, now: float) -> Iterator[tuple[Series, float]]:
+    for values, read in metric.readings.items():
+        value = read(strategy, now)
+        if value is not None:
+            yield metric.series(values), value

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 from weakref import WeakSet
 
 from .condition import Condition
 
-__all__ = ["Partition", "Partitions"]
+__all__ = ["Partition", "Partitions", "in_use"]
 
 _FEW = 64
 _PATIENCE = 0.001
@@ -111,3 +111,19 @@ class Partitions:
         if self.limit > _FEW:
             self._looks_again = now + _PATIENCE
         return None
+
+
+def in_use(strategies: Iterable[tuple[Any, Any]], now: float) -> list[tuple[Any, Any]]:
+    """Give the *strategies* of a function, each with its policy, without what no call uses.
+
+    That is what the keys share that find no place, which comes first of its kind, while every key has found one.
+    """
+    found = list(strategies)
+    if any(isinstance(one, Partitions) and len(one) >= one.limit for _, one in found):
+        return found
+    occurrences, of_keys, kept = Counter(policy for policy, _ in found), set(), []
+    for policy, strategy in found:
+        if policy in of_keys or occurrences[policy] == 1 or not strategy.is_idle(now):
+            kept.append((policy, strategy))
+        of_keys.add(policy)
+    return kept

@@ -490,8 +490,10 @@ def test_a_key_has_a_limit_of_its_own_and_is_kept_while_that_is_low() -> None:
         name = f"{fetch.__module__}.{fetch.__qualname__}"
         for _ in range(3):
             fetch("slow", LATE)
-        fetch("fine", IN_TIME)
         (guard,) = [one for one in guards() if one.name == name]
+        assert guard.counts["ft.bulkhead.limit", ()] == 1  # no call has needed what keys share that find no place
+        assert guard.conditions["Bulkhead"] == "0 of 1 running, limit now 1 of 5"
+        fetch("fine", IN_TIME)
         assert guard.counts["ft.bulkhead.limit", ()] == 5 + 1 + 5
         for host in "abcdef":
             fetch(host, IN_TIME)

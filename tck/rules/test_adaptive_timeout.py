@@ -336,6 +336,10 @@ def test_each_key_has_a_limit_of_its_own(clock: Clock) -> None:
         hosts.fetch("far", 0.1)
 
     assert [round(hosts.fetch(host, 0.0) or 0.0, 2) for host in ("near", "far")] == [0.01, 0.31]
+    (guard,) = [one for one in guards() if one.name.endswith("Hosts.fetch")]
+    assert round(guard.counts["ft.timeout.limit", ()], 2) == 0.31  # the longest of those that calls have
+    assert "limit now" in guard.conditions["Timeout"]
+    assert "no p99 yet" not in guard.conditions["Timeout"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
