@@ -16,7 +16,7 @@ from .bound import NO_GATE, BoundPolicies, conclude_of
 from .observing import timed
 
 if TYPE_CHECKING:
-    from .order import Binding, Layer
+    from .row import Binding, Layer
 
 
 class WholeCallPolicies(BoundPolicies):

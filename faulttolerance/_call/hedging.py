@@ -31,7 +31,7 @@ from .budgeting import take
 
 if TYPE_CHECKING:
     from ..typing import Timer
-    from .order import Binding
+    from .row import Binding
 
 __all__ = ["Hedging", "has_lost", "has_lost_as_first", "racing"]
 

@@ -10,10 +10,9 @@ written in; the adaptive throttle takes the place of the circuit breaker:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, TypedDict
 
-from .._metrics.counters import Counters
 from .._policy import (
     AdaptiveThrottle,
     Asynchronous,
@@ -42,14 +41,12 @@ from .._policy import (
     Timeout,
     seconds,
 )
-from .._runtime.blocking import GuardedCall
 from .._runtime.clock import clock
 from .._runtime.criticality import Criticality
-from .._runtime.environment import Environment
 from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, hedge, left_behind, rate_limit, retry
 from .._strategy.flights import Flights
 from .._strategy.last_good import LastResults
-from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit, Tell
+from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit
 from .._strategy.partitions import Partitions
 from .._strategy.retry_after import RetryAfter
 from .bound import conclude_of
@@ -59,8 +56,7 @@ from .hedging import has_lost, racing
 from .mistakes import Mistakes
 from .observing import timed
 from .remembering import Remembering
-
-Policies = Mapping[type[Policy], Policy]
+from .row import Binding, Layer, Memory, Policies, Row, key_of
 
 
 class Strategies(tuple[Any, ...]):
@@ -85,75 +81,6 @@ class Strategies(tuple[Any, ...]):
         """Give those that metrics read, for as long as there are counts: no budget, which goes with its guards."""
         place = _PLACES[RetryBudget]
         return self if self[place] is None else Strategies([*self[:place], None, *self[place + 1 :]])
-
-
-class Binding(NamedTuple):
-    """The name, the state and the surroundings to which the policies of one guarded function are bound."""
-
-    name: str
-    policies: Policies
-    strategies: Strategies
-    asynchronous: bool
-    detached: bool
-    """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
-    deliver: Callable[[circuit_breaker.CircuitBreaker], None]
-    """Tells listeners and sinks of the transitions of a circuit breaker."""
-    template: Callable[..., Any] | None = None
-    """The function whose parameters a call has; ``None`` where each call is given one."""
-    takes_itself: bool = False
-    """Whether the first argument of a call is its instance or class."""
-    counters_of: Callable[..., Counters | None] = lambda *kinds, counts_calls=False: None
-    """Gives what counts policies of some kinds, beside what counts the calls; ``None``: nothing is counted."""
-    is_block: bool = False
-    """Whether a call is a block of code, which has no layer."""
-    tell_of: Callable[[type[Policy]], Tell | None] = lambda kind: None
-    """Gives what is told of attempts that a policy would have refused, where that is observed; ``None``: it is not."""
-    is_hedge: bool = False
-    """Whether what is bound is the way of hedges, which never wait."""
-
-
-Layer: TypeAlias = Callable[[GuardedCall, Environment | None], GuardedCall]
-"""Makes what stands around a call of what the arguments are given to: for an asynchronous call, which waits in the
-environment, a coroutine function around one; else, without an environment, a function around one."""
-
-
-class Memory(NamedTuple):
-    """Makes the strategy of a policy that remembers something between calls, and gives it new values."""
-
-    make: Callable[[str, Any, Strategies], Any]
-    """Makes the strategy, given a name, the policy and the strategies of the rows above."""
-    renew: Callable[[Any, Any], object]
-    """Gives the strategy the values of the policy."""
-
-
-def _nothing(policy: Policy, binding: Binding) -> Mapping[str, Any]:
-    return {}
-
-
-class Row(NamedTuple):
-    """One policy at its place in the order."""
-
-    policy: type[Policy]
-    bind: Callable[[Any, Binding], Mapping[str, Any]] = _nothing
-    """Gives what ``BoundPolicies`` holds of the policy, by parameter."""
-    memory: Memory | None = None
-    modifies: type[Policy] | None = None
-    """The policy without which this one does nothing."""
-    or_else: type[Policy] | None = None
-    """Another one that this one may modify."""
-    excludes: type[Policy] | None = None
-    """The policy beside which this one may not stand."""
-    layer: Callable[[Any, Binding], Layer | None] | None = None
-    """Gives what stands around all policies below, inside what this one binds; ``None``: nothing does."""
-    is_for_classes: bool = True
-    """Whether it may stand on a class."""
-    back_off: Callable[[Any, float, str, back_off.Mistakes], back_off.BackOff | back_off.CustomBackOff] | None = None
-    """Gives the growth of the delays of ``Retry``; a function has one at most."""
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether ``BoundPolicies`` holds anything of the policy."""
-        return self.bind is not _nothing
 
 
 class GuardPolicies(TypedDict, total=False):
@@ -390,15 +317,6 @@ def _fibonacci(policy: FibonacciBackoff, delay: float, *_: object) -> back_off.B
 
 def _custom(policy: CustomBackoff, delay: float, name: str, tell: back_off.Mistakes) -> back_off.CustomBackOff:
     return back_off.CustomBackOff(policy.value, name, delay, tell)
-
-
-def key_of(key: Any, binding: Binding, identity: Callable[[Any], Hashable] = id) -> Callable[..., Hashable]:
-    """Give what makes the *key* of a call from its arguments; see ``key_function``."""
-    from .._signature.call_key import given_key_function, key_function  # which needs ``inspect``
-
-    if binding.template is None:
-        return given_key_function(key, binding.name, identity)
-    return key_function(key, binding.template, takes_itself=binding.takes_itself, identity=identity)
 
 
 def _coalesce(policy: Coalesce, binding: Binding) -> Layer:

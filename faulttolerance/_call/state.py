@@ -13,7 +13,8 @@ from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition
 from .._strategy.partitions import Partitions, in_use
 from .._swap import Swap
-from .order import MEMORIES, Policies, Strategies
+from .order import MEMORIES, Strategies
+from .row import Policies
 
 _NO_STRATEGIES = Strategies([None] * len(MEMORIES))
 

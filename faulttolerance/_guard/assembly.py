@@ -15,8 +15,9 @@ from .._call.deadlines import WholeCallPolicies
 from .._call.hedging import Hedging
 from .._call.mistakes import Mistakes
 from .._call.observing import Observer
-from .._call.order import ORDER, ROWS, Binding, Layer, Row, Strategies, is_detached, key_of, may_queue, memory_in
+from .._call.order import ORDER, ROWS, Strategies, is_detached, may_queue, memory_in
 from .._call.remembering import Remembering
+from .._call.row import Binding, Layer, Row, key_of
 from .._call.specialize import source_of
 from .._call.state import State, StateDraft
 from .._metrics.catalogue import observed_schema
@@ -355,8 +356,8 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
     is_meant = is_detached({type(declared.policy) for declared in effective.declared})
     parts: list[_Part] = []
     for at, (layer, rows) in enumerate(divided):
-        counts_calls = not any(row.is_bound for _, outside in divided[at + 1 :] for row in outside)
-        is_step = not at or any(row.is_bound for row in rows)
+        counts_calls = not any(row.bind for _, outside in divided[at + 1 :] for row in outside)
+        is_step = not at or any(row.bind for row in rows)
         fixed: dict[str, Any] = {
             "asynchronous": binding.asynchronous,
             "detached": binding.detached and not at,
@@ -365,9 +366,9 @@ def _parts(effective: EffectivePolicies, binding: Binding) -> list[_Part]:
         if is_step:
             fixed["counters"] = binding.counters_of(*(row.policy for row in rows), counts_calls=counts_calls)
         for row in reversed(rows):
-            if row.memory is None:
+            if row.memory is None and row.bind is not None:
                 fixed |= row.bind(policies[row.policy], binding)
-        remembering = [row for row in reversed(rows) if row.memory is not None and row.is_bound]
+        remembering = [row for row in reversed(rows) if row.memory is not None and row.bind is not None]
         parts.append(_Part(layer, remembering, fixed, not (at or is_meant), is_step))
     return parts
 
@@ -383,6 +384,7 @@ def _bound(parts: Sequence[_Part], binding: Binding) -> list[BoundPolicies | Lay
         if part.is_step:
             values = dict(part.fixed)
             for row in part.rows:
+                assert row.bind is not None
                 values |= row.bind(binding.policies[row.policy], binding)
             bound = (_special if values.keys() & _SPECIAL else BoundPolicies)(binding.name, **values)
             bound.watches_results = part.watches_results

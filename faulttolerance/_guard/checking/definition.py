@@ -6,7 +6,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, partialmethod, singledispatchmethod
 from typing import Any
 
-from ..._call.order import ORDER, Row, is_detached
+from ..._call.order import ORDER, is_detached
+from ..._call.row import Row
 from ..._config import Declared
 from ..._policy import (
     BeforeRetry,
