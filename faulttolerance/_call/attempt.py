@@ -66,19 +66,14 @@ def compose(
         awaits: Whether what an attempt returns is awaited and its outcome the attempt's; ``None``: as it turns out.
     """
     policies.fallbacks, policies.before_retry, policies.environment = fallbacks, before_retry, environment
-    flags = flags_of(policies, is_followed=policies.retry is not None or bool(fallbacks))
-    call = specialized(attempt, flags)(function, policies, environment, awaits)
+    policies.is_followed = policies.detached or policies.retry is not None or bool(fallbacks)
+    call = specialized(attempt, flags_of(policies))(function, policies, environment, awaits)
     policies.attempt = ref(call)
     return call  # type: ignore[no-any-return]
 
 
-def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
-    """Return the flags of ``attempt`` for *policies*.
-
-    Args:
-        policies: What guards the method.
-        is_followed: Whether a failed attempt may be followed by another one, or by a fallback.
-    """
+def flags_of(policies: BoundPolicies) -> Flags:
+    """Return the flags of ``attempt`` for *policies*."""
     retry, detached = policies.retry, policies.detached
     deadline = policies.conclude is not None
     bulkhead = policies.bulkhead is not None and not detached
@@ -97,7 +92,6 @@ def flags_of(policies: BoundPolicies, *, is_followed: bool) -> Flags:
         "BULKHEAD": bulkhead,
         "CLOCKED": detached or deadline or waits or judged or policies.rate_limit is not None,
         "JUDGED": detached or judged or (retry is not None and retry.result_predicate is not None),
-        "FOLLOWED": detached or is_followed,
         "COUNTED": policies.first_try_durations is not None,
         # A coroutine in either case; without ASYNC, one under deadlines of the thread.
         "BLOCK": policies.is_block,
@@ -117,7 +111,7 @@ if TYPE_CHECKING:
     from .._strategy.retry_budget import RetryBudget
 
     ASYNC = BUDGET = DETACHED = GATE = RATE_LIMIT = DEADLINE = LATE_ONLY = BULKHEAD = False
-    CLOCKED = JUDGED = FOLLOWED = COUNTED = BLOCK = False
+    CLOCKED = JUDGED = COUNTED = BLOCK = False
 
     class _Bound(BoundPolicies):
         """The policies as ``attempt`` sees them: what it asks of one stands under the flag of that one."""
@@ -178,16 +172,15 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
         if BULKHEAD or DETACHED:
             record: AttemptRecord = AttemptRecord() if DETACHED else None  # type: ignore[assignment]  # not needed yet
         if GATE:
-            era, state = NOT_ADMITTED, policies.gate.state
-            # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
-            if not FOLLOWED and not state.is_closed and (wait := state.until - (began or clock.monotonic())) > 0.0:
-                raise policies.refused(policies.gate, wait)
+            era = state = policies.gate.state
+            if not state.is_closed:
+                era = NOT_ADMITTED
+                # Refusing is to be cheap: nothing was taken yet, and where nothing follows a failure, that is all.
+                if not policies.is_followed and (wait := state.until - (began or clock.monotonic())) > 0.0:
+                    raise policies.refused(policies.gate, wait)
         try:  # the way in, outermost first
-            if GATE:
-                if state.is_closed:
-                    era = state
-                else:
-                    era = policies.gate.admit(permit := permit or object(), get_ident(), began or clock.monotonic())
+            if GATE and not state.is_closed:
+                era = policies.gate.admit(permit := permit or object(), get_ident(), began or clock.monotonic())
             if RATE_LIMIT:
                 limit = policies.rate_limit
                 if policies.takes_turns:

@@ -83,6 +83,7 @@ class BoundPolicies:
         "gate",
         "interrupt",
         "is_block",
+        "is_followed",
         "is_remembered",
         "left_behind",
         "name",
@@ -172,6 +173,7 @@ class BoundPolicies:
         """Whether no further policies stand around these, which count the calls then."""
         self.fallbacks: Sequence[tuple[str, Aside]] = ()
         """Give the result that replaces a final failure, each under its name, in the order in which they are asked."""
+        self.is_followed = False  # whether a failed attempt may be followed by another one, or by a fallback
         self.before_retry: Aside | None = None
         """The code of the application that is run before each retry."""
         self.environment: Environment | None = None

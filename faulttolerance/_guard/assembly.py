@@ -414,8 +414,7 @@ def code_of(effective: EffectivePolicies, asynchronous: bool) -> str:
     binding = _binding(effective, draft, asynchronous=asynchronous, detached=detached)
     bound, *_ = _bound(_parts(effective, binding), binding)
     assert isinstance(bound, BoundPolicies)
-    is_followed = bound.fallback_on is not None or bound.retry is not None
-    return source_of(attempt, flags_of(bound, is_followed=is_followed))
+    return source_of(attempt, flags_of(bound))
 
 
 def _awaits(declaration: Declaration) -> bool | None:

@@ -56,7 +56,7 @@ MISTAKES = [
     Mistake("wrong argument", "settle(deadlines, entry)", "settle(entry, deadlines, due)"),
     Mistake("wrong argument", "begin_deadline(seconds := policies.seconds, ", "begin_deadline("),
     Mistake("wrong argument", "fail(policies, error, progress, args", "fail(policies, error, args"),
-    Mistake("missing field", "NOT_ADMITTED, policies.gate.state", "NOT_ADMITTED, policies.gate.era"),
+    Mistake("missing field", "era = state = policies.gate.state", "era = state = policies.gate.era"),
     Mistake("missing field", "deadline.queue.pending.pop(", "deadline.ring.pending.pop("),
     Mistake("missing field", "record.running_since", "record.runs_since"),
     Mistake("missing field", "policies.counters.fold()", "policies.counters.fold_all()"),
