@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import ref
@@ -62,9 +63,16 @@ def follow_all() -> None:
         state.follow()
 
 
-def clashes_of(several: Iterable[EffectivePolicies]) -> list[Fault]:
-    """Tell what is wrong with the names under which *several* guards, and those that were called, have something."""
-    return [*_breaker_clashes(several), *budget_clashes(several)]
+def clashes_of(several: Iterable[EffectivePolicies], own: State | None = None) -> list[Fault]:
+    """Tell what is wrong with the names under which *several* guards, and those that were called, have something.
+
+    With *own*, the state of the only one of them, others of its name are looked at, too.
+    """
+    faults = [*_breaker_clashes(several), *budget_clashes(several, own)]
+    if faults and own is not None and any(one.name == own.name and one is not own for one in every_state()):
+        gc.collect()  # what was defined anew, as in a notebook, may only look as if it lived
+        faults = [*_breaker_clashes(several), *budget_clashes(several, own)]
+    return faults
 
 
 def _breaker_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
@@ -84,8 +92,11 @@ def _breaker_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
     return faults
 
 
-def budget_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
-    """Tell where guards say different things of a retry budget by the name of which they share it (rule B1)."""
+def budget_clashes(several: Iterable[EffectivePolicies], own: State | None = None) -> list[Fault]:
+    """Tell where guards say different things of a retry budget by the name of which they share it (rule B1).
+
+    With *own*, the state of the only one of *several*, others of its name are looked at, too: a factory makes such.
+    """
     wanted = {
         effective.name: budget
         for effective in several
@@ -97,7 +108,8 @@ def budget_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
     said: dict[str, tuple[RetryBudget, str]] = {}
     for state in every_state():
         for policy in state.policies:
-            if isinstance(policy, RetryBudget) and state.name not in wanted:
+            is_other = state.name not in wanted if own is None else state is not own
+            if isinstance(policy, RetryBudget) and is_other:
                 said.setdefault(policy.name, (policy, state.name))
     faults = []
     for name, budget in wanted.items():
@@ -106,7 +118,8 @@ def budget_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
             value, theirs = getattr(budget, parameter), getattr(other, parameter)
             if value != theirs:
                 where = f"{name} @RetryBudget({parameter})"
-                problem = f"is {value!r}, and {theirs!r} for {owner}, which shares the budget {budget.name!r}"
+                others = owner if owner != name else f"another {name}"
+                problem = f"is {value!r}, and {theirs!r} for {others}, which shares the budget {budget.name!r}"
                 faults.append(Fault(where, problem, value, "the same wherever the name is given"))
     return faults
 

@@ -126,7 +126,7 @@ class Draft:
             seen = settings.version.current
             if settings.state is not basis or not self.is_current:
                 return False
-            if clashes := clashes_of([self.effective]):
+            if clashes := clashes_of([self.effective], self.state.state):
                 raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
             self.put(swap)

@@ -375,6 +375,31 @@ def test_who_shares_a_budget_says_the_same_of_it() -> None:
     other.close()
 
 
+def test_what_a_factory_makes_has_to_agree_too() -> None:
+    """By rule B1: although all of it has one name; what was defined anew and replaced says nothing any more."""
+
+    def make(burst: int) -> Callable[[], None]:
+        @retry(max_retries=2, jitter=0)
+        @retry_budget(burst=burst, name="factory")
+        def send() -> None:
+            raise OSError("down")
+
+        return send
+
+    def call(send: Callable[[], None]) -> None:
+        with pytest.raises(OSError, match="down"):
+            send()
+
+    first, alike, different = make(3), make(3), make(4)
+    call(first)
+    call(alike)
+    with refused("send @RetryBudget(burst) is 4, and 3 for another", "shares the budget 'factory'"):
+        different()
+    del first, alike
+    call(different)
+    assert "now 0 of 4 tokens" in explain(different)  # as after a reload
+
+
 def test_configured_values_have_to_agree_too() -> None:
     """By rule B1 and rule X9; a reload that sets them apart changes nothing, one that sets both moves both."""
     guards_ = [guarded(f"acme.shared{number}", RetryBudget(name="shared")) for number in range(2)]
