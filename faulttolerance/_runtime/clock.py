@@ -9,7 +9,7 @@ from math import inf
 from ..typing import Clock, Timer
 from .greenlets import lock_here, timer_here
 from .interrupting.async_exception import interruption_for, withdraw
-from .interrupting.cancels import make_due
+from .interrupting.cancels import make_due_first
 from .interrupting.thread_deadlines import deadlines_here, due, unmasked
 from .interrupting.watchdog import watchdog
 from .native import native, wall_time
@@ -52,11 +52,7 @@ def raise_if_expired(now: float) -> None:
             withdraw(deadlines)
         entry = due(deadlines, now)
         if entry is not None:
-            if deadlines.cancels:
-                make_due(deadlines, now)
-                for cancel in [*deadlines.cancels]:
-                    if cancel.is_under_way:
-                        cancel.wait()
+            make_due_first(deadlines, now)
             raise interruption_for(deadlines, entry)
 
 
@@ -143,7 +139,7 @@ class SharedClock:
         self._take(_SystemClock, is_virtual=False)
 
     def use(self, other: Clock) -> None:
-        """Follow *other*, which interrupts its own sleepers; deadlines interrupt nobody else meanwhile."""
+        """Follow *other*, which interrupts its own sleepers and loops; deadlines interrupt nobody else meanwhile."""
         watchdog.pause()
         self._take(other, is_virtual=True)
 

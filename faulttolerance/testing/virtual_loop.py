@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from .._runtime.clock import next_deadline
+from .._runtime.interrupting.inner_loop import end_loop
 from .waiter import Waiter
 
 if TYPE_CHECKING:
@@ -99,15 +101,20 @@ class _Selector(selectors.DefaultSelector):
         self._clock = clock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Give the descriptors that are ready; none once the time is over."""
+        """Give the descriptors that are ready; none once the time is over, or a deadline of the calling thread."""
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
         if self._clock.has_ended:
             return super().select(timeout)
+        seconds, now, deadline = math.inf if timeout is None else timeout, self._clock.monotonic(), next_deadline()
+        if deadline <= now and end_loop(now):
+            return super().select(0)
+        if deadline > now:
+            seconds = min(seconds, deadline - now)
         wait = self._loop._waits = _LoopWait(self._loop, self)
         try:
-            if not self._clock.wait_for_input(wait, math.inf if timeout is None else timeout):
+            if not self._clock.wait_for_input(wait, seconds):
                 ready = super().select()
         finally:
             self._loop._waits = None

@@ -101,6 +101,15 @@ def make_due(deadlines: ThreadDeadlines, now: float) -> None:
         make_aside(claimed)
 
 
+def make_due_first(deadlines: ThreadDeadlines, now: float) -> None:
+    """Have these calls made for the running thread, and wait until they are."""
+    if deadlines.cancels:
+        make_due(deadlines, now)
+        for cancel in [*deadlines.cancels]:
+            if cancel.is_under_way:
+                cancel.wait()
+
+
 def are_under_way(deadlines: ThreadDeadlines, late_by: float) -> bool:
     """Tell whether such calls are to end before the thread is interrupted, which is *late_by* seconds late."""
     return late_by < _PATIENCE and any(cancel.is_under_way for cancel in [*deadlines.cancels])

@@ -11,9 +11,10 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from ..callback import to_its_end
-from ..one_step import variables_of
+from ..one_step import stack_of, variables_of
+from .cancels import make_due_first
 from .safe_point import Stack, frames_of_call
-from .thread_deadlines import Depth, Entry, ThreadDeadlines, is_open, prune
+from .thread_deadlines import Depth, Entry, ThreadDeadlines, deadlines_here, depth, due, is_open, prune
 
 
 class InnerLoop(NamedTuple):
@@ -45,6 +46,18 @@ def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
             return InnerLoop(step, is_idle)
         is_idle = is_idle and step.f_code is not callback
     return None
+
+
+def end_loop(now: float) -> bool:
+    """Have the loop end that runs on this thread if a deadline around it has passed at *now*; whether it was told."""
+    deadlines = deadlines_here()
+    entry = due(deadlines, now)
+    loop = find_loop(stack_of(sys._getframe()), depth(deadlines, entry)) if entry is not None else None
+    if loop is None:
+        return False
+    make_due_first(deadlines, now)
+    loop.tell(deadlines, entry)
+    return True
 
 
 def _cancel(main: Any, deadlines: ThreadDeadlines, entry: Entry) -> None:

@@ -21,6 +21,8 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     completed_future,
+    deadline,
+    on_deadline,
     remaining,
     retry,
     sleep,
@@ -616,6 +618,53 @@ def test_a_loop_cleans_up_after_itself(clock: VirtualClock) -> None:
 
     assert log == ["cancelled"]
     assert loops[0].is_closed()
+
+
+def in_a_block(run: Callable[[], None]) -> Callable[[], None]:
+    def block() -> None:
+        with deadline(1000):
+            run()
+
+    return block
+
+
+@pytest.mark.parametrize("bound", [timeout(1000), deadline(1000), in_a_block], ids=["time-out", "deadline", "block"])
+def test_a_loop_ends_with_the_call_that_runs_it(
+    clock: VirtualClock, elapsed: Callable[[], float], bound: Callable[[Callable[[], None]], Callable[[], None]]
+) -> None:
+    """As in real time: the main task is cancelled at the deadline, and may clean up."""
+    ended: list[float] = []
+
+    async def main() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.5)
+            ended.append(elapsed())
+            raise
+
+    def run() -> None:
+        with on_deadline(lambda: ended.append(elapsed())):
+            clock.run(main())
+
+    with pytest.raises(TimeoutException):
+        bound(run)()
+
+    assert ended == [1.0, 1.5]
+
+
+def test_a_loop_that_is_run_for_nothing_in_particular_ends_late(
+    clock: VirtualClock, elapsed: Callable[[], float]
+) -> None:
+    """What runs for ever has nothing that could be cancelled; it waits for its timers, and spins for none."""
+    loop = clock.loop_factory()
+    loop.call_later(60, loop.stop)
+
+    with pytest.raises(TimeoutException, match="1 s passed"), deadline(1000):
+        loop.run_forever()
+    loop.close()
+
+    assert elapsed() == 60.0
 
 
 def test_a_runner_uses_the_clocks_loops(clock: VirtualClock, elapsed: Callable[[], float]) -> None:
