@@ -57,6 +57,16 @@ def test_the_switches_are_documented_with_their_defaults() -> None:
         assert switch_key(name).variable in (name.upper().replace(".", "_"), name.upper())
 
 
+def test_what_observing_each_policy_means_is_documented() -> None:
+    """By rule X7: every policy that has a mode has a row that says what it does, and what it does not."""
+    mode = page().partition("\n## Mode\n")[2].partition("\n## ")[0]
+    rows = "\n".join(line.split("|")[1] for line in mode.splitlines() if line.startswith("| `"))
+    observable = {name for name, policy in ANNOTATIONS.items() if policy.is_observable}
+
+    assert set(re.findall("`([A-Z][A-Za-z]*)`", rows)) == observable
+    assert observable <= set(re.findall("`([A-Z][A-Za-z]*)`", mode.partition("\n| |")[0]))
+
+
 def test_the_keys_of_the_table_are_those_that_are_looked_up() -> None:
     """For every annotation that can be made without arguments."""
     looked_up = set[str]()
