@@ -49,6 +49,7 @@ from .._strategy.last_good import LastResults
 from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit
 from .._strategy.partitions import Partitions
 from .._strategy.retry_after import RetryAfter
+from .._strategy.unqueued import UnqueuedBulkhead
 from .bound import conclude_of
 from .budgeting import budget_of
 from .deadlines import time_limit_of, under_deadline
@@ -298,7 +299,7 @@ def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
     if tell is not None:
         bound["bulkhead"] = ObservedBulkhead(permits, tell, may_wait=bound["queues"])
     elif binding.is_hedge:
-        bound["bulkhead"] = hedge.UnqueuedBulkhead(permits)
+        bound["bulkhead"] = UnqueuedBulkhead(permits)
     if seconds(policy.latency, ChronoUnit.MILLIS):
         from .limiting import Limiter
 

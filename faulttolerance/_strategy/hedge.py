@@ -7,9 +7,9 @@ that win alone would bend the delay down, and send ever more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from .condition import Condition
 from .gate import Era, Gate, GateAround
@@ -18,9 +18,9 @@ from .retry_budget import RetryBudget
 from .verdict import NEUTRAL, Verdict
 
 if TYPE_CHECKING:
-    from .bulkhead import Bulkhead, Waiter
+    pass
 
-__all__ = ["RESULTS", "DeafGate", "Hedge", "Race", "UnqueuedBulkhead"]
+__all__ = ["RESULTS", "DeafGate", "Hedge", "Race"]
 
 RATIO: Final = 0.1
 BURST: Final = 10
@@ -246,46 +246,3 @@ class DeafGate(GateAround):
         if self._has_lost():
             verdict, failure = NEUTRAL, ""
         self._gate.settle(era, permit, verdict, now, failure)
-
-
-class UnqueuedBulkhead:
-    """A bulkhead as hedges see it: they get a permit that is free, and never wait for one."""
-
-    __slots__ = ("_bulkhead",)
-
-    max_wait: Final = 0.0
-
-    def __init__(self, bulkhead: Bulkhead) -> None:
-        self._bulkhead = bulkhead
-
-    @property
-    def held(self) -> dict[Hashable, int]:
-        """The thread of each attempt that runs."""
-        return self._bulkhead.held
-
-    @property
-    def limit(self) -> int:
-        """How many may run."""
-        return self._bulkhead.limit
-
-    @property
-    def waiting(self) -> Collection[object]:
-        """Those that wait, which no hedge does."""
-        return self._bulkhead.waiting
-
-    def enter(self, waiter: Waiter) -> Any:
-        """Take a permit for *waiter*, which does not wait.
-
-        Raises:
-            BulkheadException: None is free.
-        """
-        waiter.wake = None
-        return self._bulkhead.enter(waiter)
-
-    def release(self, attempt_id: Hashable) -> None:
-        """Give back a permit."""
-        self._bulkhead.release(attempt_id)
-
-    def admit_waiters(self) -> None:
-        """Let those go on that wait, and are no hedges."""
-        self._bulkhead.admit_waiters()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 from ..exceptions import RefusedException
 from .gate import Era, Gate, GateAround
 from .rate_limit import Place, RateLimit
+from .unqueued import UnqueuedBulkhead
 from .verdict import Verdict
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _nobody() -> None:
     """Wake nobody: whoever would wait has gone by."""
 
 
-class ObservedBulkhead:
+class ObservedBulkhead(UnqueuedBulkhead):
     """A bulkhead that lets everything run, and lets nothing wait.
 
     Those for which it would have had a place in its queue run, too, and count as those that it lets in.
@@ -112,31 +113,14 @@ class ObservedBulkhead:
         may_wait: Whether calls may wait for a permit where the bulkhead is obeyed.
     """
 
-    __slots__ = ("_beyond", "_bulkhead", "_may_wait", "_tell")
+    __slots__ = ("_beyond", "_may_wait", "_tell")
 
     def __init__(self, bulkhead: Bulkhead, tell: Tell, *, may_wait: bool) -> None:
-        self._bulkhead = bulkhead
+        super().__init__(bulkhead)
         self._tell = tell
         self._may_wait = may_wait
         self._beyond: dict[Hashable, None] = {}
         """The attempts that run and would have been refused; some of them may have ended."""
-
-    max_wait: Final = 0.0
-
-    @property
-    def held(self) -> dict[Hashable, int]:
-        """The thread of each attempt that runs."""
-        return self._bulkhead.held
-
-    @property
-    def limit(self) -> int:
-        """How many may run before it is asked."""
-        return self._bulkhead.limit
-
-    @property
-    def waiting(self) -> Collection[object]:
-        """Those that wait since it was obeyed."""
-        return self._bulkhead.waiting
 
     def acquire(self, attempt_id: Hashable, ident: int, wake: object = None) -> None:
         """Take a permit, whatever the limit is."""
@@ -154,11 +138,3 @@ class ObservedBulkhead:
     def enter(self, waiter: Waiter) -> None:
         """Take a permit for *waiter*, which does not wait."""
         self.acquire(waiter.attempt_id, waiter.ident)
-
-    def release(self, attempt_id: Hashable) -> None:
-        """Give back a permit, or a place in the queue since it was obeyed."""
-        self._bulkhead.release(attempt_id)
-
-    def admit_waiters(self) -> None:
-        """Let those go on that wait since it was obeyed."""
-        self._bulkhead.admit_waiters()
