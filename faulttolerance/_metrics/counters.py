@@ -179,8 +179,9 @@ class Counters:
         self._departed = departed
 
     def __del__(self) -> None:
-        # Runs wherever the collector runs, so it takes no lock.
-        self._departed.append(self.account)
+        # Runs wherever the collector runs, so it takes no lock; also where a signal's handler raised in ``__init__``.
+        if hasattr(self, "_departed"):
+            self._departed.append(self.account)
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
         """Give a list for what is counted often: each entry advances all of *series*, and ``fold`` follows as above."""

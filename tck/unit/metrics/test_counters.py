@@ -122,3 +122,8 @@ def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
     assert nested == [2]
     assert ledger.read().counts["shop"][FAILED[0]] == 2
     assert not ledger._accounts
+
+
+def test_counters_whose_making_was_interrupted_go_without_a_word() -> None:
+    """By rule R0: Ctrl-C during the first call of a method leaves no second traceback behind."""
+    Counters.__new__(Counters).__del__()
