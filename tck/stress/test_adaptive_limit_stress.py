@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import threading
 import time
 from bisect import bisect_right
 from collections import Counter
@@ -21,10 +20,10 @@ import pytest
 from faulttolerance import Bulkhead, BulkheadException, Guard, Timeout, TimeoutException, sleep
 from faulttolerance._guard import registry
 from faulttolerance._strategy import bulkhead as strategy
-from kit.crowd import Crowd
+from kit.crowd import Crowd, press
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20")) / 4
-THREADS, TASKS, LOOPS, CEILING = 64, 10_000, 2, 16
+CEILING = 16
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]
 
@@ -94,8 +93,7 @@ def test_a_limit_that_moves_is_never_passed(monkeypatch: pytest.MonkeyPatch) -> 
             look(asked)
             await asyncio.sleep(seconds)
 
-    def thread(seed: int) -> None:
-        dice = random.Random(seed)
+    def thread(dice: random.Random) -> None:
         while time.monotonic() < until:
             try:
                 call = guard.call if dice.random() < 0.7 else lambda *args: outer.call(guard.call, *args)
@@ -117,30 +115,11 @@ def test_a_limit_that_moves_is_never_passed(monkeypatch: pytest.MonkeyPatch) -> 
         except asyncio.CancelledError:
             ends["cancelled"] += 1
 
-    async def tasks(seed: int) -> None:
-        dice = random.Random(seed)
-        for _ in range(TASKS // LOOPS // 100):
-            fresh = [asyncio.ensure_future(task(dice)) for _ in range(100)]
-            await asyncio.sleep(dice.random() * SECONDS / 50)
-            for one in fresh:
-                if dice.random() < 0.3:
-                    one.cancel()
-            if dice.random() < 0.5:
-                await asyncio.gather(*fresh, return_exceptions=True)
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(others)
-
-    threads = [threading.Thread(target=thread, args=(seed,), daemon=True) for seed in range(THREADS)]
-    threads += [threading.Thread(target=asyncio.run, args=(tasks(seed),), daemon=True) for seed in range(LOOPS)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(SECONDS * 5 + 60)
+    press(SECONDS, thread, task)
     (state,) = [one for one in registry.every_state() if one.name == "stress"]
     permits = state.strategies.get(Bulkhead)
     try:
         assert wrong == []
-        assert not [one.name for one in threads if one.is_alive()]
         assert (dict(permits.held), list(permits.waiting), permits.running) == ({}, [], 0)
         assert crowd.inside == 0
         assert max(woken.values()) == 1

@@ -30,10 +30,10 @@ from faulttolerance import (
 )
 from faulttolerance._guard import registry
 from faulttolerance._strategy import bulkhead as strategy, rate_limit
-from kit.crowd import Crowd
+from kit.crowd import Crowd, press
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20")) / 4
-THREADS, TASKS, LOOPS, LIMIT = 64, 10_000, 2, 8
+LIMIT = 8
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]
 
@@ -69,8 +69,7 @@ def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.Monk
         with crowd:
             await asyncio.sleep(seconds)
 
-    def thread(seed: int) -> None:
-        dice = random.Random(seed)
+    def thread(dice: random.Random) -> None:
         while time.monotonic() < until:
             try:
                 with criticality(dice.choice(list(Criticality))):
@@ -94,30 +93,11 @@ def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.Monk
         except asyncio.CancelledError:
             ends["cancelled"] += 1
 
-    async def tasks(seed: int) -> None:
-        dice = random.Random(seed)
-        for _ in range(TASKS // LOOPS // 100):
-            fresh = [asyncio.ensure_future(task(dice)) for _ in range(100)]
-            await asyncio.sleep(dice.random() * SECONDS / 50)
-            for one in fresh:
-                if dice.random() < 0.3:
-                    one.cancel()
-            if dice.random() < 0.5:
-                await asyncio.gather(*fresh, return_exceptions=True)
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(others)
-
-    threads = [threading.Thread(target=thread, args=(seed,), daemon=True) for seed in range(THREADS)]
-    threads += [threading.Thread(target=asyncio.run, args=(tasks(seed),), daemon=True) for seed in range(LOOPS)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(SECONDS * 5 + 60)
+    press(SECONDS, thread, task)
     (state,) = [one for one in registry.every_state() if one.name == "stress"]
     permits = state.strategies.get(Bulkhead)
     try:
         assert wrong == []
-        assert not [one.name for one in threads if one.is_alive()]
         assert (dict(permits.held), list(permits.waiting), permits.running) == ({}, [], 0)
         assert crowd.inside == 0
         assert crowd.most == LIMIT
@@ -176,8 +156,7 @@ def test_threads_and_tasks_that_wait_for_their_turn_stay_within_the_limit(monkey
     async def body_async() -> None:
         body()
 
-    def thread(seed: int) -> None:
-        dice = random.Random(seed)
+    def thread(dice: random.Random) -> None:
         while time.monotonic() < until:
             try:
                 if dice.random() < 0.3:
@@ -191,35 +170,18 @@ def test_threads_and_tasks_that_wait_for_their_turn_stay_within_the_limit(monkey
             except BaseException as error:
                 wrong.append(repr(error))
 
-    async def task() -> None:
+    async def task(_: random.Random) -> None:
         try:
             await guard.call_async(body_async)
             ends["served"] += 1
         except (RateLimitException, asyncio.CancelledError) as error:
             ends[type(error).__name__] += 1
 
-    async def tasks(seed: int) -> None:
-        dice = random.Random(seed)
-        for _ in range(TASKS // LOOPS // 100):
-            fresh = [asyncio.ensure_future(task()) for _ in range(100)]
-            await asyncio.sleep(dice.random() * SECONDS / 50)
-            for one in fresh:
-                if dice.random() < 0.3:
-                    one.cancel()
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(others)
-
-    threads = [threading.Thread(target=thread, args=(seed,), daemon=True) for seed in range(THREADS)]
-    threads += [threading.Thread(target=asyncio.run, args=(tasks(seed),), daemon=True) for seed in range(LOOPS)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(SECONDS * 5 + 60)
+    press(SECONDS, thread, task)
     (state,) = [one for one in registry.every_state() if one.name == "line"]
     limit = state.strategies.get(RateLimit)
 
     assert wrong == []
-    assert not [one.name for one in threads if one.is_alive()]
     assert list(limit._waiting) == []
     assert min(ends[end] for end in ("served", "RateLimitException", "CancelledError")) > 0, ends
     assert all(late - early >= 500_000_000 for early, late in zip(moments, moments[2000:], strict=False))
