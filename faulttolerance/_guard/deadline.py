@@ -68,8 +68,8 @@ class WholeCall(Decorator):
         super().__init__(kind, values)
         frame = next(user_frames(), None)
         self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
-        self._prepared: dict[int, list[PlainBlock]] = {}
-        """By thread, what statements are about to enter."""
+        self._prepared: dict[tuple[int, bool], list[PlainBlock]] = {}
+        """By thread, and whether it is awaited: what statements are about to enter."""
         self._entered: dict[object, list[PlainBlock]] = {}
         """By task, greenlet or thread, what was not left yet."""
 
@@ -96,7 +96,7 @@ class WholeCall(Decorator):
         __aexit__ = _Exit(_Nothing())
 
     def _enter(self, *, is_awaited: bool) -> Self:
-        prepared = self._prepared.get(get_ident())
+        prepared = self._prepared.get((get_ident(), is_awaited))
         block = prepared.pop() if prepared else self._block(is_awaited)
         try:
             block.course = _course()
@@ -130,8 +130,8 @@ class WholeCall(Decorator):
 
     def _prepare(self, gives: object) -> Callable[..., Any]:
         """Make what a statement is about to enter, and give what leaves that."""
-        block = self._block(is_awaited=gives is not None)
-        self._prepared.setdefault(get_ident(), []).append(block)
+        block = self._block(is_awaited := gives is not None)
+        self._prepared.setdefault((get_ident(), is_awaited), []).append(block)
         return self._leaving(gives, block)
 
     def _leaving(self, gives: object, block: PlainBlock | None = None) -> Callable[..., Any]:
@@ -145,7 +145,8 @@ class WholeCall(Decorator):
             yield 0  # inside: going on here is the first moment at which a handler may raise
             block = self._opened(block)
         except GeneratorExit:
-            raise  # nobody ever left by this
+            self._drop(block)
+            raise  # nobody ever left by this: who asks for ``__exit__`` may be ``hasattr``
         except BaseException:
             self._opened(block).steps.close()
             raise
@@ -155,10 +156,15 @@ class WholeCall(Decorator):
         """Give what is left: *block*, unless that was not entered by a statement, but by hand."""
         if block is not None and block.has_begun:
             return block
-        prepared = self._prepared.get(get_ident(), [])
-        if block in prepared:
-            prepared.remove(block)
+        self._drop(block)
         return next(other for other in reversed(self._entered[_course()]) if not other.is_over)
+
+    def _drop(self, block: PlainBlock | None) -> None:
+        """Prepare *block* no longer."""
+        for is_awaited in False, True:
+            prepared = self._prepared.get((get_ident(), is_awaited), [])
+            if block in prepared:
+                prepared.remove(block)
 
     def _forget(self, block: PlainBlock) -> None:
         """Note that *block* is over; each step may be taken twice."""

@@ -8,7 +8,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -491,6 +491,31 @@ def test_one_object_is_entered_any_number_of_times(block: Blocks) -> None:
 
     assert block(main()) == [0.7, 0.7, None]
     assert one(lambda: remaining())() == pytest.approx(1.0)
+    assert not any(one._prepared.values())  # type: ignore[attr-defined]
+    assert not one._entered  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["looks", "keeps"])
+def test_one_may_be_asked_whether_it_can_be_left(clock: Clock, keeps: bool) -> None:
+    """Frameworks look for ``__exit__`` and ``__aexit__``; nothing is kept for that, and blocks of both kinds go on."""
+    one = deadline(1000)
+
+    async def within() -> float | None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(one)
+            return remaining()
+
+    kept = [(one.__exit__, one.__aexit__) for _ in range(3)]
+    if not keeps:
+        kept.clear()
+        assert not any(one._prepared.values())  # type: ignore[attr-defined]
+    with ExitStack() as stack:
+        stack.enter_context(one)
+        assert remaining() == pytest.approx(1.0)
+
+    assert clock.run(within()) == pytest.approx(1.0)
+    assert remaining() is None
+    kept.clear()
     assert not any(one._prepared.values())  # type: ignore[attr-defined]
     assert not one._entered  # type: ignore[attr-defined]
 
