@@ -39,8 +39,9 @@ class Limiter:
             return
         running = len(bulkhead.held) + 1
         if end is SUCCEEDED and elapsed <= adaptive.latency and running < adaptive.quiet:
-            adaptive.later.append(running)
-            if len(adaptive.later) >= _AT_ONCE:
+            later = adaptive.later
+            later.append(running)
+            if len(later) >= _AT_ONCE:
                 bulkhead.count()
             return
         lesson = bulkhead.learn(

@@ -96,19 +96,21 @@ class AdaptivelyTimed(ListenedPolicies):
 class _Told(list[float]):
     """Stands for the durations of calls that go well at once: passes each on, and keeps none."""
 
-    __slots__ = ("_counters", "_hear", "_others")
+    __slots__ = ("_counted", "_counters", "_hear", "_others")
 
     def __init__(self, counters: Counters | None, listeners: tuple[Listener, ...]) -> None:
         self._counters = counters
+        self._counted: list[float] = [] if counters is None else counters.first_try_durations
         self._hear, *others = (listener.hear for listener in listeners)
         self._others = tuple(others)
 
     def append(self, seconds: float, /) -> None:
         if (counters := self._counters) is not None:
-            durations = counters.first_try_durations
-            durations.append(seconds)
-            if len(durations) >= FOLD:
+            counted = self._counted
+            counted.append(seconds)
+            if len(counted) >= FOLD:
                 counters.fold()
         self._hear(seconds, SUCCEEDED)
-        for hear in self._others:
-            hear(seconds, SUCCEEDED)
+        if self._others:
+            for hear in self._others:
+                hear(seconds, SUCCEEDED)
