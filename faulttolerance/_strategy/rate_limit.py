@@ -64,20 +64,20 @@ class _Fixed:
     def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
         self.length = length
-        self.start: int | None = None
+        self.end: int | None = None
         self.count = 0
 
     def due(self, now: int, ahead: int = 0) -> int:
-        if self.start is None:
-            self.start = now
-        passed = (now - self.start) // self.length
-        if passed > 0:
-            self.start += passed * self.length
+        end = self.end
+        if end is None:
+            end = self.end = now + self.length
+        elif now >= end:
+            end = self.end = now - (now - end) % self.length + self.length
             self.count = 0
         if ahead + self.count < self.limit:
             return now
         beyond = ahead - max(0, self.limit - self.count)
-        return self.start + (beyond // self.limit + 1) * self.length
+        return end + beyond // self.limit * self.length
 
     def take(self, now: int, since: int) -> None:
         self.count += 1
@@ -87,11 +87,13 @@ class _Fixed:
         return self.count
 
     def remember(self, used: int, now: int) -> None:
-        self.start = now
+        self.end = now + self.length
         self.count = used
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         self.due(now)
+        assert self.end is not None
+        self.end += length - self.length
         self.limit = limit
         self.length = length
 
@@ -231,11 +233,14 @@ class RateLimit:
         """
         with self._lock:
             moment = _ticks(now)
-            if self._waiting:
+            if self._waiting or self._spacing:
                 self._forget_overdue_locked(moment)
-            due = self._due_locked(moment, len(self._waiting))
+                due = self._due_locked(moment, len(self._waiting))
+            else:  # as there, by fewer steps: most calls come this way
+                due = self._window.due(moment)
             if due <= moment:
-                self._take_locked(moment, moment)
+                self._window.take(moment, moment)
+                self._last = moment
                 return
         raise self.refusal(_wait(now, due))
 
@@ -260,7 +265,8 @@ class RateLimit:
                 if place.asks_at > moment:
                     return _wait(now, place.asks_at)
             else:
-                self._take_locked(moment, moment if place.until is None else due)
+                self._window.take(moment, moment if place.until is None else due)
+                self._last = moment
         self.leave(place, now)
         if due > moment:
             raise self.refusal(_wait(now, due))
@@ -328,10 +334,6 @@ class RateLimit:
                 if used:
                     self._window.remember(used, moment)
         self.leave(_NOBODY, now)
-
-    def _take_locked(self, moment: int, since: int) -> None:
-        self._window.take(moment, since)
-        self._last = moment
 
     def _due_locked(self, moment: int, ahead: int = 0) -> int:
         """Return when a call may be let through after *ahead* others."""

@@ -143,13 +143,13 @@ def test_threads_and_tasks_that_wait_for_their_turn_stay_within_the_limit(monkey
     guard = Guard(rate_limit=RateLimit(2000, window=0.5, type="rolling", max_wait=300), name="line")
     ends, wrong, moments = Counter[str](), list[str](), list[int]()
     until = time.monotonic() + SECONDS
-    take = rate_limit.RateLimit._take_locked
+    take = rate_limit._Rolling.take
 
-    def watched(limit: Any, moment: int, since: int) -> None:
-        moments.append(moment)
-        take(limit, moment, since)
+    def watched(window: Any, now: int, since: int) -> None:
+        moments.append(now)
+        take(window, now, since)
 
-    monkeypatch.setattr(rate_limit.RateLimit, "_take_locked", watched)
+    monkeypatch.setattr(rate_limit._Rolling, "take", watched)
 
     def body() -> None: ...
 
