@@ -282,7 +282,7 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             permit = None  # nothing is held any more
             if progress is not None:
                 return failure, result
-            progress, progress.began = CallRecord(), asked if RATE_LIMIT else began
+            progress, progress.began, progress.attempts = CallRecord(), asked if RATE_LIMIT else began, 1
             if ASYNC or BLOCK:
                 return await follow_async(policies, failure, result, progress, args, kwargs)
             return follow(policies, failure, result, progress, args, kwargs)

@@ -421,7 +421,8 @@ class BoundPolicies:
         elif call.is_counted:
             return
         call.is_counted = True
-        attempts, stop, applied = call.attempts, call.stop, call.replaced is not None
+        attempts, stop = call.attempts, call.stop
+        applied = stop is not None and call.replaced is not None
         if self.budget is not None:
             self._pay_back(self.budget, call, succeeded=returned and stop is None)
         call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
