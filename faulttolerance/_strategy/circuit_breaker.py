@@ -204,13 +204,13 @@ class CircuitBreaker:
 
         *failure* names the class of a failure, for people. The name and not the object, which would keep its traceback.
         """
-        chance = 0.5
-        if verdict is FAILURE and not era.is_closed and self.max_delay > self.delay:
+        has_failed, chance = verdict is FAILURE, 0.5
+        if has_failed and not era.is_closed and self.max_delay > self.delay:
             chance = self._chance()  # the application may have chosen the source: not under the lock
         with self._lock:
             if era is not self.state:
                 return
-            if verdict is FAILURE:
+            if has_failed:
                 self.last_failure = failure
             if era.is_closed:
                 closed: Closed = era  # type: ignore[assignment]  # no other one is
@@ -218,7 +218,7 @@ class CircuitBreaker:
                     return
                 closed.is_clean = False  # first: a signal's handler may raise before it is assessed
                 window = closed.window
-                window.record(verdict is FAILURE, now)
+                window.record(has_failed, now)
                 if window.is_full:
                     failures, results = window.failures, window.results
                     if not failures:
@@ -228,7 +228,7 @@ class CircuitBreaker:
             elif isinstance(era, HalfOpen):
                 if era.probes.pop(me, None) is None and era.overdue.pop(me, None) is None:
                     return
-                if verdict is FAILURE:
+                if has_failed:
                     self._open_locked(now, "a probe failed", era.reopened + 1, chance)
                 elif verdict is SUCCESS:
                     era.successes += 1

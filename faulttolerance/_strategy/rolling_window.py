@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 from typing import ClassVar, Final
 
 __all__ = ["RollingWindow", "TimeWindow"]
@@ -31,18 +32,17 @@ class RollingWindow:
         self._results: bytearray = _NO_RESULTS
         self._next = 0  # where the next result goes once the ring is full: on the oldest one
 
-    @property
-    def results(self) -> int:
-        """How many results there are."""
-        return len(self._results)
+    results = property(attrgetter("size"))
+    """How many results there are once it is full."""
 
     def record(self, failed: bool, now: float = 0.0) -> None:
         """Add a result; the oldest one leaves when the window is full."""
         results = self._results
         if self.is_full:
             at = self._next
-            self.failures += failed - results[at]
-            results[at] = failed
+            if results[at] != failed:
+                self.failures += failed - results[at]
+                results[at] = failed
             self._next = at + 1 if at + 1 < self.size else 0
         else:
             if results is _NO_RESULTS:
