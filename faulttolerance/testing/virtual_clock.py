@@ -116,7 +116,7 @@ class VirtualClock:
             VirtualTimeStalled: Time cannot pass, or the ``virtual_time()`` block ended meanwhile.
         """
         deadlines = this_thread.deadlines
-        sleeper = Sleeper()
+        sleeper = Sleeper(deadlines)
 
         def go_on() -> None:
             self.wake(sleeper)

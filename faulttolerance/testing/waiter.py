@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
+
+from .._runtime.interrupting.thread_deadlines import ThreadDeadlines, due
 
 
 class VirtualTimeStalled(BaseException):
@@ -42,16 +45,25 @@ class Waiter(ABC):
 
 
 class Sleeper(Waiter):
-    """A thread that sleeps in the library."""
+    """A thread that sleeps in the library.
 
-    def __init__(self) -> None:
+    Args:
+        deadlines: Those that may end its sleep; ``None``: only the clock does.
+    """
+
+    def __init__(self, deadlines: ThreadDeadlines | None = None) -> None:
         super().__init__()
+        self._deadlines = deadlines
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def sleep(self) -> None:
         """Block until woken."""
         self._gate.acquire()
+
+    def is_awake(self) -> bool:
+        """Whether an interruption that was asked for, as of a call that is cancelled, is on its way to the thread."""
+        return self._deadlines is not None and due(self._deadlines, -math.inf) is not None
 
     def wake(self) -> None:
         """Let the thread go on, or not block at all where it is about to."""

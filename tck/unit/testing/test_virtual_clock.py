@@ -30,6 +30,7 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance._runtime.clock import clock as shared_clock
+from faulttolerance._runtime.interrupting.watchdog import watchdog
 from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, loop_factory, virtual_time
 from faulttolerance.testing.patience import Patience
 from kit.program import python
@@ -1084,3 +1085,27 @@ def test_the_librarys_own_loop_follows_the_clock() -> None:
 
         assert later().result(5) == "answer"  # type: ignore[attr-defined]
         assert clock.monotonic() - began == pytest.approx(3600)
+
+
+def test_time_waits_for_the_interruption_of_a_call_that_was_cancelled(clock: VirtualClock) -> None:
+    """It ends the call's sleep at the moment of the cancellation, however long it takes to get there."""
+    ended: list[tuple[str, float]] = []
+    began = clock.monotonic()
+
+    @asynchronous
+    @timeout(9000)
+    def load() -> Future[None]:
+        try:
+            sleep(5)
+        except BaseException as error:
+            ended.append((type(error).__name__, clock.monotonic() - began))
+            raise
+        return completed_future(None)
+
+    call = load()
+    clock.sleep(1)
+    watchdog.call_at(time.monotonic(), lambda: time.sleep(0.05))  # what interrupts has something else to do
+    call.cancel()
+    clock.sleep(9)
+
+    assert ended == [("Interrupted", pytest.approx(1))]
