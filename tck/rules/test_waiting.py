@@ -218,7 +218,7 @@ def test_a_limit_that_grows_wakes_as_many_as_there_is_room_for(way: str) -> None
 def test_threads_tasks_and_offloaded_calls_share_one_queue() -> None:
     """By rule Q1: ``waiting_task_queue`` counts all of them, and each is served in its turn."""
     with virtual_time() as clock:
-        guard = Guard(bulkhead=Bulkhead(1, 2, max_wait=5000), name="shared")
+        guard = Guard(bulkhead=Bulkhead(1, 2, max_wait=5000))
         order: list[str] = []
 
         def body(name: str) -> str:
@@ -483,7 +483,7 @@ def test_a_configured_longest_wait_holds_and_a_wrong_one_is_told() -> None:
 def test_an_interruption_ends_the_wait_and_gives_the_place_back() -> None:
     """By rule Q2, rule R0: that of an enclosing deadline, on its own thread."""
     with virtual_time() as clock:
-        outer, guard = Guard(timeout=Timeout(200)), Guard(bulkhead=Bulkhead(1, 1, max_wait=5000), name="inner")
+        outer, guard = Guard(timeout=Timeout(200)), Guard(bulkhead=Bulkhead(1, 1, max_wait=5000))
         running = clock.start(guard.call, faulttolerance.sleep, 1)
         clock.sleep(0.1)
         began = clock.monotonic()
