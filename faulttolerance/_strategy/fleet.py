@@ -1,0 +1,193 @@
+"""What a process asks a fleet, and what it hears: the words between guards, the lane and a server.
+
+Durations are whole microseconds, as the server's clock counts them. A moment of one machine means nothing on another;
+so nothing but durations goes either way, each counted from the moment at which the server answers.
+"""
+
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from .rate_limit import WindowKind
+
+__all__ = [
+    "ABSENT",
+    "Answer",
+    "CircuitRecord",
+    "EndProbe",
+    "Fleet",
+    "LeaseProbe",
+    "Leased",
+    "Link",
+    "OpenCircuit",
+    "Question",
+    "ReadCircuits",
+    "Session",
+    "StartProbe",
+    "TakeTurn",
+    "Tell",
+]
+
+
+class CircuitRecord(NamedTuple):
+    """One circuit as the fleet has it."""
+
+    version: int
+    """Another one after each transition, and never one that was there before; 0: nothing is written of it."""
+    state: Literal["closed", "open", "half-open"]
+    wait: int = 0
+    """Until an open circuit lets a probe through; 0 where it does."""
+    reopened: int = 0
+    """How many times in a row a probe has opened it."""
+    reason: str = ""
+    """Why it opened, for people."""
+
+
+ABSENT = CircuitRecord(0, "closed")
+"""Stands for a circuit of which nothing is written."""
+
+
+class TakeTurn(NamedTuple):
+    """Ask for a turn under a rate limit. The answer: 0, it is taken; else how long until there may be room."""
+
+    key: str
+    kind: WindowKind
+    limit: int
+    window: int
+    burst: int
+    """Turns that a smooth window gives at once after a rest."""
+    spacing: int = 0
+    """The shortest time between two turns."""
+
+
+class ReadCircuits(NamedTuple):
+    """Ask for every circuit of the namespace. The answer: a mapping of keys to ``CircuitRecord``."""
+
+
+class OpenCircuit(NamedTuple):
+    """Open a closed circuit, unless another version than *seen* is in force. The answer: what is, ``CircuitRecord``.
+
+    Where nothing is written any more of what was *seen*, it is opened, too: the server was emptied.
+    """
+
+    key: str
+    seen: int
+    delay: int
+    reason: str
+
+
+class LeaseProbe(NamedTuple):
+    """Ask for the place of a probe in the circuit *version*, or to keep that of *holder*. The answer: ``Leased``.
+
+    The first who asks once the delay is over makes the circuit half-open. Whoever keeps a place that it does not use
+    loses it if another one was refused meanwhile.
+    """
+
+    key: str
+    version: int
+    holder: str
+    """Names this place, and no other one of any process."""
+    places: int
+    """Probes that have to succeed, and that may run at once less those that did."""
+    length: int
+    """How long the place is kept unless it is asked for again."""
+
+
+class Leased(NamedTuple):
+    """What ``LeaseProbe`` comes to."""
+
+    is_granted: bool
+    circuit: CircuitRecord
+    """As it is then."""
+
+
+class StartProbe(NamedTuple):
+    """Use the place of *holder* from now on, and keep it for *length*. The answer: ``CircuitRecord``."""
+
+    key: str
+    version: int
+    holder: str
+    length: int
+
+
+class EndProbe(NamedTuple):
+    """Give the place of *holder* back, with its verdict. The answer: ``CircuitRecord``.
+
+    In another version it has no effect; a verdict counts although the place was lost.
+    """
+
+    key: str
+    version: int
+    holder: str
+    verdict: Literal["success", "failure", "none"]
+    places: int
+    delay: int
+    """How long the circuit is open if it failed."""
+    reason: str = ""
+
+
+Question: TypeAlias = TakeTurn | ReadCircuits | OpenCircuit | LeaseProbe | StartProbe | EndProbe
+Answer: TypeAlias = int | Mapping[str, CircuitRecord] | CircuitRecord | Leased
+Tell: TypeAlias = Callable[[Any], object]
+"""Is told the answer to a question, from any thread and without a lock; ``None``: the fleet is lost."""
+
+
+class Session(Protocol):
+    """A connection of one process, used by one thread."""
+
+    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        """Ask all at once; give the answers in their order. Whatever is raised means that the fleet is lost."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; it may be broken, or used for the first time again afterwards."""
+
+
+class Fleet(Protocol):
+    """Where the processes of a namespace meet."""
+
+    @property
+    def namespace(self) -> str:
+        """Which fleet it is."""
+        ...
+
+    @property
+    def poll(self) -> float:
+        """Seconds after which the circuits are read again."""
+        ...
+
+    @property
+    def patience(self) -> float:
+        """The most seconds that a call waits for an answer."""
+        ...
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether it answers at once, in this process: then it is asked on the thread of the call."""
+        ...
+
+    def connect(self) -> Session:
+        """Give a session; it connects when it is first used, and anew after it was broken."""
+        ...
+
+
+class Link(Protocol):
+    """How guards reach the fleet; the lane, for them."""
+
+    @property
+    def patience(self) -> float:
+        """The most seconds that a call waits for an answer."""
+        ...
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a fleet is there, and answers as far as is known."""
+        ...
+
+    def ask(self, question: Question, tell: Tell) -> bool:
+        """Send *question* soon, and *tell* the answer; false, and nothing is told: decide alone."""
+        ...
+
+    def give_up(self) -> None:
+        """Take the fleet for lost: a call has waited in vain for as long as it may."""
