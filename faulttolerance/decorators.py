@@ -34,6 +34,7 @@ from ._policy import (
     FailWhen,
     Fallback,
     FibonacciBackoff,
+    FleetWide,
     Hedge,
     HonorRetryAfter,
     PartitionBy,
@@ -321,6 +322,18 @@ def rate_limit() -> None:
 
     Raises:
         FaultToleranceDefinitionException: When decorating, if a value is out of range.
+    """
+
+
+@_decorator(FleetWide)
+def fleet_wide() -> None:
+    """Share the circuit and the rate limit of a function with every process of the fleet, under the guard's name.
+
+    It belongs to ``@circuit_breaker`` or ``@rate_limit`` on the same method or its class. The fleet is the one that
+    ``configure(fleet=...)`` names; where none is, or while it cannot be reached, each process is on its own.
+
+    Raises:
+        FaultToleranceDefinitionException: At the first call, without a policy that can be shared.
     """
 
 

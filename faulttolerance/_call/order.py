@@ -10,7 +10,7 @@ written in; the adaptive throttle takes the place of the circuit breaker:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 from .._policy import (
@@ -29,6 +29,7 @@ from .._policy import (
     FailWhen,
     Fallback,
     FibonacciBackoff,
+    FleetWide,
     Hedge,
     HonorRetryAfter,
     LastGood,
@@ -63,25 +64,39 @@ from .row import Binding, Layer, Memory, Policies, Row, key_of
 class Strategies(tuple[Any, ...]):
     """The strategies that remember something between calls: one for each row with a memory, or ``None`` so far.
 
-    A method may have one of these and little else: it takes a third of the memory of a dictionary.
+    A method may have one of these and little else: it takes a third of the memory of a dictionary, and ends behind the
+    last strategy that there is.
     """
 
     __slots__ = ()
 
     def get(self, policy: type[Policy]) -> Any:
         """Give the strategy of *policy*, if there is one."""
-        return self[_PLACES[policy]]
+        place = _PLACES[policy]
+        return self[place] if place < len(self) else None
+
+    def places(self) -> list[Any]:
+        """Give a place for each row with a memory, with what stands there."""
+        return [*self, *[None] * (len(_PLACES) - len(self))]
+
+    @classmethod
+    def of(cls, places: Sequence[Any]) -> Strategies:
+        """Give those in *places*."""
+        end = len(places)
+        while end and places[end - 1] is None:
+            end -= 1
+        return cls(places[:end])
 
     def items(self) -> Iterator[tuple[type[Policy], Any]]:
         """Give the strategies that there are, each with its policy; those for each key too."""
-        yield from ((policy, self[place]) for policy, place in _PLACES.items() if self[place] is not None)
+        yield from ((policy, strategy) for policy, strategy in zip(_PLACES, self, strict=False) if strategy is not None)
         for partition in self.get(PartitionBy) or ():
             yield from partition.strategies.items()
 
     def to_read(self) -> Strategies:
         """Give those that metrics read, for as long as there are counts: no budget, which goes with its guards."""
         place = _PLACES[RetryBudget]
-        return self if self[place] is None else Strategies([*self[:place], None, *self[place + 1 :]])
+        return self if self.get(RetryBudget) is None else Strategies([*self[:place], None, *self[place + 1 :]])
 
 
 class GuardPolicies(TypedDict, total=False):
@@ -103,6 +118,7 @@ class GuardPolicies(TypedDict, total=False):
     adaptive_throttle: AdaptiveThrottle | None
     fail_when: FailWhen | None
     rate_limit: RateLimit | None
+    fleet_wide: FleetWide | None
     timeout: Timeout | None
     bulkhead: Bulkhead | None
     coalesce: Coalesce | None
@@ -239,6 +255,15 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
     if tell is not None:
         return {"rate_limit": ObservedRateLimit(limit, tell)}
     return {"rate_limit": limit, "takes_turns": _waiting_values(policy)[0] > 0.0 and not binding.is_hedge}
+
+
+def _member_of(name: str, _: FleetWide, strategies: Strategies) -> Any:
+    from .._strategy.fleet_circuit import Member  # few functions are the fleet's
+
+    return Member(name)
+
+
+_FLEET_WIDE = Memory(_member_of, lambda member, _: member)
 
 
 def _observed_timeout(policy: Timeout, binding: Binding) -> Layer | None:
@@ -402,6 +427,7 @@ ORDER = (
     Row(AdaptiveThrottle, _gate, _THROTTLE, excludes=CircuitBreaker),
     Row(FailWhen, modifies=CircuitBreaker, or_else=AdaptiveThrottle),
     Row(RateLimit, _rate_limit, _RATE_LIMIT),
+    Row(FleetWide, memory=_FLEET_WIDE, modifies=CircuitBreaker, or_else=RateLimit),
     Row(Timeout, _timeout, _TIMEOUT, layer=_observed_timeout),
     Row(Bulkhead, _bulkhead, _BULKHEAD),
 )
@@ -414,5 +440,9 @@ RANK: Mapping[type[Policy], int] = {row.policy: rank for rank, row in enumerate(
 MODIFIED: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for row in ORDER if row.modifies is not None}
 """The policies that do nothing by themselves, and those that they belong to."""
 
-MEMORIES: Mapping[type[Policy], Memory] = {row.policy: row.memory for row in ORDER if row.memory is not None}
+MEMORIES: Mapping[type[Policy], Memory] = {
+    row.policy: row.memory
+    for row in sorted(ORDER, key=lambda row: row.policy is FleetWide)  # last, so that who is without it needs no place
+    if row.memory is not None
+}
 _PLACES: Mapping[type[Policy], int] = {policy: place for place, policy in enumerate(MEMORIES)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from .._policy import CircuitBreaker, PartitionBy
+from .._policy import CircuitBreaker, FleetWide, PartitionBy
 from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import clock
 from .._signature.call_key import refuse_unhashable
@@ -77,31 +77,32 @@ class Partitioning:
         """Find the way of a call whose key has none yet."""
         partitions, now = self._partitions, clock.monotonic()
         with partitions.lock:
-            partition, gone = partitions.place(key, lambda: Partition(Strategies([None] * len(MEMORIES))), now)
+            partition, gone = partitions.place(key, lambda: Partition(Strategies()), now)
             self._take_over(gone, now)
             if partition is None:
                 return self._shared
-            self._complete(partition, now)
+            self._complete(partition, key, now)
         call = self._calls[partition] = self._make(partition.strategies)
         if partitions.by_key.get(key) is not partition:
             self.forget(partition)  # it went meanwhile
         return call
 
-    def _complete(self, partition: Partition, now: float) -> None:
+    def _complete(self, partition: Partition, key: Hashable, now: float) -> None:
         """Give *partition* every strategy that the policies in force ask for, with their values."""
         policies: Any = None
         while policies is not self._state.policies:  # another thread may change these meanwhile
             policies = self._state.policies
             in_force = {type(policy): policy for policy in policies}
-            made = list(partition.strategies)
+            made = partition.strategies.places()
             for place, (kind, memory) in enumerate(MEMORIES.items()):
                 if kind is PartitionBy or kind not in in_force:
                     continue
                 if made[place] is None:
-                    made[place] = memory.make(self._state.name, in_force[kind], Strategies(made))
+                    name = self._state.name if kind is not FleetWide else _fleet_key(self._state.name, key)
+                    made[place] = memory.make(name, in_force[kind], Strategies.of(made))
                 else:
                     memory.renew(made[place], in_force[kind])
-            partition.strategies = Strategies(made)
+            partition.strategies = Strategies.of(made)
         breaker, shared = partition.strategies.get(CircuitBreaker), self._state.circuit_breaker
         if breaker is not None and shared is not None:
             breaker.be_forced_as(shared, now)
@@ -113,3 +114,13 @@ class Partitioning:
             breaker = partition.strategies.get(CircuitBreaker)
             if shared is not None and breaker is not None:
                 shared.count_on(breaker, now)
+
+
+def _fleet_key(name: str, key: Hashable) -> str:
+    """Name the state of *key* for the whole fleet: the text of a key says nothing to others, and may be of any length.
+
+    What does not look the same in every process has a state of its own in each.
+    """
+    from hashlib import sha256  # brings in OpenSSL
+
+    return f"{name}#{sha256(repr(key).encode(errors='backslashreplace')).hexdigest()[:16]}"

@@ -16,7 +16,7 @@ from .._swap import Swap
 from .order import MEMORIES, Strategies
 from .row import Policies
 
-_NO_STRATEGIES = Strategies([None] * len(MEMORIES))
+_NO_STRATEGIES = Strategies()
 
 
 class State:
@@ -122,12 +122,12 @@ class StateDraft:
         self._before = _parts(state)
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
-        made = list(self.strategies)
+        made = self.strategies.places()
         for place, (kind, memory) in enumerate(MEMORIES.items()):
             if kind in policies and made[place] is None:
                 made[place] = memory.make(state.name, policies[kind], self.strategies)
                 if made[place] is not None:
-                    self.strategies = Strategies(made)
+                    self.strategies = Strategies.of(made)
 
     def counters_for(
         self, name: str, queue: bool, kinds: Iterable[type[Policy]], *, counts_calls: bool = True

@@ -11,6 +11,7 @@ from .circuit_breaker import (
 from .coalesce import Coalesce as Coalesce
 from .deadline import Deadline as Deadline
 from .fallback import Fallback as Fallback, LastGood as LastGood, last_good as last_good
+from .fleet_wide import FleetWide as FleetWide
 from .hedge import Hedge as Hedge
 from .kind import Kind as Kind
 from .parameter import (

@@ -26,6 +26,7 @@ PAGES = sorted(
         "coalesce",
         "deadline",
         "fallback",
+        "fleet-wide",
         "hedge",
         "partition-by",
         "rate-limit",

@@ -34,7 +34,7 @@ _ORDER = (
     "coalesce", "fallback", "deadline", "retry", "exponential_backoff", "fibonacci_backoff", "custom_backoff",
     "honor_retry_after", "retry_when", "before_retry", "retry_budget", "hedge", "circuit_breaker", "adaptive_throttle",
     "fail_when",
-    "rate_limit", "timeout", "bulkhead",
+    "rate_limit", "fleet_wide", "timeout", "bulkhead",
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from faulttolerance import (
     ExecutionContext,
     Fallback,
     FallbackHandler,
+    FleetWide,
     Future,
     Guard,
     PartitionBy,
@@ -54,6 +55,7 @@ from faulttolerance import (
     exponential_backoff,
     fallback,
     fibonacci_backoff,
+    fleet_wide,
     partition_by,
     rate_limit,
     remaining,
@@ -212,6 +214,25 @@ retry_budget(burst="many")  # type: ignore[call-overload]
 RetryBudget(name=None)  # type: ignore[arg-type]
 assert_type(Guard(retry=Retry(), retry_budget=RetryBudget(0.1, 20)).call(budgeted, "a"), bytes)
 Guard(retry_budget=Retry())  # type: ignore[arg-type]
+
+
+@circuit_breaker
+@rate_limit(100, window="1s")
+@fleet_wide
+def shared(order: str) -> bytes:
+    return order.encode()
+
+
+@fleet_wide()
+@circuit_breaker
+async def shared_async(order: str) -> bytes:
+    return order.encode()
+
+
+assert_type(shared("a"), bytes)
+shared(1)  # type: ignore[arg-type]
+assert_type(Guard(circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide()).call(shared, "a"), bytes)
+Guard(fleet_wide=CircuitBreaker())  # type: ignore[arg-type]
 
 
 @coalesce(key=("order", "page"))

@@ -106,6 +106,7 @@ def guarded() -> Iterator[Callable[[], object]]:
     @ft.fail_when(result=lambda value: False)
     @ft.circuit_breaker
     @ft.rate_limit
+    @ft.fleet_wide
     @ft.timeout
     @ft.bulkhead
     @ft.coalesce
