@@ -9,9 +9,6 @@ from .._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, End
 
 __all__ = ["Limiter"]
 
-_AT_ONCE = 64
-"""So many attempts that move nothing are counted together; nobody can tell when they are."""
-
 _warned: set[str] = set()
 
 
@@ -24,27 +21,19 @@ class Limiter:
         detached: Whether an attempt that timed out may go on, and keeps its permit meanwhile.
     """
 
-    __slots__ = ("_bulkhead", "_detached", "_name")
+    __slots__ = ("_detached", "_name", "bulkhead")
 
     def __init__(self, name: str, bulkhead: Bulkhead, *, detached: bool) -> None:
         self._name = name
-        self._bulkhead = bulkhead
+        self.bulkhead = bulkhead
         self._detached = detached
 
     def hear(self, elapsed: float, end: End) -> None:
         """Take note of an attempt that has just ended; see ``Listener``."""
-        bulkhead = self._bulkhead
-        adaptive = bulkhead.adaptive
+        adaptive = self.bulkhead.adaptive
         if adaptive is None:  # a reload has switched it off meanwhile
             return
-        running = len(bulkhead.held) + 1
-        if end is SUCCEEDED and elapsed <= adaptive.latency and running < adaptive.quiet:
-            later = adaptive.later
-            later.append(running)
-            if len(later) >= _AT_ONCE:
-                bulkhead.count()
-            return
-        lesson = bulkhead.learn(
+        lesson = self.bulkhead.learn(
             elapsed,
             is_success=end is SUCCEEDED,
             is_sample=end is not OTHERWISE,

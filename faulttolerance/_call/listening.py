@@ -13,8 +13,12 @@ from .._strategy.adaptive_timeout import AdaptiveTimeout
 from .._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, Listener
 from .bound import BULK, BoundPolicies
 from .hedging import has_lost_as_first
+from .limiting import Limiter
 
 __all__ = ["AdaptivelyTimed", "ListenedPolicies"]
+
+_AT_ONCE = 64
+"""So many attempts that move nothing are counted together; nobody can tell when they are."""
 
 
 class ListenedPolicies(BoundPolicies):
@@ -32,10 +36,10 @@ class ListenedPolicies(BoundPolicies):
 
     __slots__ = ("_durations", "_listeners")
 
-    def __init__(self, name: str, *listeners: Listener, limiter: Listener | None = None, **values: Any) -> None:
+    def __init__(self, name: str, *listeners: Listener, limiter: Limiter | None = None, **values: Any) -> None:
         super().__init__(name, **values)
         self._listeners = listeners if limiter is None else (*listeners, limiter)
-        self._durations = _Told(self.counters, self._listeners)
+        self._durations = _Told(self.counters, limiter, listeners)
 
     @property
     def first_try_durations(self) -> list[float]:
@@ -94,23 +98,41 @@ class AdaptivelyTimed(ListenedPolicies):
 
 
 class _Told(list[float]):
-    """Stands for the durations of calls that go well at once: passes each on, and keeps none."""
+    """Stands for the durations of calls that go well at once: counts each, tells who has to hear of it, keeps none."""
 
-    __slots__ = ("_counted", "_counters", "_hear", "_others")
+    __slots__ = ("_bulkhead", "_counted", "_counters", "_hear", "_held", "_others")
 
-    def __init__(self, counters: Counters | None, listeners: tuple[Listener, ...]) -> None:
+    def __init__(self, counters: Counters | None, limiter: Limiter | None, listeners: tuple[Listener, ...]) -> None:
         self._counters = counters
         self._counted: list[float] = [] if counters is None else counters.first_try_durations
-        self._hear, *others = (listener.hear for listener in listeners)
+        self._bulkhead = None if limiter is None else limiter.bulkhead
+        self._held = {} if limiter is None else limiter.bulkhead.held
+        self._hear, *others = (one.hear for one in (limiter, *listeners) if one is not None)
         self._others = tuple(others)
 
     def append(self, seconds: float, /) -> None:
-        if (counters := self._counters) is not None:
-            counted = self._counted
-            counted.append(seconds)
-            if len(counted) >= FOLD:
-                counters.fold()
-        self._hear(seconds, SUCCEEDED)
+        counted, bulkhead = self._counted, self._bulkhead
+        counted.append(seconds)
+        if len(counted) >= FOLD:
+            self._fold()
+        if (
+            bulkhead is None
+            or (adaptive := bulkhead.adaptive) is None
+            or seconds > adaptive.latency
+            or (others := len(self._held)) >= adaptive.quiet
+        ):
+            self._hear(seconds, SUCCEEDED)
+        else:  # it moves no limit: a function more that said so would cost what all the rest does
+            later = adaptive.later
+            later.append(others)
+            if len(later) >= _AT_ONCE:
+                bulkhead.count()
         if self._others:
             for hear in self._others:
                 hear(seconds, SUCCEEDED)
+
+    def _fold(self) -> None:
+        if self._counters is None:
+            self._counted.clear()
+        else:
+            self._counters.fold()

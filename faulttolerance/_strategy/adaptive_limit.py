@@ -19,6 +19,8 @@ _ENOUGH: Final = 20
 """So few calls count as so many."""
 _MEMORY: Final = 200
 """After so many calls all counts are halved."""
+_ANY: Final = 2**30 - 1
+"""More than ever run; a number that the interpreter compares in one step with another one."""
 _HOPELESS_AFTER: Final = 60.0
 """After so many seconds at a limit of 1 a target that calls alone exceed is wrong."""
 
@@ -52,10 +54,10 @@ class AdaptiveLimit:
         self.latency = latency
         self.exact: float = ceiling  # as it is: any number of calls may be allowed
         """The limit, with its fraction."""
-        self.quiet = math.inf
-        """While fewer run, a success in time moves nothing, and only counts."""
+        self.quiet = _ANY
+        """While fewer others run, a success in time moves nothing, and only counts."""
         self.later: list[int] = []
-        """The permits that were held at the end of such ones, which are yet to be counted; appended without a lock."""
+        """How many others ran at the end of such ones, which are yet to be counted; appended without a lock."""
         self._since = -math.inf
         self._at_one_since = math.inf
         """Since when the limit is 1 and no call was in time."""
@@ -75,7 +77,7 @@ class AdaptiveLimit:
         del self.later[:number]
         if batch:
             self._count += number
-            self._most = max(self._most, *batch)
+            self._most = max(self._most, max(batch) + 1)
             self._at_one_since = math.inf
             self._halve()
 
@@ -103,9 +105,9 @@ class AdaptiveLimit:
                     self.exact = min(self.ceiling, self.exact + 1 / self.exact)
             self._halve()
         if ended - self._since < self.latency:
-            self.quiet = 0.0  # one that ends in time may have begun before the epoch
+            self.quiet = 0  # one that ends in time may have begun before the epoch
         else:
-            self.quiet = math.inf if self.exact >= self.ceiling else self.exact / 2
+            self.quiet = _ANY if self.exact >= self.ceiling else math.ceil(self.exact / 2) - 1
         return self._since != was
 
     def is_hopeless(self, began: float, ended: float, running: int) -> bool:
@@ -119,7 +121,7 @@ class AdaptiveLimit:
         self.ceiling = ceiling
         self.latency = latency
         self.exact = min(self.exact, ceiling)
-        self.quiet = 0.0  # until the next attempt ends
+        self.quiet = 0  # until the next attempt ends
 
     def _note_late(self, elapsed: float, now: float, running: int) -> None:
         # A signal handler's calls may begin an epoch between any two steps: what belongs together is kept here.

@@ -52,7 +52,7 @@ def takes(seconds: float, failure: BaseException | None = None) -> Callable[[], 
 def test_each_attempt_that_had_a_permit_is_told_once(body: Callable[[], None], told: tuple[float, End]) -> None:
     """By rule X4: with the time from the permit to the end, and how it ended."""
     heard, permits = Heard(), Bulkhead(1, 0, "acme")
-    policies = ListenedPolicies("acme", limiter=heard, bulkhead=permits, seconds=1.0, conclude=interruption.conclude)
+    policies = ListenedPolicies("acme", heard, bulkhead=permits, seconds=1.0, conclude=interruption.conclude)
     call = compose(body, policies)
 
     with virtual_time():
@@ -71,8 +71,11 @@ def test_no_refusal_is_told() -> None:
     permits.acquire("another attempt", 0)
     rate.admit(clock.monotonic())
 
-    for policies in ({"bulkhead": permits}, {"rate_limit": rate}):
-        call = compose(takes(0.0), ListenedPolicies("acme", limiter=heard, **policies))
+    for policies in (
+        ListenedPolicies("acme", heard, bulkhead=permits),
+        ListenedPolicies("acme", heard, rate_limit=rate),
+    ):
+        call = compose(takes(0.0), policies)
         with pytest.raises(RefusedException):
             call((), {})
 
@@ -90,6 +93,6 @@ def test_each_attempt_of_a_call_is_told_by_itself() -> None:
             raise failure
 
     with virtual_time():
-        compose(body, ListenedPolicies("acme", limiter=heard, bulkhead=Bulkhead(1, 0, "acme"), retry=retry))((), {})
+        compose(body, ListenedPolicies("acme", heard, bulkhead=Bulkhead(1, 0, "acme"), retry=retry))((), {})
 
     assert heard == [(0.1, OTHERWISE), (0.1, OTHERWISE), (0.1, SUCCEEDED)]

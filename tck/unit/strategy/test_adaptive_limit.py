@@ -115,8 +115,9 @@ def test_what_moves_nothing_may_be_told_later(seed: int) -> None:
         elapsed = chance.choice([0.01, 0.1, 0.1, 0.1, 0.1, 0.2, 0.3 if now % 9 < 1 else 0.2])
         one = (now - elapsed, now, chance.randint(1, limit.limit))
         eager.end(*one)
-        if one[1] - one[0] <= TARGET and one[2] < limit.quiet:
-            limit.later.append(one[2])
+        others = one[2] - 1
+        if one[1] - one[0] <= TARGET and others < limit.quiet:
+            limit.later.append(others)
             later += 1
         else:
             limit.count()
