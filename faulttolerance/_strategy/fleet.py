@@ -167,8 +167,12 @@ class Fleet(Protocol):
         """Whether it answers at once, in this process: then it is asked on the thread of the call."""
         ...
 
-    def connect(self) -> Session:
-        """Give a session; it connects when it is first used, and anew after it was broken."""
+    def connect(self, changed: Callable[[], object] | None = None) -> Session:
+        """Give a session; it connects when it is first used, and anew after it was broken.
+
+        A fleet that answers at once calls *changed* on any thread when something moved that no question did, until the
+        session is closed. Others are asked from time to time, and do not.
+        """
         ...
 
 

@@ -6,14 +6,16 @@
         clock.advance(5.0)  # the circuit breaker's delay is over
 
 ``reset()`` forgets what earlier tests left behind, ``configured({...})`` sets configuration keys for a block. The
-pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset`` and ``ft_configured``.
+pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset`` and ``ft_configured``. A ``MemoryFleet`` stands
+for other replicas and their server.
 """
 
 from __future__ import annotations
 
 from .._guard.control import configured, reset
 from .active_clock import loop_factory, virtual_time
+from .memory_fleet import MemoryFleet
 from .virtual_clock import VirtualClock
 from .waiter import VirtualTimeStalled
 
-__all__ = ["VirtualClock", "VirtualTimeStalled", "configured", "loop_factory", "reset", "virtual_time"]
+__all__ = ["MemoryFleet", "VirtualClock", "VirtualTimeStalled", "configured", "loop_factory", "reset", "virtual_time"]

@@ -26,7 +26,8 @@ def cited() -> frozenset[int]:
 
 def test_the_list_is_whole() -> None:
     """What concerns a fleet of processes that share their state has the numbers between."""
-    assert [*range(1, 27), *range(33, 36)] == TRAPS
+    assert [trap for trap in TRAPS if trap not in range(27, 33)] == [*range(1, 27), *range(33, 36)]
+    assert sorted(set(TRAPS)) == TRAPS
 
 
 @pytest.mark.parametrize("trap", TRAPS)

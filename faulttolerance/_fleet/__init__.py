@@ -1,0 +1,1 @@
+"""Where the processes of a namespace meet: what a server knows, and how it answers."""

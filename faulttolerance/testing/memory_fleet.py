@@ -1,0 +1,141 @@
+"""A fleet in this process, for the tests of applications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final
+from weakref import WeakSet
+
+from .._fleet.memory import Memory
+from .._fleet.terms import checked
+from .._policy.kind import duration
+from .._policy.unit import ChronoUnit, seconds
+from .._runtime.clock import clock
+from .._runtime.fork import at_fork
+from .._strategy.fleet import Answer, Question
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..typing import Duration
+
+__all__ = ["MemoryFleet"]
+
+_DELAY: Final = duration()
+_WHERE: Final = "MemoryFleet.open(delay)"
+
+
+class MemoryFleet:
+    """A fleet without a server: what another replica, or the server, would do is done by the test.
+
+    It answers at once and on the shared clock, so virtual time works with it, and it ends with the process.
+
+        fleet = MemoryFleet()
+        configure(fleet=fleet)
+        fleet.open("shop.Client.charge", delay=5_000)  # another replica saw it fail
+
+    Args:
+        namespace: The name of the fleet, for events, metrics and messages.
+
+    Raises:
+        FaultToleranceDefinitionException: If *namespace* is no name for one.
+    """
+
+    is_immediate: ClassVar = True
+    poll: ClassVar = 1.0
+    patience: ClassVar = 0.05
+
+    def __init__(self, namespace: str = "memory") -> None:
+        self.namespace: str = checked("MemoryFleet", namespace=namespace)["namespace"]
+        self._memory = Memory()
+        self._lost = ""
+        self._sessions: WeakSet[MemorySession] = WeakSet()
+        _fleets.add(self)
+
+    def __repr__(self) -> str:
+        return f"MemoryFleet({self.namespace!r})"
+
+    def connect(self, changed: Callable[[], object] | None = None) -> MemorySession:
+        """Give the session of one process; *changed* is called when something moved that no question did."""
+        session = MemorySession(self, changed)
+        self._sessions.add(session)
+        return session
+
+    def lose(self, reason: str = "lose() was called") -> None:
+        """Answer nobody from now on, as a server that is gone: every guard decides alone."""
+        self._lost = reason or "lost"
+        self._tell()
+
+    def regain(self) -> None:
+        """Answer again, with everything that was known."""
+        self._lost = ""
+        self._tell()
+
+    def forget(self) -> None:
+        """Know nothing any more, as a server that was restarted: no circuit, no turn."""
+        self._memory.forget()
+        self._tell()
+
+    def open(self, name: str, delay: Duration) -> None:
+        """Open the circuit of the guard *name* for *delay*, as another replica would.
+
+        Args:
+            name: As ``guards()`` spells it.
+            delay: In milliseconds or as a ``timedelta``.
+
+        Raises:
+            FaultToleranceDefinitionException: If *delay* is no duration.
+        """
+        if not _DELAY.accepts(delay):
+            raise FaultToleranceDefinitionException(Fault(_WHERE, _DELAY.problem(delay), delay, _DELAY.allowed))
+        wait = seconds(_DELAY.normalised(delay), ChronoUnit.MILLIS)
+        self._memory.move(name, _now(), round(wait * 1e6), "opened by another replica")
+        self._tell()
+
+    def close(self, name: str) -> None:
+        """Close the circuit of the guard *name*, as the probes of another replica would."""
+        self._memory.move(name, _now(), None)
+        self._tell()
+
+    def _tell(self) -> None:
+        for session in [*self._sessions]:
+            session.tell()
+
+
+class MemorySession:
+    """What ``MemoryFleet.connect`` gives."""
+
+    def __init__(self, fleet: MemoryFleet, changed: Callable[[], object] | None) -> None:
+        self._fleet = fleet
+        self._changed = changed
+
+    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        """Answer *questions* at once.
+
+        Raises:
+            ConnectionError: The fleet is lost.
+        """
+        if self._fleet._lost:
+            raise ConnectionError(self._fleet._lost)
+        return self._fleet._memory.exchange(questions, _now())
+
+    def close(self) -> None:
+        """Hear of no further changes."""
+        self._changed = None
+
+    def tell(self) -> None:
+        """Say that something moved."""
+        if (changed := self._changed) is not None:
+            changed()
+
+
+_fleets: WeakSet[MemoryFleet] = WeakSet()
+
+
+def _renew_locks() -> None:
+    for fleet in [*_fleets]:
+        fleet._memory.renew_lock()
+
+
+at_fork(child=_renew_locks)
+
+
+def _now() -> int:
+    return round(clock.monotonic() * 1e6)

@@ -1,0 +1,337 @@
+"""What a fleet answers, whoever answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pytest
+
+from faulttolerance._fleet.memory import Memory
+from faulttolerance._strategy.fleet import (
+    ABSENT,
+    Answer,
+    CircuitRecord,
+    EndProbe,
+    Leased,
+    LeaseProbe,
+    OpenCircuit,
+    Question,
+    ReadCircuits,
+    StartProbe,
+    TakeTurn,
+)
+
+SECOND = 1_000_000
+
+
+class Server(Protocol):
+    """One namespace, and a clock that the test moves."""
+
+    now: int
+
+    def ask(self, question: Question) -> Any: ...
+
+
+class InMemory:
+    def __init__(self) -> None:
+        self.now = 1_700_000_000 * SECOND
+        self.memory = Memory()
+
+    def ask(self, question: Question) -> Answer:
+        return self.memory.exchange([question], self.now)[0]
+
+
+@pytest.fixture(params=["memory"])
+def server(request: pytest.FixtureRequest) -> Server:
+    return InMemory()
+
+
+def turn(kind: Any, limit: int, window: int = SECOND, burst: int = 0, spacing: int = 0, key: str = "shop") -> TakeTurn:
+    return TakeTurn(key, kind, limit, window, burst or limit, spacing)
+
+
+def taken(server: Server, question: TakeTurn, at_most: int = 1000) -> int:
+    """How many turns there are at once."""
+    return next((count for count in range(at_most) if server.ask(question)), at_most)
+
+
+def opened(server: Server, delay: int = SECOND, seen: int = 0, key: str = "shop") -> CircuitRecord:
+    record: CircuitRecord = server.ask(OpenCircuit(key, seen, delay, "3 of 4 calls failed"))
+    return record
+
+
+def half_open(server: Server, holder: str = "one", places: int = 1) -> CircuitRecord:
+    """A circuit of which *holder* has a place."""
+    record = opened(server)
+    server.now += SECOND
+    leased: Leased = server.ask(LeaseProbe("shop", record.version, holder, places, SECOND))
+    assert leased.is_granted
+    return leased.circuit
+
+
+def end(record: CircuitRecord, verdict: Any, holder: str = "one", places: int = 1) -> EndProbe:
+    return EndProbe("shop", record.version, holder, verdict, places, SECOND, "a probe failed")
+
+
+@pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
+@pytest.mark.parametrize("limit", [1, 3, 7])
+def test_a_window_has_as_many_turns_as_its_limit(server: Server, kind: str, limit: int) -> None:
+    """And a refused one asks again exactly when it was told to, and not sooner."""
+    question = turn(kind, limit)
+
+    assert taken(server, question) == limit
+    wait = server.ask(question)
+    server.now += wait - 1
+    assert server.ask(question) == 1
+    server.now += 1
+    assert server.ask(question) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "burst", "in_ten_seconds"), [("smooth", 3, 33), ("smooth", 1, 31), ("fixed", 3, 33), ("rolling", 3, 33)]
+)
+def test_no_more_turns_than_the_limit_come_back(server: Server, kind: str, burst: int, in_ten_seconds: int) -> None:
+    """In 10 s there are ten windows, and what was there at the beginning; a third of a second is no microseconds."""
+    question = turn(kind, 3, burst=burst)
+
+    count, end = 0, server.now + 10 * SECOND
+    while server.now <= end:
+        wait = server.ask(question)
+        count += not wait
+        server.now += wait
+    assert count == in_ten_seconds
+
+
+@pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
+def test_spacing_keeps_turns_apart(server: Server, kind: str) -> None:
+    question = turn(kind, 10, spacing=300)
+
+    assert [server.ask(question), server.ask(question)] == [0, 300]
+    server.now += 300
+    assert server.ask(question) == 0
+
+
+@pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
+def test_a_clock_that_was_set_back_costs_one_window(server: Server, kind: str) -> None:
+    """trap 32: nobody waits until the clock is where it was."""
+    question = turn(kind, 4, spacing=10)
+    for _ in range(4):
+        server.ask(question)
+        server.now += 10
+    server.now -= 3600 * SECOND
+
+    wait = server.ask(question)
+    assert 0 <= wait <= SECOND
+    server.now += wait
+    assert server.ask(question) == 0
+
+
+def test_windows_of_other_keys_and_kinds_are_others(server: Server) -> None:
+    assert [server.ask(turn("fixed", 1, key=key)) for key in ("a", "b")] == [0, 0]
+    assert server.ask(turn("rolling", 1, key="a")) == 0
+    assert server.ask(turn("fixed", 1, key="a")) == SECOND
+
+
+@pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
+def test_a_limit_that_changed_forgets_nothing(server: Server, kind: str) -> None:
+    """trap 33: replicas with the old and with the new value share one window."""
+    taken(server, turn(kind, 4))
+
+    assert server.ask(turn(kind, 3)) > 0
+    assert taken(server, turn(kind, 6)) <= 2
+
+
+def test_opens_what_is_closed(server: Server) -> None:
+    record = opened(server)
+
+    assert record == CircuitRecord(record.version, "open", SECOND, 0, "3 of 4 calls failed")
+    server.now += SECOND // 4
+    assert server.ask(ReadCircuits()) == {"shop": record._replace(wait=SECOND * 3 // 4)}
+    server.now += SECOND
+    assert server.ask(ReadCircuits()) == {"shop": record._replace(wait=0)}
+
+
+def test_who_opens_what_moved_meanwhile_hears_of_it(server: Server) -> None:
+    first = opened(server, delay=SECOND)
+
+    assert opened(server, delay=9 * SECOND) == first
+    assert opened(server, delay=9 * SECOND, seen=first.version) == first
+
+
+def test_what_an_emptied_server_never_saw_is_opened(server: Server) -> None:
+    """And its version is a new one, though the clock may be behind it."""
+    seen = server.now + 5
+
+    assert opened(server, seen=seen).version == seen + 1
+
+
+def test_nobody_probes_before_the_delay_is_over(server: Server) -> None:
+    record = opened(server)
+    server.now += SECOND - 1
+
+    answer = server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND))
+    assert answer == Leased(False, record._replace(wait=1))
+
+
+def test_the_first_who_asks_makes_it_half_open(server: Server) -> None:
+    record = opened(server)
+    server.now += SECOND
+
+    one = server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND))
+    two = server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND))
+    three = server.ask(LeaseProbe("shop", one.circuit.version, "three", 1, SECOND))
+
+    assert one.is_granted
+    assert one.circuit.state == "half-open"
+    assert one.circuit.version > record.version
+    assert two == three == Leased(False, one.circuit)
+
+
+def test_probes_close_it_together(server: Server) -> None:
+    """As many as have to succeed, whoever runs them; none runs beside those that are enough."""
+    record = half_open(server, places=3)
+    lease = lambda holder: server.ask(LeaseProbe("shop", record.version, holder, 3, SECOND)).is_granted  # noqa: E731
+
+    assert [lease("two"), lease("three"), lease("four")] == [True, True, False]
+    assert server.ask(end(record, "success", "one", 3)) == record
+    assert not lease("four")
+    assert server.ask(end(record, "success", "two", 3)) == record
+    closed = server.ask(end(record, "success", "three", 3))
+
+    assert closed == CircuitRecord(closed.version, "closed")
+    assert closed.version > record.version
+    assert server.ask(ReadCircuits()) == {"shop": closed}
+
+
+def test_a_probe_that_fails_opens_it_again(server: Server) -> None:
+    record = half_open(server)
+
+    for times in (1, 2):
+        record = server.ask(end(record, "failure"))
+        assert record == CircuitRecord(record.version, "open", SECOND, times, "a probe failed")
+        server.now += SECOND
+        record = server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND)).circuit
+    assert server.ask(end(record, "success")).state == "closed"
+
+
+def test_a_probe_without_a_verdict_gives_its_place_back(server: Server) -> None:
+    """trap 28: at once, not when its place is over."""
+    record = half_open(server)
+    server.ask(StartProbe("shop", record.version, "one", 60 * SECOND))
+
+    assert server.ask(end(record, "none")) == record
+    assert server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND)).is_granted
+
+
+def test_an_idle_place_is_kept_until_another_process_wants_it(server: Server) -> None:
+    """trap 28: a replica without calls must not sit on the only probe, and one with few must get to it."""
+    record = half_open(server)
+    lease = lambda holder: server.ask(LeaseProbe("shop", record.version, holder, 1, SECOND)).is_granted  # noqa: E731
+    for _ in range(5):
+        server.now += SECOND // 2
+        assert lease("one")
+
+    assert not lease("two")
+    assert not lease("one")
+    assert lease("two")
+    assert not lease("one")
+
+
+def test_a_place_that_nobody_keeps_goes_to_who_asks_next(server: Server) -> None:
+    record = half_open(server)
+    server.now += SECOND
+
+    assert server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND)).is_granted
+    assert not server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND)).is_granted
+
+
+def test_a_probe_that_began_keeps_its_place_for_as_long_as_it_said(server: Server) -> None:
+    """Wanted or not; then its verdict still counts, but it stands in nobody's way."""
+    record = half_open(server)
+    server.ask(StartProbe("shop", record.version, "one", 30 * SECOND))
+    lease = lambda holder: server.ask(LeaseProbe("shop", record.version, holder, 1, SECOND)).is_granted  # noqa: E731
+
+    server.now += 30 * SECOND - 1
+    assert [lease("two"), lease("one")] == [False, True]
+    server.now += SECOND
+    assert lease("two")
+    assert server.ask(end(record, "success")).state == "closed"
+
+
+def test_a_probe_that_is_told_of_late_has_its_place_if_nobody_else_has(server: Server) -> None:
+    record = half_open(server)
+    server.now += SECOND + 5
+    server.ask(StartProbe("shop", record.version, "one", 30 * SECOND))
+    server.now += SECOND
+
+    assert not server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND)).is_granted
+
+
+@pytest.mark.parametrize("verdict", ["success", "failure", "none"])
+def test_a_verdict_in_another_version_has_no_effect(server: Server, verdict: str) -> None:
+    first = half_open(server)
+    opened_again = server.ask(end(first, "failure"))
+
+    assert server.ask(end(first, verdict)) == opened_again
+    server.now += SECOND
+    second = server.ask(LeaseProbe("shop", opened_again.version, "two", 1, SECOND)).circuit
+    assert server.ask(end(first, verdict)) == second
+
+
+def test_of_an_unknown_circuit_nothing_is_written_by_probes(server: Server) -> None:
+    assert server.ask(LeaseProbe("shop", 5, "one", 1, SECOND)) == Leased(False, ABSENT)
+    assert server.ask(StartProbe("shop", 5, "one", SECOND)) == ABSENT
+    assert server.ask(end(CircuitRecord(5, "half-open"), "failure")) == ABSENT
+    assert server.ask(ReadCircuits()) == {}
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda server, record: server.ask(ReadCircuits()),
+        lambda server, record: server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND)),
+    ],
+    ids=["read", "asked"],
+)
+def test_a_clock_that_was_set_back_costs_one_delay(server: Server, move: Callable[[Server, Any], object]) -> None:
+    """trap 32: from the moment at which somebody asks, whoever that is; and versions go on."""
+    record = opened(server)
+    server.now -= 3600 * SECOND
+    move(server, record)
+    server.now += SECOND
+
+    leased = server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND))
+    assert leased.is_granted
+    assert leased.circuit.version == record.version + 1
+
+
+def test_a_clock_that_was_set_back_costs_a_place_its_length(server: Server) -> None:
+    """trap 32."""
+    record = half_open(server)
+    server.now -= 3600 * SECOND
+    refused = server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND))
+    server.now += SECOND
+
+    assert not refused.is_granted
+    assert server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND)).is_granted
+
+
+def test_a_closed_circuit_is_forgotten_after_an_hour(server: Server) -> None:
+    closed = server.ask(end(half_open(server), "success"))
+    server.now += 3600 * SECOND - 1
+    assert server.ask(ReadCircuits()) == {"shop": closed}
+
+    server.now += 1
+    assert server.ask(ReadCircuits()) == {}
+    assert opened(server, seen=closed.version).state == "open"
+
+
+def test_an_open_circuit_is_forgotten_a_day_after_its_delay(server: Server) -> None:
+    """So a guard that no release has any more does not stay for ever."""
+    opened(server, delay=3600 * SECOND)
+    server.now += 25 * 3600 * SECOND - 1
+    assert server.ask(ReadCircuits())["shop"].state == "open"
+
+    server.now += 1
+    assert server.ask(ReadCircuits()) == {}

@@ -1,0 +1,81 @@
+"""A fleet that is not in this process, as far as a guard can tell: several lanes meet in it, with delays and losses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from faulttolerance._fleet.memory import Memory
+from faulttolerance._strategy.fleet import Answer, Question
+
+__all__ = ["DistantFleet", "DistantSession"]
+
+
+class DistantFleet:
+    """One server, asked by any number of "processes", each with a session of its own.
+
+    Args:
+        poll: Seconds.
+        patience: Seconds; an exchange that takes longer fails.
+        now: The server's clock, in seconds.
+    """
+
+    is_immediate = False
+
+    def __init__(
+        self,
+        namespace: str = "distant",
+        poll: float = 0.05,
+        patience: float = 0.2,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.namespace = namespace
+        self.poll = poll
+        self.patience = patience
+        self.now = now
+        self.memory = Memory()
+        self.delay = 0.0
+        """Real seconds that each exchange takes."""
+        self.failure: Exception | None = None
+        """What each exchange fails with, at once: the server is gone."""
+        self.thawed = threading.Event()
+        """While it is clear, no exchange is answered: the server is frozen."""
+        self.thawed.set()
+        self.asked: list[Question] = []
+        """Every question that was answered, in order."""
+        self.batches: list[int] = []
+        """How many came at once."""
+
+    def __repr__(self) -> str:
+        return f"DistantFleet({self.namespace!r})"
+
+    def connect(self, changed: Callable[[], object] | None = None) -> DistantSession:
+        return DistantSession(self)
+
+    def answer(self, question: Question) -> Answer:
+        """Ask as another process, at once and whatever is wrong with the server."""
+        return self.memory.exchange([question], round(self.now() * 1e6))[0]
+
+
+class DistantSession:
+    """What ``DistantFleet.connect`` gives."""
+
+    def __init__(self, fleet: DistantFleet) -> None:
+        self.fleet = fleet
+
+    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        fleet = self.fleet
+        if fleet.failure is not None:
+            raise fleet.failure
+        if fleet.delay:
+            time.sleep(min(fleet.delay, fleet.patience))
+        if fleet.delay > fleet.patience or not fleet.thawed.wait(fleet.patience):
+            raise TimeoutError("no answer in time")
+        if fleet.failure is not None:
+            raise fleet.failure
+        fleet.batches.append(len(questions))
+        fleet.asked += questions
+        return fleet.memory.exchange(questions, round(fleet.now() * 1e6))
+
+    def close(self) -> None: ...

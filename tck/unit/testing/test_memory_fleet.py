@@ -1,0 +1,97 @@
+"""What a test does with a fleet that has no server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from faulttolerance import FaultToleranceDefinitionException
+from faulttolerance._strategy.fleet import CircuitRecord, ReadCircuits, TakeTurn
+from faulttolerance.testing import MemoryFleet, virtual_time
+
+READ = ReadCircuits()
+TURN = TakeTurn("shop", "fixed", 1, 1_000_000, 1)
+
+
+def circuit(fleet: MemoryFleet) -> CircuitRecord:
+    (answer,) = fleet.connect().exchange([READ])
+    assert isinstance(answer, dict)
+    record: CircuitRecord = answer["shop"]
+    return record
+
+
+@pytest.mark.parametrize("delay", [5_000, "5s", timedelta(seconds=5)])
+def test_opens_and_closes_as_another_replica_would(delay: Any) -> None:
+    """On the shared clock; each move has a version of its own."""
+    with virtual_time() as clock:
+        fleet = MemoryFleet()
+        fleet.open("shop", delay)
+        opened = circuit(fleet)
+        clock.advance(2.0)
+        later = circuit(fleet)
+        fleet.close("shop")
+
+    assert opened == CircuitRecord(opened.version, "open", 5_000_000, 0, "opened by another replica")
+    assert later == opened._replace(wait=3_000_000)
+    assert circuit(fleet) == CircuitRecord(opened.version + 2_000_000, "closed")
+
+
+def test_all_sessions_meet() -> None:
+    fleet = MemoryFleet()
+
+    assert [*fleet.connect().exchange([TURN])] == [0]
+    assert fleet.connect().exchange([TURN]) > [0]
+    fleet.forget()
+    assert [*fleet.connect().exchange([TURN])] == [0]
+
+
+def test_answers_nobody_while_it_is_lost() -> None:
+    fleet = MemoryFleet()
+    session = fleet.connect()
+    session.exchange([TURN])
+
+    fleet.lose("the cable was cut")
+    with pytest.raises(ConnectionError, match="the cable was cut"):
+        session.exchange([READ])
+    fleet.regain()
+    assert session.exchange([TURN]) > [0]
+
+
+def test_says_at_once_what_the_test_did_to_it() -> None:
+    """To every session until it is closed: closed circuits ask nobody, and nothing is read from time to time."""
+    fleet, heard = MemoryFleet(), list[str]()
+    session = fleet.connect(lambda: heard.append("one"))
+    other = fleet.connect(lambda: heard.append("two"))
+    moves: list[Any] = [
+        lambda: fleet.open("shop", 1),
+        lambda: fleet.close("shop"),
+        fleet.lose,
+        fleet.regain,
+        fleet.forget,
+    ]
+
+    for move in moves:
+        move()
+    other.close()
+    session.exchange([READ])
+    fleet.close("shop")
+
+    assert sorted(heard) == ["one"] * 6 + ["two"] * 5
+
+
+@pytest.mark.parametrize("namespace", ["", " shop", "sh{op", "}", "a\nb", "a" * 201, None, 5, b"shop"])
+def test_refuses_what_is_no_namespace(namespace: Any) -> None:
+    with pytest.raises(FaultToleranceDefinitionException, match=r"^MemoryFleet\(namespace\) is .*; allowed: text"):
+        MemoryFleet(namespace)
+
+
+@pytest.mark.parametrize("delay", [-1, "soon", None])
+def test_refuses_what_is_no_delay(delay: Any) -> None:
+    with pytest.raises(FaultToleranceDefinitionException, match=r"^MemoryFleet.open\(delay\) is .*; allowed: a dur"):
+        MemoryFleet().open("shop", delay)
+
+
+def test_shows_its_name() -> None:
+    assert repr(MemoryFleet("shop")) == "MemoryFleet('shop')"
