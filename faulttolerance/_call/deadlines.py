@@ -1,16 +1,31 @@
-"""Deadlines of whole calls: what is bound with them, and the layer inside, which hands them on (rules D2, D4)."""
+"""Deadlines of whole calls: what is bound with them, the layer inside, which hands them on, and what refuses the late.
+
+What runs under a deadline that has passed is ended by it; but what it calls next may begin before that. So guards ask,
+at no cost for processes that use no ``deadline`` (rules D2, D4).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 from .._metrics.catalogue import Interned
 from .._policy import ChronoUnit, Deadline, seconds
 from .._runtime.blocking import Arguments, GuardedCall
+from .._runtime.clock import clock
 from .._runtime.environment import AttemptRecord, Environment
-from .._runtime.interrupting.thread_deadlines import deadlines_here, handed_on
+from .._runtime.interrupting.thread_deadlines import (
+    BlockDeadline,
+    HandedOn,
+    ThreadDeadlines,
+    deadlines_here,
+    handed_on,
+    this_thread,
+    uncovered,
+)
 from .._runtime.interruption import remaining
+from .._runtime.task_deadline import current, standing
 from ..exceptions import TimeoutException
 from .bound import NO_GATE, BoundPolicies, conclude_of
 from .observing import timed
@@ -102,6 +117,49 @@ def under_deadline(policy: Deadline, binding: Binding) -> Layer | None:
     return UnderDeadline(binding.name) if tell is None else timed(limit, tell)
 
 
+class Asking:
+    """Whether calls ask for the time that is left before they begin; see ``asking_the_time``."""
+
+    is_on = False
+
+
+def asking_the_time(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
+    """Put in front of *call* what begins nothing under a ``deadline`` that has passed, where there may be one."""
+    if not Asking.is_on:
+        return call
+
+    def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+        deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
+        if (deadlines.innermost is not None or current.get().counts is not None) and _is_late(deadlines):
+            return _refuse_awaited(name) if asynchronous else _refuse(name)
+        return call(args, kwargs)
+
+    return asking
+
+
+def _is_late(deadlines: ThreadDeadlines) -> bool:
+    """Tell whether a ``deadline`` has passed that would interrupt what begins now."""
+    now = clock.monotonic()
+    for entry in uncovered(deadlines):
+        is_ruling = type(entry) is HandedOn or (type(entry) is BlockDeadline and entry.is_ruling)
+        if is_ruling and entry[0] <= now and not (type(entry) is BlockDeadline and entry.is_at_rest):
+            return True
+    deadline = standing(current.get())
+    while deadline is not None:
+        if deadline.is_ruling and deadline.when <= now and not deadline.is_held:
+            return True
+        deadline = standing(deadline.previous)
+    return False
+
+
+async def _refuse_awaited(name: str) -> None:
+    _refuse(name)
+
+
+def _refuse(name: str) -> None:
+    raise TimeoutException(f"{name}: no time is left, an enclosing deadline has passed")
+
+
 def refuse_late(name: str) -> None:
     """Begin nothing that has no time: neither breaker nor rate limit nor bulkhead is asked (rule D2).
 
@@ -109,4 +167,4 @@ def refuse_late(name: str) -> None:
         TimeoutException: A deadline has passed under which the call, or the block, called *name* would begin.
     """
     if remaining() == 0.0:
-        raise TimeoutException(f"{name}: no time is left, an enclosing deadline has passed")
+        _refuse(name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from .._call.attempt import compose
 from .._call.block import BlockingEnvironment, PlainBlock, run_block
 from .._call.bound import conclude_of
-from .._call.deadlines import WholeCallPolicies, refuse_late
+from .._call.deadlines import Asking, WholeCallPolicies, refuse_late
 from .._policy import ChronoUnit, Policy, check, parameters, seconds
 from .._runtime.blocking import GuardedCall
 from .._runtime.frames import module_of
@@ -72,6 +72,11 @@ class WholeCall(Decorator):
         """By thread, and whether it is awaited: what statements are about to enter."""
         self._entered: dict[object, list[PlainBlock]] = {}
         """By task, greenlet or thread, what was not left yet."""
+        if not Asking.is_on:
+            from .transaction import replan
+
+            Asking.is_on = True
+            replan()
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Be an attribute of a class, for the blocks of its methods."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -196,6 +197,156 @@ def test_nobody_is_asked_where_no_time_is_left(gate: Decorate) -> None:
             assert not ran
 
     assert guarded() == "served"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        circuit_breaker(**BREAKER),
+        rate_limit(1, window="1h"),
+        bulkhead(1),
+        retry(),
+        timeout(9000),
+        fallback(lambda _: ""),
+    ],
+    ids=["breaker", "rate", "bulkhead", "retry", "timeout", "fallback"],
+)
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["blocking", "asyncio"])
+def test_no_guard_begins_a_call_in_a_block_without_time_left(policy: Decorate, is_awaited: bool) -> None:
+    """By rule D2: also one that has no deadline of its own, and was called before there was any."""
+    from faulttolerance.testing import virtual_time
+
+    ran = []
+
+    @policy
+    def guarded() -> str:
+        ran.append(remaining())
+        return "served"
+
+    @policy
+    async def guarded_async() -> str:
+        return guarded.__wrapped__()
+
+    async def late() -> None:
+        async with deadline(100):
+            time.advance(0.2)
+            with pytest.raises(TimeoutException, match="guarded_async: no time is left"):
+                await guarded_async()
+
+    def late_here() -> None:
+        with deadline(100):
+            time.advance(0.2)
+            with pytest.raises(TimeoutException, match="guarded: no time is left"):
+                guarded()
+
+    with virtual_time() as time, pytest.raises(TimeoutException, match=r"deadline of 0\.1 s passed"):
+        time.run(late()) if is_awaited else late_here()
+
+    assert not ran
+    assert (asyncio.run(guarded_async()) if is_awaited else guarded()) == "served"
+
+
+def test_no_guard_begins_a_call_in_a_call_without_time_left() -> None:
+    """By rule D2: what runs under the deadline of a guard has none either."""
+    from faulttolerance.testing import virtual_time
+
+    ran = []
+
+    @retry
+    def inner() -> None:
+        ran.append(1)
+
+    @deadline(100)
+    def outer() -> None:
+        time.advance(0.2)
+        with pytest.raises(TimeoutException, match="inner: no time is left"):
+            inner()
+
+    with virtual_time() as time, pytest.raises(TimeoutException, match=r"outer: deadline of 0\.1 s passed"):
+        outer()
+
+    assert not ran
+
+
+def test_guards_that_were_called_before_ask_the_first_deadline() -> None:
+    """By rule D2: processes without deadlines pay nothing, and what they called is not forgotten."""
+    script = """
+from faulttolerance import TimeoutException, deadline, retry
+from faulttolerance.testing import virtual_time
+
+@retry
+def guarded():
+    ran.append(1)
+
+ran = []
+guarded()
+with virtual_time() as time:
+    try:
+        with deadline(100):
+            time.advance(0.2)
+            guarded()
+    except TimeoutException:
+        print(len(ran))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
+def test_what_may_not_be_interrupted_calls_guards_without_time_left() -> None:
+    """By rules D2, R2a: else nothing that has to be cleaned up could be by a guarded call."""
+    from faulttolerance.testing import virtual_time
+
+    ran = []
+
+    @retry
+    def cleanup() -> None:
+        ran.append(1)
+
+    with virtual_time() as time, pytest.raises(TimeoutException):
+        with deadline(100):
+            time.advance(0.2)
+            with uninterruptible():
+                cleanup()
+
+    assert ran
+
+
+def test_a_time_out_around_it_is_no_deadline_of_the_next_call() -> None:
+    """By rule D2: a time-out ends its own attempt, late where it could not interrupt it, and refuses nothing inside."""
+    from faulttolerance.testing import virtual_time
+
+    ran = []
+
+    @retry
+    def inner() -> None:
+        ran.append(1)
+
+    @timeout(100)
+    def outer() -> None:
+        time.advance(0.2)
+        inner()
+
+    with virtual_time() as time, deadline(1000), pytest.raises(TimeoutException):
+        outer()
+
+    assert ran
+
+
+def test_no_block_of_a_guard_begins_without_time_left() -> None:
+    """By rule D2: the block's body is not run, and the breaker does not hear of it."""
+    from faulttolerance.testing import virtual_time
+
+    guard, ran = Guard(circuit_breaker=CircuitBreaker(), name="late-block"), []
+
+    with virtual_time() as time, pytest.raises(TimeoutException, match=r"deadline of 0\.1 s passed"):
+        with deadline(100):
+            time.advance(0.2)
+            with pytest.raises(TimeoutException, match="late-block: no time is left"):
+                with guard.attempt():
+                    ran.append(1)
+
+    guard.close()
+    assert not ran
 
 
 def test_an_attempt_that_the_deadline_ends_is_nobodys_failure(invoke: Invoke, clock: Clock) -> None:
