@@ -124,9 +124,7 @@ class Asking:
 
 
 def asking_the_time(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
-    """Put in front of *call* what begins nothing under a ``deadline`` that has passed, where there may be one."""
-    if not Asking.is_on:
-        return call
+    """Put in front of *call* what begins nothing under a ``deadline`` that has passed."""
 
     def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
         deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()

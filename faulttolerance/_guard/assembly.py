@@ -11,7 +11,7 @@ from weakref import ref
 from .._call.attempt import attempt, compose, flags_of
 from .._call.block import BlockingEnvironment, run_block, stop_between_attempts
 from .._call.bound import BoundPolicies
-from .._call.deadlines import WholeCallPolicies, asking_the_time
+from .._call.deadlines import Asking, WholeCallPolicies, asking_the_time
 from .._call.hedging import Hedging
 from .._call.mistakes import Mistakes
 from .._call.observing import Observer
@@ -164,7 +164,8 @@ def guarded_call(
         return _by_key(partition_by, binding, draft, make) if partition_by is not None else make(draft.strategies)
 
     if not asynchronous:
-        return asking_the_time(composed(function, None, awaits), effective.name, asynchronous=False)
+        call = composed(function, None, awaits)
+        return asking_the_time(call, effective.name, asynchronous=False) if Asking.is_on else call
     if on_threads:
         from .._runtime import offload
 
@@ -177,7 +178,7 @@ def guarded_call(
     driver = composed(target, TaskEnvironment(), awaits)
     driver = _named(driver if is_certain else refusing(effective.name, driver), declaration)
     if not detached:
-        return asking_the_time(driver, effective.name, asynchronous=True)
+        return asking_the_time(driver, effective.name, asynchronous=True) if Asking.is_on else driver
     from .._runtime.async_call import AsyncCall
 
     return lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))
@@ -235,7 +236,7 @@ def block_call(
         body = _spreading(observed(unguarded_call(run_block), environment))
     call = _composed([policies], (), hook, body, environment, True)
     stop_between_attempts(policies)
-    return asking_the_time(call, effective.name, asynchronous=True)
+    return asking_the_time(call, effective.name, asynchronous=True) if Asking.is_on else call
 
 
 def _composed(
