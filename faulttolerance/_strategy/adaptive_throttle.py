@@ -19,6 +19,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Hashable
+from itertools import groupby
 from typing import ClassVar, Final
 
 from ..exceptions import ThrottleException
@@ -31,7 +32,7 @@ __all__ = ["AdaptiveThrottle"]
 _BUCKETS: Final = 10
 _PROBE: Final = 1.0
 """After so many seconds without a call that was let through, one is."""
-_FOLD: Final = 16
+_FOLD: Final = 128
 """So many successes wait at most before they are counted."""
 
 
@@ -86,12 +87,13 @@ class _Buckets:
 
     def accept(self, moments: list[float]) -> None:
         """Count what was accepted at *moments*, mostly all of them in one bucket."""
-        last = max(moments)
-        if min(moments) // self.width == last // self.width:
-            self.add(last, len(moments), len(moments))
+        moments.sort()  # as they nearly are: quicker than to look for the first and the last
+        if moments[0] // self.width == moments[-1] // self.width:
+            self.add(moments[-1], len(moments), len(moments))
         else:
-            for moment in moments:
-                self.add(moment, 1, 1)
+            for _, alike in groupby(moments, lambda moment: moment // self.width):
+                together = list(alike)
+                self.add(together[-1], len(together), len(together))
 
     def over(self, width: float, now: float) -> _Buckets:
         """Give buckets of another *width* with the same counts, each at the end of its old span."""
@@ -135,9 +137,9 @@ class AdaptiveThrottle:
         "_tier",
         "_window",
         "state",
+        "transitions",
     )
 
-    transitions: ClassVar[tuple[()]] = ()
     judges_refusals: ClassVar = False
 
     def __init__(
@@ -157,6 +159,7 @@ class AdaptiveThrottle:
         self._tier = tier
         self.state: Era = _CALM
         """The era that admits attempts now."""
+        self.transitions: tuple[()] = ()  # no attribute of the class: it is read for each call
         self._successes: list[float] = []  # when those ended that are not counted yet
         # All guarded by the lock, but that who is let through without it says so in _passed.
         self._buckets = _Buckets(window / _BUCKETS)
@@ -195,8 +198,9 @@ class AdaptiveThrottle:
     def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Count an attempt that was let in and is over; a neutral one not at all."""
         if verdict is SUCCESS:
-            self._successes.append(now)
-            if len(self._successes) >= _FOLD:
+            successes = self._successes
+            successes.append(now)
+            if len(successes) >= _FOLD:
                 with self._lock:
                     self._review_locked(now)
         elif verdict is FAILURE:

@@ -102,6 +102,8 @@ def test_it_decides_as_the_formula_does(
     throttle, naive = Throttle(multiplier, window, min_requests), Naive(multiplier, window, min_requests)
     now = 100.0
     for move, step, given_ in moves:
+        if step < 0.0:  # while nothing is refused, nobody looks whether what waits is newer than a clock that goes back
+            assert throttle.probability(now) == naive.probability(now)
         now += step
         if move == "read":
             assert throttle.probability(now) == naive.probability(now)
@@ -334,16 +336,34 @@ class Counted:
 
 @pytest.mark.parametrize("failures", [0, 20])
 def test_a_call_that_goes_well_takes_no_lock(failures: int) -> None:
-    """AT5: neither on its way in nor on its way out; sixteen share one."""
+    """AT5: neither on its way in nor on its way out; 128 share one."""
     throttle = Throttle()
     throttle.end(5.0, FAILURE, failures)
-    throttle.end(5.0, SUCCESS, 64)
+    throttle.end(5.0, SUCCESS, 128)
     throttle._lock = lock = Counted(throttle._lock)  # type: ignore[assignment]
-    for number in range(160):
-        assert throttle.lets_in(5.0 + number / 1000)
-        throttle.end(5.0 + number / 1000, SUCCESS)
+    for number in range(1280):
+        assert throttle.lets_in(5.0 + number / 10000)
+        throttle.end(5.0 + number / 10000, SUCCESS)
 
     assert lock.taken == 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_successes_that_are_counted_together_count_where_they_ended(seed: int) -> None:
+    """AT5: also where they span several buckets, and not all came in their order."""
+    chance, now = random.Random(seed), 1000.0
+    together, alone = Throttle(1.0, window=1.0), Throttle(1.0, window=1.0)
+    for _ in range(1000):
+        now += chance.choice([0.0, 0.0, 0.001, 0.01])
+        ended = now - chance.choice([0.0, 0.0, 0.05])
+        together.end(ended, SUCCESS)
+        alone.end(ended, SUCCESS)
+        alone.probability(now)
+        if chance.random() < 0.01:
+            for throttle in (together, alone):
+                throttle.end(now, FAILURE, 5)
+
+            assert together.probability(now) == alone.probability(now) > 0.0
 
 
 def test_no_chance_is_drawn_while_nothing_can_be_refused() -> None:
@@ -429,8 +449,8 @@ def test_a_handler_may_call_while_its_thread_is_inside() -> None:
             super().accept(moments)
 
     throttle._buckets = Interrupting(buckets.width)
-    throttle.end(5.0, SUCCESS, 17)
+    throttle.end(5.0, SUCCESS, 129)
 
     assert throttle.probability(5.0) == 0.0
-    throttle.end(5.0, FAILURE, 36)
-    assert throttle.probability(5.0) == (17 + 4 + 36 - 2 * 17) / 58
+    throttle.end(5.0, FAILURE, 260)
+    assert throttle.probability(5.0) == (129 + 4 + 260 - 2 * 129) / 394
