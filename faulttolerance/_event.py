@@ -104,6 +104,32 @@ class HedgeSent(NamedTuple):
     """Seconds since the first attempt began."""
 
 
+class FleetLost(NamedTuple):
+    """The fleet does not answer: from now on this process decides alone what is fleet-wide (rule F5)."""
+
+    namespace: str
+    reason: str
+    """Why, in words of the error that said so."""
+
+    @property
+    def method(self) -> str:
+        """Empty: it has not happened to one method."""
+        return ""
+
+
+class FleetRegained(NamedTuple):
+    """The fleet answers again: what it has holds from now on."""
+
+    namespace: str
+    seconds: float
+    """How long it did not."""
+
+    @property
+    def method(self) -> str:
+        """Empty: it has not happened to one method."""
+        return ""
+
+
 def error_type(failure: BaseException) -> str:
     """Name the class of *failure* as log records and spans do: ``acme.errors.Busy``, and a built-in one alone."""
     kind = type(failure)
@@ -161,6 +187,8 @@ Event: TypeAlias = (
     | GaveUp
     | Recovered
     | HedgeSent
+    | FleetLost
+    | FleetRegained
 )
 Sink: TypeAlias = Callable[[Event], object]
 

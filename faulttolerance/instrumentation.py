@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from ._event import (
     Event,
     FallbackApplied,
+    FleetLost,
+    FleetRegained,
     GaveUp,
     HedgeSent,
     LimitChanged,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Event",
     "FallbackApplied",
+    "FleetLost",
+    "FleetRegained",
     "GaveUp",
     "HedgeSent",
     "LimitChanged",

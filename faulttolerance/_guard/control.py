@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .._call.budgeting import named_budgets
 from .._config import Declared, settings
@@ -26,6 +26,9 @@ from .effective import EffectivePolicies
 from .fingerprint import fingerprint, fingerprint_of
 from .guard import strays
 from .process import Process
+
+if TYPE_CHECKING:
+    from .._strategy.fleet import Fleet
 
 F = TypeVar("F")
 
@@ -123,6 +126,7 @@ def configure(
     prometheus_registry: ChosenRegistry = "unchanged",
     meter_provider: ChosenProvider = "unchanged",
     tracing: Literal["events", "spans", "off"] | bool | None = None,
+    fleet: Fleet | Literal["unchanged"] | None = "unchanged",
 ) -> list[Change]:
     """Set what holds for the whole process; what is not given stays as it is.
 
@@ -145,6 +149,8 @@ def configure(
         tracing: What OpenTelemetry hears (rule O1): ``"events"``, as in the beginning, for retries, time-outs and the
             like on the current span; ``"spans"`` for a child span for each attempt besides; ``"off"`` for nothing. The
             environment variable ``FAULTTOLERANCE_TRACING`` says the same. ``True`` is the first, ``False`` the last.
+        fleet: Where processes share what is ``@fleet_wide``: ``RedisFleet(...)``, or ``testing.MemoryFleet`` in tests;
+            ``None``, as in the beginning: each process decides alone.
 
     Returns:
         What changed, value by value, for the guards that were in use.
@@ -159,6 +165,7 @@ def configure(
         prometheus_registry,
         meter_provider,
         tracing,
+        fleet,
     )
     faults = process.faults()
     try:
@@ -265,8 +272,10 @@ def unguarded(function: F) -> F:
 def reset() -> None:
     """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
     from .._runtime.interrupting import main_thread, safe_point
+    from .._runtime.lane import lane
     from .._runtime.pool import pool
 
+    lane.use(None)
     transaction.forget()
     ledger.clear()
     telemetry.reset()

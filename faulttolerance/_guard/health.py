@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from .._log import WARNING, log
 from .._record import Record
+from .._runtime.lane import lane
 from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .registry import every_state, resolvers
@@ -46,7 +47,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
     Returns:
         ``status`` is ``"down"`` if the circuit of a guard that matches *critical* is open; ``"degraded"`` if a circuit
         is open, half-open or forced, a throttle refuses, a bulkhead is full, a rate limit used up or a retry budget
-        spent; else ``"up"``.
+        spent, or where the fleet is lost; else ``"up"``.
         ``reasons`` say which. Let readiness be ``status != "down"``; whether a process is alive has nothing to do with
         it: nobody is helped by restarting what waits for another service.
 
@@ -65,6 +66,8 @@ def health(critical: Iterable[str] | str = ()) -> Health:
             if condition.is_impaired:
                 reason = f"{state.name}: {policy.annotation} is {condition.words}"
                 reasons[reason] = condition.is_down and is_critical
+    if complaint := lane.complaint:
+        reasons[complaint] = False
     status: Status = "down" if any(reasons.values()) else "degraded" if reasons else "up"
     return Health(status, tuple(sorted(reasons)))
 

@@ -5,8 +5,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from .._config import settings
 from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
+from .._metrics.catalogue import FLEET_UP
+from .._metrics.counters import ledger
 from .._shown import shown
+from .._strategy.fleet import Fleet
 from .._swap import Swap
 from .._telemetry.connect import telemetry
 from ..exceptions import Fault
@@ -21,6 +25,7 @@ class Process(NamedTuple):
     prometheus_registry: Any
     meter_provider: Any
     tracing: Any
+    fleet: Any
 
     def faults(self) -> list[Fault]:
         """Tell everything that is wrong; after that, no step fails."""
@@ -31,6 +36,11 @@ class Process(NamedTuple):
         ]
         if _tracing_mode(self.tracing) == SPANS and not can_make_spans():
             faults.append(Fault("configure(tracing)", f"is {SPANS!r}", self.tracing, SPANS_NEED))
+        if self.fleet is not None and not _is_fleet(self.fleet):
+            # Not shown: what is given in place of a fleet may be an address with a password.
+            kind = type(self.fleet).__name__
+            allowed = "a fleet, as RedisFleet(..., namespace=...), or None"
+            faults.append(Fault("configure(fleet)", f"is a {kind}", kind, allowed))
         return faults
 
     def put(self, swap: Swap) -> None:
@@ -54,7 +64,30 @@ class Process(NamedTuple):
             from .._runtime.pool import pool
 
             pool.follow_limit()
+        if not _is_unchanged(self.fleet):
+            _use_fleet(self.fleet)
         telemetry.choose(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))
+
+
+def _is_unchanged(chosen: Any) -> bool:
+    """Tell whether *chosen* stands for what was not given, where ``None`` means something."""
+    return isinstance(chosen, str) and chosen == "unchanged"
+
+
+def _is_fleet(chosen: Any) -> bool:
+    needed = ("connect", "is_immediate", "namespace", "patience", "poll")
+    return _is_unchanged(chosen) or (not isinstance(chosen, type) and all(hasattr(chosen, name) for name in needed))
+
+
+def _use_fleet(fleet: Fleet | None) -> None:
+    from .._runtime.lane import lane
+
+    def read() -> Iterable[tuple[tuple[str, ...], float]]:
+        return lane.read() if settings.switches_under(settings.state).metrics_enabled else ()
+
+    if not any(metric is FLEET_UP for metric, _ in ledger.of_process):
+        ledger.of_process.append((FLEET_UP, read))
+    lane.use(fleet)
 
 
 def _is_signal(chosen: Any) -> bool:

@@ -320,7 +320,15 @@ CONFIGURATION = Metric(
     of_process=True,
 )
 
-METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics), OBSERVED, CONFIGURATION)
+FLEET_UP = Metric(
+    "ft.fleet.up",
+    "gauge",
+    "Whether the fleet answers this process: 1, or 0 while it decides alone",
+    ("namespace",),
+    of_process=True,
+)
+
+METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics), OBSERVED, CONFIGURATION, FLEET_UP)
 """Every metric there is."""
 
 

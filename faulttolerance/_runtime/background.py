@@ -5,9 +5,11 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from .fork import at_fork
+from .native import allows_watching, native
 
 
 def within(seconds: float, function: Callable[[], object]) -> None:
@@ -15,6 +17,42 @@ def within(seconds: float, function: Callable[[], object]) -> None:
     thread = threading.Thread(target=function, name="faulttolerance-telemetry", daemon=True)
     thread.start()
     thread.join(seconds)
+
+
+class Aside:
+    """Calls functions, one after another, on a thread that is there as long as it has something to do."""
+
+    def __init__(self) -> None:
+        self._begin_anew()
+        at_fork(child=self._begin_anew)
+
+    def __call__(self, function: Callable[[], object]) -> None:
+        """Call *function*, which must not raise, after those of before."""
+        self._waiting.append(function)
+        try:
+            if not allows_watching:
+                raise RuntimeError("no thread may outlive a call here")
+            native.start_thread(self._serve, ())
+        except RuntimeError:
+            self._serve()  # the interpreter is ending, or no thread is to be had
+
+    def _begin_anew(self) -> None:
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._serving = native.allocate_lock()
+
+    def _serve(self) -> None:
+        # Who finds another one serving leaves the rest to it: that one looks again after it has let go.
+        waiting, serving = self._waiting, self._serving
+        while waiting and serving.acquire(False):
+            try:
+                while waiting:
+                    waiting.popleft()()
+            finally:
+                serving.release()
+
+
+aside = Aside()
+"""For what the application does with news that no call of its own has brought."""
 
 
 class Ticker:

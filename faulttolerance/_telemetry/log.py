@@ -12,6 +12,8 @@ from functools import partial
 from .._event import (
     Event,
     FallbackApplied,
+    FleetLost,
+    FleetRegained,
     GaveUp,
     HedgeSent,
     LimitChanged,
@@ -28,7 +30,8 @@ from .._log import DEBUG, INFO, WARNING, log as write, logger
 def log(event: Event) -> None:
     """Log *event*: state changes and give-ups for people, attempts at DEBUG."""
     level, text, values, further = _described(event)
-    write(level, f"%s: {text}", event.method, *values.values(), fields={"ft_method": event.method, **values, **further})
+    where = {"ft_method": event.method} if event.method else {}
+    write(level, f"%s: {text}", event.method or "fleet", *values.values(), fields={**where, **values, **further})
 
 
 def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[str, object]]:
@@ -55,6 +58,12 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
             return INFO, "circuit breaker %s, was %s", {"ft_new_state": new, "ft_old_state": old}, {}
         case LimitChanged(_, old, new):
             return DEBUG, "limit lowered to %d, was %d", {"ft_new_limit": new, "ft_old_limit": old}, {}
+        case FleetLost(namespace, reason):
+            values = {"ft_namespace": namespace, "ft_reason": reason}
+            return WARNING, "%s does not answer, and every process decides alone: %s", values, {}
+        case FleetRegained(namespace, seconds):
+            values = {"ft_namespace": namespace, "ft_seconds": seconds}
+            return INFO, "%s answers again, after %.3f s", values, {}
         case GaveUp(_, attempts, elapsed, reason, failure):
             values = {
                 "ft_attempts": attempts,
@@ -67,7 +76,11 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
 
 
 def _interest(kind: type[Event]) -> Callable[[], bool]:
-    return partial(logger().isEnabledFor, WARNING if kind is StateChanged or kind is GaveUp else DEBUG)
+    return partial(logger().isEnabledFor, _LEVELS.get(kind, DEBUG))
+
+
+_LEVELS = {StateChanged: WARNING, GaveUp: WARNING, FleetLost: WARNING, FleetRegained: INFO}
+"""The highest at which events of a kind are logged."""
 
 
 log.interest = _interest  # type: ignore[attr-defined]  # asked first: a retry is not to pay for text that nobody reads

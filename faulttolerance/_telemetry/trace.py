@@ -10,6 +10,8 @@ from typing import Any
 from .._event import (
     Event,
     FallbackApplied,
+    FleetLost,
+    FleetRegained,
     GaveUp,
     HedgeSent,
     LimitChanged,
@@ -34,7 +36,8 @@ def trace(event: Event) -> None:
     span = find()
     if span.is_recording():
         name, attributes = _described(event)
-        span.add_event(name, {"ft.method": event.method, **attributes})
+        where = {"ft.method": event.method} if event.method else {}
+        span.add_event(name, {**where, **attributes})
 
 
 def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
@@ -61,6 +64,10 @@ def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
             }
         case HedgeSent(_, hedge, delay):
             return "ft.hedge", {"ft.hedge": hedge, "ft.delay": delay}
+        case FleetLost(namespace, reason):
+            return "ft.fleet.lost", {"ft.namespace": namespace, "ft.reason": reason}
+        case FleetRegained(namespace, seconds):
+            return "ft.fleet.regained", {"ft.namespace": namespace, "ft.seconds": seconds}
         case Recovered(_, attempts):
             return "ft.recovery", {"ft.attempt": attempts}
 

@@ -1,0 +1,136 @@
+"""The one way from guards to the fleet: what is configured now, or nothing (rule F1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from .._strategy.fleet import Fleet, Question, Tell
+from .background import aside
+from .enrolled import Enrolled, SharedCircuit
+from .fork import at_fork
+from .line import DirectLine, ThreadLine
+
+
+class Lane:
+    """Where guards ask, and circuits are enrolled, whichever fleet there is; ``Link`` of ``_strategy/fleet.py``."""
+
+    def __init__(self) -> None:
+        self._circuits = Enrolled()
+        self._line: ThreadLine | DirectLine | None = None
+
+    # What guards do
+
+    @property
+    def patience(self) -> float:
+        """The most seconds that a call waits for an answer."""
+        line = self._line
+        return line.patience if line is not None else 0.0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a fleet is there, and answers as far as is known."""
+        line = self._line
+        return line is not None and line.contact.is_up
+
+    def ask(self, question: Question, tell: Tell) -> bool:
+        """Send *question* soon, and *tell* the answer; false, and nothing is told: decide alone.
+
+        *tell* may be called before this returns, and is called on any thread.
+        """
+        line = self._line
+        return line is not None and line.ask(question, tell)
+
+    def give_up(self) -> None:
+        """Take the fleet for lost: a call has waited in vain for as long as it may."""
+        line = self._line
+        if line is not None:
+            line.give_up()
+
+    def enroll(self, circuit: SharedCircuit) -> None:
+        """Tell *circuit* what the fleet has of its key, for as long as it lives."""
+        self._circuits.add(circuit)
+        line = self._line
+        if line is not None:
+            line.welcome(circuit)
+
+    def aside(self, function: Callable[[], object]) -> None:
+        """Call *function*, which may take its time and must not raise, where no answer has to wait for it."""
+        line = self._line
+        (aside if line is None else line.aside)(function)
+
+    # What is told of it
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """The fleet that is configured."""
+        line = self._line
+        return None if line is None else line.fleet
+
+    @property
+    def words(self) -> str:
+        """How what is fleet-wide stands now."""
+        line = self._line
+        if line is None:
+            return "local: no fleet is configured"
+        if line.is_up:
+            return f"shared in {line.namespace!r}"
+        return f"local: {self.complaint}"
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong with the fleet; empty where nothing is."""
+        line = self._line
+        if line is None or line.is_up:
+            return ""
+        seconds = max(0.0, line._now() - line.contact.since)
+        return f"the fleet {line.namespace!r} is lost since {seconds:.1f} s, because of {line.contact.reason}"
+
+    def read(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Give what the gauge ``ft.fleet.up`` shows."""
+        line = self._line
+        if line is not None:
+            yield (line.namespace,), float(line.is_up)
+
+    # What is configured
+
+    def use(self, fleet: Fleet | None) -> None:
+        """Ask *fleet* from now on, or nobody; whoever waits for another one is told that it is lost."""
+        before = self._line
+        if before is not None and before.fleet is fleet:
+            return
+        line = None
+        if fleet is not None:
+            line = (DirectLine if fleet.is_immediate else ThreadLine)(fleet, self._circuits)
+        self._line = line
+        if before is not None:
+            before.end()
+            before.tell_circuits_of_loss()
+        if line is not None:
+            line.begin()
+
+    # Forking
+
+    def before_fork(self) -> None:
+        """End the thread and its session, so that the two processes never share one."""
+        line = self._line
+        if line is not None:
+            line.stop()
+
+    def go_on(self) -> None:
+        """Begin again, in the parent of a fork."""
+        line = self._line
+        if line is not None:
+            line.begin()
+
+    def begin_anew(self) -> None:
+        """Begin again, in the child of a fork: nothing of the parent's is used."""
+        line = self._line
+        if line is not None:
+            self._line = line = type(line)(line.fleet, self._circuits)
+            line.begin()
+
+
+lane = Lane()
+"""The one of the process."""
+
+at_fork(lane.before_fork, lane.go_on, lane.begin_anew)

@@ -1,0 +1,399 @@
+"""One fleet for as long as it is configured: who asks it, and what is done with what it says (rules F1, F3 and F5)."""
+
+from __future__ import annotations
+
+import random
+from _queue import Empty, SimpleQueue
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from .._event import FleetLost, FleetRegained, sinks
+from .._log import ERROR, log
+from .._strategy.contact import BATCH, Contact
+from .._strategy.fleet import ABSENT, CircuitRecord, Fleet, Leased, Question, ReadCircuits, Tell
+from .background import aside
+from .clock import clock
+from .daemon import Daemon
+from .enrolled import Enrolled, SharedCircuit
+from .native import native
+
+Asked: TypeAlias = tuple[Question, Tell]
+
+_CLOSED = "no longer configured"
+_NO_THREADS = "no thread can be started here"
+_STOP_SECONDS = 1.0
+"""How long a fork waits for an exchange to end; the thread is left alone after that."""
+
+
+def _ignore(_: object) -> None:
+    """Be told something that nobody asked for."""
+
+
+class Line:
+    """What is common to fleets that are asked on a thread, and to those that are asked at once.
+
+    Args:
+        fleet: The fleet.
+        circuits: Those that are told what it says.
+    """
+
+    def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
+        self.fleet = fleet
+        self.namespace = fleet.namespace
+        self.patience = fleet.patience
+        self._circuits = circuits
+        self._known: dict[str, CircuitRecord] = {}
+        self._read_at = 0.0
+        self._session: Any = None
+        self._untold: list[None] = [None]
+        """Empty while sinks know that it is lost."""
+        self._is_over = False
+
+    contact: Contact
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the fleet answers, as far as is known."""
+        return self.contact.is_up
+
+    def give_up(self) -> None:
+        """Take the fleet for lost."""
+        self._lose(f"no answer within {self.patience * 1000:g} ms")
+
+    # What is heard
+
+    def _exchange(self, questions: list[Question]) -> list[Any]:
+        """Ask all *questions*; raises what the session raises."""
+        if self._session is None:
+            self._session = self.fleet.connect()
+        answers = list(self._session.exchange(questions))
+        if len(answers) != len(questions):
+            raise ValueError(f"{len(answers)} answers to {len(questions)} questions")
+        return answers
+
+    def _hear(self, question: Question, answer: Any) -> None:
+        """Tell the circuits what they are to know of *answer*."""
+        kind = type(answer)
+        if kind is int:
+            return
+        now = clock.monotonic()
+        if isinstance(question, ReadCircuits):
+            self._known, self._read_at = dict(answer), now
+            for circuit in self._circuits:
+                self._follow(circuit, self._known.get(circuit.key, ABSENT), now)
+        else:
+            record = answer.circuit if kind is Leased else answer
+            self._known[question.key] = record
+            for circuit in self._circuits.of(question.key):
+                self._follow(circuit, record, now)
+
+    def _welcome(self, circuit: SharedCircuit) -> None:
+        """Tell *circuit*, which has just come, what is known."""
+        now = clock.monotonic()
+        record = self._known.get(circuit.key, ABSENT)
+        passed = int((now - self._read_at) * 1e6)
+        self._follow(circuit, record._replace(wait=max(0, record.wait - passed)), now)
+
+    def _follow(self, circuit: SharedCircuit, record: CircuitRecord | None, now: float) -> None:
+        if record is not None and self._is_over:
+            return
+        try:
+            circuit.follow(record, now)
+        except Exception as error:  # the others have to hear of theirs
+            log(ERROR, "a circuit of the fleet was not told", error=error)
+
+    def tell_circuits_of_loss(self) -> None:
+        """Let the circuits of this process decide alone."""
+        now = clock.monotonic()
+        for circuit in self._circuits:
+            self._follow(circuit, None, now)
+
+    # Lost and found
+
+    def _lose(self, reason: str) -> None:
+        """Take the fleet for lost, on any thread."""
+        self.contact.lose(reason, self._now(), random.random())
+        self._tell_of_loss()
+
+    def _tell_of_loss(self) -> None:
+        if self._untold and not self.contact.is_up and not self._is_over:
+            try:
+                self._untold.pop()
+            except IndexError:
+                return  # another thread was faster
+            self.aside(partial(sinks.tell, FleetLost(self.namespace, self.contact.reason)))
+
+    def _regain(self) -> None:
+        seconds = self.contact.regain(self._now())
+        if not self._untold:
+            self.aside(partial(sinks.tell, FleetRegained(self.namespace, seconds)))
+            self._untold.append(None)
+
+    def _now(self) -> float:
+        return native.monotonic()
+
+    def aside(self, function: Callable[[], object]) -> None:
+        """Call *function*, which may take its time, and must not raise."""
+        aside(function)
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _answer(tell: Tell, answer: Any) -> None:
+    try:
+        tell(answer)
+    except Exception as error:  # such as a loop that was closed; the others wait for theirs
+        log(ERROR, "an answer of the fleet was not taken", error=error)
+
+
+class ThreadLine(Line):
+    """A fleet that is asked by one thread, many questions at once."""
+
+    def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
+        super().__init__(fleet, circuits)
+        self.contact = Contact(fleet.poll, native.monotonic())
+        # Reentrant: a signal handler or a finalizer may ask while its thread is in here.
+        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
+        self._outstanding: dict[int, Tell] = {}
+        """Who waits for the answers of what is being asked; whoever takes one out tells it."""
+        self._newcomers: list[SharedCircuit] = []
+        self._stopping = False
+        self._knows_loss = False
+        self._daemon = Daemon(self._run, lambda: not self._stopping)
+
+    def begin(self) -> None:
+        """Begin to ask, at once and beside the caller."""
+        self._stopping = False
+        if not self._daemon.start():
+            self._lose(_NO_THREADS)
+
+    def ask(self, question: Question, tell: Tell) -> bool:
+        """Ask *question* with the next batch."""
+        if not self.contact.is_up:
+            return False
+        self._asked.put((question, tell))
+        if not self.is_up:
+            self._answer_all()  # whoever has found out meanwhile may have been here before
+        return True
+
+    def give_up(self) -> None:
+        """Take the fleet for lost, and tell all who wait."""
+        super().give_up()
+        self._answer_all()  # here: its own thread may hang in the exchange
+
+    def welcome(self, circuit: SharedCircuit) -> None:
+        """Tell *circuit*, which has just come, what is known."""
+        self._newcomers.append(circuit)
+        self._asked.put(None)
+
+    def stop(self) -> bool:
+        """End the thread and its session; tell whether they are gone."""
+        self._stopping = True
+        self._asked.put(None)
+        return self._daemon.is_here or self._daemon.join(_STOP_SECONDS)
+
+    def end(self) -> None:
+        """Answer nobody any more: another fleet comes, or none. What is being asked ends by itself."""
+        self._is_over = self._stopping = True
+        self._lose(_CLOSED)
+        self._answer_all()
+
+    def _answer_all(self) -> None:
+        """Tell everybody who waits that the fleet is lost."""
+        while True:
+            try:
+                _, tell = self._outstanding.popitem()
+            except KeyError:
+                break
+            _answer(tell, None)
+        for asked in self._gathered(None):
+            _answer(asked[1], None)
+        self._asked.put(None)  # what would have woken the thread may have been taken just now
+
+    # Its thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._turn(self._gather())
+        except BaseException as error:  # nobody else is on this thread
+            log(ERROR, "the fleet is asked no more", error=error)
+            self._stopping = True
+            self._lose(_reason(error))
+            self._answer_all()
+        finally:
+            self._close()
+
+    def _gather(self) -> list[Asked]:
+        """Wait for the next question, or until something is due; give what there is."""
+        try:
+            first = self._asked.get(timeout=max(0.0, self.contact.next() - native.monotonic()))
+        except Empty:
+            return []
+        return self._gathered(BATCH - 2, *((first,) if first is not None else ()))
+
+    def _gathered(self, most: int | None, *first: Asked) -> list[Asked]:
+        gathered = list(first)
+        for _ in range(self._asked.qsize() if most is None else min(most, self._asked.qsize())):
+            try:
+                asked = self._asked.get_nowait()
+            except Empty:
+                break  # somebody who has given up has taken them
+            if asked is not None:
+                gathered.append(asked)
+        return gathered
+
+    def _turn(self, asked: list[Asked]) -> None:
+        contact, now = self.contact, native.monotonic()
+        was_up = contact.is_up
+        if not was_up:
+            for _, tell in asked:
+                _answer(tell, None)
+            asked = []
+        elif contact.renew_at <= now:
+            self._renew(now)
+        reads = contact.due <= now
+        if reads:
+            asked.append((ReadCircuits(), _ignore))
+        if asked:
+            self._ask_all(asked, was_up, reads)
+        while self._newcomers:
+            circuit = self._newcomers.pop()
+            if contact.is_up:
+                self._welcome(circuit)
+        if not contact.is_up:
+            self._tell_of_loss()
+            if not self._knows_loss:
+                self._knows_loss = True
+                self.tell_circuits_of_loss()
+
+    def _ask_all(self, asked: list[Asked], was_up: bool, reads: bool) -> None:
+        contact = self.contact
+        outstanding = self._outstanding = {place: tell for place, (_, tell) in enumerate(asked)}
+        if was_up and not self.is_up:
+            self._answer_all()  # who gave up a moment ago may not have seen these
+            return
+        questions = [question for question, _ in asked]
+        try:
+            answers = self._exchange(questions)
+        except BaseException as error:  # whatever it is, there is no answer
+            self._close()
+            if was_up:
+                self._lose(_reason(error))
+            else:
+                contact.miss(_reason(error), native.monotonic(), random.random())
+            self._answer_all()
+            return
+        if self._is_over or contact.is_up != was_up:
+            return  # somebody has given up meanwhile: all were told
+        if not was_up:
+            self._regain()
+            self._knows_loss = False
+        if reads:
+            contact.read(native.monotonic(), random.random())
+        for place, answer in enumerate(answers):
+            if type(answer) is not int:
+                self._hear(questions[place], answer)
+            tell = outstanding.pop(place, None)
+            if tell is not None:
+                _answer(tell, answer)
+
+    def _hear(self, question: Question, answer: Any) -> None:
+        super()._hear(question, answer)
+        records = answer.values() if isinstance(answer, Mapping) else (self._known[question.key],)  # type: ignore[union-attr]
+        if any(record.state == "half-open" for record in records):
+            self.contact.may_keep(native.monotonic())
+
+    def _renew(self, now: float) -> None:
+        """Ask again for the places that are kept for probes to come."""
+        kept = [key for key, record in self._known.items() if record.state == "half-open"]
+        self.contact.renewed(now, is_kept=bool(kept))
+        moment = clock.monotonic()
+        for key in kept:
+            for circuit in self._circuits.of(key):
+                for renewal in circuit.renewals(moment):
+                    self._asked.put(renewal)
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                session.close()
+            except BaseException as error:  # it may be broken in any way
+                log(ERROR, "a session of the fleet was not closed", error=error)
+
+
+class DirectLine(Line):
+    """A fleet in this process, asked on the thread of the call."""
+
+    def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
+        super().__init__(fleet, circuits)
+        self.contact = Contact(fleet.poll, clock.monotonic())
+
+    def begin(self) -> None:
+        """Tell the circuits how they stand."""
+        listen = getattr(self.fleet, "listen", None)
+        if listen is not None:
+            listen(self._read)
+        self._read()
+
+    def ask(self, question: Question, tell: Tell) -> bool:
+        """Ask *question* now."""
+        if not self.contact.is_up:
+            return False
+        try:
+            (answer,) = self._exchange([question])
+        except Exception as error:  # whatever it is, there is no answer
+            self._lose(_reason(error))
+            return False
+        self._hear(question, answer)
+        tell(answer)
+        return True
+
+    def welcome(self, circuit: SharedCircuit) -> None:
+        """Tell *circuit*, which has just come, what is known."""
+        if self.contact.is_up:
+            self._read()
+
+    def stop(self) -> bool:
+        """Do nothing: there is no thread."""
+        return True
+
+    def end(self) -> None:
+        """Answer nobody any more."""
+        self._is_over = True
+        self._lose(_CLOSED)
+
+    def aside(self, function: Callable[[], object]) -> None:
+        """Call *function* here: nobody waits behind this thread."""
+        function()
+
+    def _now(self) -> float:
+        return clock.monotonic()
+
+    def _lose(self, reason: str) -> None:
+        super()._lose(reason)
+        if not self._is_over:
+            self.tell_circuits_of_loss()
+            clock.call_at(self.contact.due, self._read)
+
+    def _read(self) -> None:
+        """Read all circuits, or find out whether the lost fleet is there again."""
+        if self._is_over:
+            return
+        was_up = self.contact.is_up
+        try:
+            (answer,) = self._exchange([ReadCircuits()])
+        except Exception as error:  # as above
+            if was_up:
+                self._lose(_reason(error))
+            else:
+                self.contact.miss(_reason(error), self._now(), random.random())
+                clock.call_at(self.contact.due, self._read)
+            return
+        if not was_up:
+            self._regain()
+        self._hear(ReadCircuits(), answer)

@@ -1,0 +1,96 @@
+"""Whether a fleet answers, and when it is asked something that no call wants to know (rules F1 and F5)."""
+
+from __future__ import annotations
+
+from math import inf
+
+__all__ = ["BATCH", "Contact"]
+
+BATCH = 128
+"""The most questions that are asked at once."""
+RENEWING = 0.3
+"""Seconds after which idle places of probes are asked for again: they are lent for one second."""
+
+_SHORTEST, _LONGEST = 1.0, 30.0
+"""Seconds until a lost fleet is asked for the first time whether it is there again, and at most between two times."""
+
+
+def _jittered(seconds: float, part: float, chance: float) -> float:
+    """Give *seconds*, more or less by up to a *part* of them."""
+    return seconds * (1 - part + 2 * part * chance)
+
+
+class Contact:
+    """What a process knows of one fleet: whether it is reached, and when it is next asked of the lane's own accord.
+
+    Moments are seconds of one clock. Chances are numbers in [0, 1), by which the processes do not ask all at once.
+
+    Args:
+        poll: Seconds after which the circuits are read again.
+        now: The circuits are read at once, so that the first call finds a connection.
+    """
+
+    __slots__ = ("_pause", "_poll", "_reached", "due", "reason", "renew_at", "since")
+
+    def __init__(self, poll: float, now: float) -> None:
+        self.due = now
+        """When the circuits are to be read; of a lost fleet: when it is to be asked whether it is there again."""
+        self.renew_at = inf
+        """When the places of probes that are kept idle are to be asked for again."""
+        self.since = now
+        """When it was lost, or found again."""
+        self.reason = ""
+        """Why it was lost, for people."""
+        self._poll = poll
+        self._pause = _SHORTEST
+        # Empty while it is lost: several threads may find that out at once, and the one that empties it was the first.
+        self._reached = [None]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it answers, as far as is known."""
+        return bool(self._reached)
+
+    def next(self) -> float:
+        """Tell when something is due."""
+        return min(self.due, self.renew_at)
+
+    def read(self, now: float, chance: float) -> None:
+        """Note that the circuits were read."""
+        self.due = now + _jittered(self._poll, 0.1, chance)
+
+    def renewed(self, now: float, *, is_kept: bool) -> None:
+        """Note that idle places were asked for again; *is_kept*: there may still be some."""
+        self.renew_at = now + RENEWING if is_kept else inf
+
+    def may_keep(self, now: float) -> None:
+        """Note that a place may be kept idle from now on."""
+        self.renew_at = min(self.renew_at, now + RENEWING)
+
+    def lose(self, reason: str, now: float, chance: float) -> bool:
+        """Take it for lost; tell whether that is news."""
+        try:
+            self._reached.pop()
+        except IndexError:
+            return False
+        self.reason, self.since = reason, now
+        self.renew_at = inf
+        self._pause = _SHORTEST
+        self._ping_later(now, chance)
+        return True
+
+    def miss(self, reason: str, now: float, chance: float) -> None:
+        """Note that a lost fleet is still not there."""
+        self.reason = reason
+        self._pause = min(2 * self._pause, _LONGEST)
+        self._ping_later(now, chance)
+
+    def regain(self, now: float) -> float:
+        """Note that a lost fleet has answered; give the seconds for which it was lost."""
+        seconds = now - self.since
+        self.since, self.reason = now, ""
+        self._reached.append(None)
+        return seconds
+
+    def _ping_later(self, now: float, chance: float) -> None:
+        self.due = now + _jittered(self._pause, 0.2, chance)
