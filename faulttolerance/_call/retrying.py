@@ -346,7 +346,7 @@ def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, fa
 def _replaced(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what replaces *failure* of a synchronous call, or raise what nothing does (rule F1)."""
+    """Return what replaces *failure* of a synchronous call, or raise what nothing does (rule FB1)."""
     fallbacks = iter(policies.fallbacks)
     try:
         while True:
@@ -365,7 +365,7 @@ def _replaced(
 async def _replaced_async(
     policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what replaces *failure* of an asynchronous call, or raise what nothing does (rule F1)."""
+    """Return what replaces *failure* of an asynchronous call, or raise what nothing does (rule FB1)."""
     assert policies.environment is not None
     fallbacks = iter(policies.fallbacks)
     try:

@@ -84,7 +84,7 @@ Handler: TypeAlias = type[FallbackHandler[Any]] | Callable[[Any], Any] | str
 class Fallback(Policy):
     """Return a substitute when a call fails after all else was tried (specification, chapter Fallback).
 
-    Several are asked in their order: the next one with the failure that the one before raised (rule F1).
+    Several are asked in their order: the next one with the failure that the one before raised (rule FB1).
 
     Args:
         value: A ``FallbackHandler`` class, any callable that takes an ``ExecutionContext``, or a method's name; by

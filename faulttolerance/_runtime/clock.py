@@ -157,5 +157,8 @@ class SharedClock:
         self.call_at = other.call_at
 
 
+chance = random.random
+"""A number in [0, 1), for what is no call's: the clock of a test gives its calls the same numbers each time."""
+
 clock = SharedClock()
 """The one that everything in the library asks."""

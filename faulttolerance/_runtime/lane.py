@@ -126,6 +126,7 @@ class Lane:
         """Begin again, in the child of a fork: nothing of the parent's is used."""
         line = self._line
         if line is not None:
+            line.leave()
             self._line = line = type(line)(line.fleet, self._circuits)
             line.begin()
 

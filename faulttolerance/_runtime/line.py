@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from _queue import Empty, SimpleQueue
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,9 +10,9 @@ from typing import Any, TypeAlias
 from .._event import FleetLost, FleetRegained, sinks
 from .._log import ERROR, log
 from .._strategy.contact import BATCH, Contact
-from .._strategy.fleet import ABSENT, CircuitRecord, Fleet, Leased, Question, ReadCircuits, Tell
+from .._strategy.fleet import ABSENT, CircuitRecord, Fleet, Leased, Question, ReadCircuits, Session, Tell
 from .background import aside
-from .clock import clock
+from .clock import chance, clock
 from .daemon import Daemon
 from .enrolled import Enrolled, SharedCircuit
 from .native import native
@@ -45,7 +44,7 @@ class Line:
         self._circuits = circuits
         self._known: dict[str, CircuitRecord] = {}
         self._read_at = 0.0
-        self._session: Any = None
+        self._session: Session | None = None
         self._untold: list[None] = [None]
         """Empty while sinks know that it is lost."""
         self._is_over = False
@@ -57,6 +56,11 @@ class Line:
         """Whether the fleet answers, as far as is known."""
         return self.contact.is_up
 
+    def leave(self) -> None:
+        """Do nothing any more, in the child of a fork; what is the parent's stays as it is."""
+        self._is_over = True
+        self._session = None
+
     def give_up(self) -> None:
         """Take the fleet for lost."""
         self._lose(f"no answer within {self.patience * 1000:g} ms")
@@ -66,11 +70,22 @@ class Line:
     def _exchange(self, questions: list[Question]) -> list[Any]:
         """Ask all *questions*; raises what the session raises."""
         if self._session is None:
-            self._session = self.fleet.connect()
+            self._session = self._connect()
         answers = list(self._session.exchange(questions))
         if len(answers) != len(questions):
             raise ValueError(f"{len(answers)} answers to {len(questions)} questions")
         return answers
+
+    def _connect(self) -> Session:
+        return self.fleet.connect()
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                session.close()
+            except BaseException as error:  # it may be broken in any way
+                log(ERROR, "a session of the fleet was not closed", error=error)
 
     def _hear(self, question: Question, answer: Any) -> None:
         """Tell the circuits what they are to know of *answer*."""
@@ -113,7 +128,7 @@ class Line:
 
     def _lose(self, reason: str) -> None:
         """Take the fleet for lost, on any thread."""
-        self.contact.lose(reason, self._now(), random.random())
+        self.contact.lose(reason, self._now(), chance())
         self._tell_of_loss()
 
     def _tell_of_loss(self) -> None:
@@ -284,7 +299,7 @@ class ThreadLine(Line):
             if was_up:
                 self._lose(_reason(error))
             else:
-                contact.miss(_reason(error), native.monotonic(), random.random())
+                contact.miss(_reason(error), native.monotonic(), chance())
             self._answer_all()
             return
         if self._is_over or contact.is_up != was_up:
@@ -293,7 +308,7 @@ class ThreadLine(Line):
             self._regain()
             self._knows_loss = False
         if reads:
-            contact.read(native.monotonic(), random.random())
+            contact.read(native.monotonic(), chance())
         for place, answer in enumerate(answers):
             if type(answer) is not int:
                 self._hear(questions[place], answer)
@@ -317,17 +332,9 @@ class ThreadLine(Line):
                 for renewal in circuit.renewals(moment):
                     self._asked.put(renewal)
 
-    def _close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            try:
-                session.close()
-            except BaseException as error:  # it may be broken in any way
-                log(ERROR, "a session of the fleet was not closed", error=error)
-
 
 class DirectLine(Line):
-    """A fleet in this process, asked on the thread of the call."""
+    """A fleet in this process, asked on the thread of the call; it says when it has changed."""
 
     def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
         super().__init__(fleet, circuits)
@@ -335,9 +342,6 @@ class DirectLine(Line):
 
     def begin(self) -> None:
         """Tell the circuits how they stand."""
-        listen = getattr(self.fleet, "listen", None)
-        if listen is not None:
-            listen(self._read)
         self._read()
 
     def ask(self, question: Question, tell: Tell) -> bool:
@@ -354,7 +358,7 @@ class DirectLine(Line):
         return True
 
     def welcome(self, circuit: SharedCircuit) -> None:
-        """Tell *circuit*, which has just come, what is known."""
+        """Tell *circuit*, which has just come, what there is."""
         if self.contact.is_up:
             self._read()
 
@@ -366,19 +370,21 @@ class DirectLine(Line):
         """Answer nobody any more."""
         self._is_over = True
         self._lose(_CLOSED)
+        self._close()
 
     def aside(self, function: Callable[[], object]) -> None:
         """Call *function* here: nobody waits behind this thread."""
         function()
+
+    def _connect(self) -> Session:
+        return self.fleet.connect(self._read)
 
     def _now(self) -> float:
         return clock.monotonic()
 
     def _lose(self, reason: str) -> None:
         super()._lose(reason)
-        if not self._is_over:
-            self.tell_circuits_of_loss()
-            clock.call_at(self.contact.due, self._read)
+        self.tell_circuits_of_loss()
 
     def _read(self) -> None:
         """Read all circuits, or find out whether the lost fleet is there again."""
@@ -390,9 +396,6 @@ class DirectLine(Line):
         except Exception as error:  # as above
             if was_up:
                 self._lose(_reason(error))
-            else:
-                self.contact.miss(_reason(error), self._now(), random.random())
-                clock.call_at(self.contact.due, self._read)
             return
         if not was_up:
             self._regain()

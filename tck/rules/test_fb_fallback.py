@@ -1,4 +1,4 @@
-"""Rules F1, F2 and Y2: fallbacks that are asked in turn, and what is told of their answers."""
+"""Rules FB1, FB2 and Y2: fallbacks that are asked in turn, and what is told of their answers."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Printed:
         return f"instead of {type(context.failure).__name__}"
 
 
-# Rule F1
+# Rule FB1
 
 
 def test_the_next_fallback_is_asked_with_the_failure_of_the_one_before(invoke: Invoke) -> None:
-    """In order, until one answers (rule F1)."""
+    """In order, until one answers (rule FB1)."""
     asked: list[str] = []
 
     def asks(context: ExecutionContext) -> Any:
@@ -73,7 +73,7 @@ def test_the_next_fallback_is_asked_with_the_failure_of_the_one_before(invoke: I
 
 
 def test_methods_and_handlers_stand_beside_one_another() -> None:
-    """A string names a method, which takes what the guarded one takes (rule F1)."""
+    """A string names a method, which takes what the guarded one takes (rule FB1)."""
 
     class Client(Service):
         @fallback("copy", Printed)
@@ -95,7 +95,7 @@ def test_methods_and_handlers_stand_beside_one_another() -> None:
 
 
 def test_a_method_that_is_for_other_failures_is_passed_over() -> None:
-    """The next one is asked with the same failure (rule F1)."""
+    """The next one is asked with the same failure (rule FB1)."""
 
     class Client(Service):
         @fallback("for_keys", "for_all")
@@ -112,7 +112,7 @@ def test_a_method_that_is_for_other_failures_is_passed_over() -> None:
 
 
 def test_the_same_sets_say_whether_the_next_one_is_asked(invoke: Invoke) -> None:
-    """What ``skip_on`` names comes out, with the failure that it came of (rule F1)."""
+    """What ``skip_on`` names comes out, with the failure that it came of (rule FB1)."""
 
     class Client(Service):
         @fallback(gives_up, Printed, skip_on=First)
@@ -127,7 +127,7 @@ def test_the_same_sets_say_whether_the_next_one_is_asked(invoke: Invoke) -> None
 
 
 def test_the_failure_of_the_last_one_comes_out(invoke: Invoke) -> None:
-    """As it does where there is one fallback alone (rule F1)."""
+    """As it does where there is one fallback alone (rule FB1)."""
 
     class Client(Service):
         @fallback(gives_up, lambda context: {}["price"])
@@ -180,7 +180,7 @@ def test_a_cancellation_in_a_fallback_asks_no_further_one() -> None:
 
 @pytest.mark.parametrize("last", [True, False])
 def test_a_stop_iteration_is_a_failure_as_any_other(invoke: Invoke, last: bool) -> None:
-    """In coroutines, the language makes a ``RuntimeError`` of it (rule F1)."""
+    """In coroutines, the language makes a ``RuntimeError`` of it (rule FB1)."""
 
     def ends(context: ExecutionContext) -> NoReturn:
         raise StopIteration("the end")
@@ -199,7 +199,7 @@ def test_a_stop_iteration_is_a_failure_as_any_other(invoke: Invoke, last: bool) 
 
 
 def test_awaited_fallbacks_are_asked_in_turn_too(invoke: Invoke) -> None:
-    """Each is over before the next is asked (rule F1)."""
+    """Each is over before the next is asked (rule FB1)."""
     if invoke.convention == "blocking":
         return
 
@@ -219,7 +219,7 @@ def test_awaited_fallbacks_are_asked_in_turn_too(invoke: Invoke) -> None:
 
 
 def test_a_chain_counts_as_one_fallback() -> None:
-    """Applied where any of them was asked, not where none was for the failure (rule F1)."""
+    """Applied where any of them was asked, not where none was for the failure (rule FB1)."""
 
     class Client(Service):
         @fallback("for_keys", "for_values")
@@ -246,7 +246,7 @@ def test_a_chain_counts_as_one_fallback() -> None:
 
 
 def test_a_guard_takes_several_handlers() -> None:
-    """As values, by position or as a list; no methods, for it belongs to no class (rule F1)."""
+    """As values, by position or as a list; no methods, for it belongs to no class (rule FB1)."""
 
     def fail() -> NoReturn:
         raise ConnectionError
@@ -259,7 +259,7 @@ def test_a_guard_takes_several_handlers() -> None:
 
 
 def test_several_handlers_can_be_configured() -> None:
-    """Their names, and those of methods, by commas (rule F1)."""
+    """Their names, and those of methods, by commas (rule FB1)."""
 
     class Client(Service):
         @fallback("copy")
@@ -322,7 +322,7 @@ def test_a_wrong_method_in_a_configured_chain_is_named_with_its_key() -> None:
         service()
 
 
-# Rule F2
+# Rule FB2
 
 
 async def later(context: ExecutionContext) -> str:
@@ -336,7 +336,7 @@ class Later:
 
 @pytest.mark.parametrize("handlers", [(later,), (Later,), (Printed, later)])
 def test_a_coroutine_function_behind_a_synchronous_call_is_refused(handlers: tuple[Any, ...]) -> None:
-    """Before the function runs, and when it is defined where its annotation says that nothing is awaited (rule F2)."""
+    """Before the function runs, and when it is defined where its annotation says that nothing is awaited (rule FB2)."""
     ran: list[int] = []
     with pytest.raises(FaultToleranceDefinitionException, match="is a coroutine function"):
 

@@ -1,0 +1,351 @@
+"""Rules F1 and F5: one lane for a process, which is lost at once and found again by nobody but itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+import faulttolerance
+from faulttolerance import FaultToleranceDefinitionException, configure, health
+from faulttolerance._runtime.lane import lane
+from faulttolerance._strategy.fleet import CircuitRecord, LeaseProbe, OpenCircuit, Question, TakeTurn, Tell
+from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
+from faulttolerance.testing import MemoryFleet, reset
+from kit.fleet import DistantFleet
+from kit.waiting import wait_until
+
+TURN = TakeTurn("limit", "rolling", 1_000_000, 1_000_000, 1)
+OPEN = OpenCircuit("circuit", 0, 5_000_000, "it failed")
+
+
+@pytest.fixture
+def fleet() -> Iterator[DistantFleet]:
+    """A fleet that is configured."""
+    fleet = DistantFleet()
+    configure(fleet=fleet)
+    yield fleet
+    fleet.thawed.set()
+    reset()
+
+
+class Circuit:
+    """Notes what it is told."""
+
+    def __init__(self, key: str = "circuit") -> None:
+        self.key = key
+        self.told: list[CircuitRecord | None] = []
+        self.wants: list[tuple[Question, Tell]] = []
+        lane.enroll(self)
+
+    def follow(self, record: CircuitRecord | None, now: float) -> None:
+        self.told.append(record)
+
+    def renewals(self, now: float) -> Iterable[tuple[Question, Tell]]:
+        return self.wants
+
+    @property
+    def state(self) -> str | None:
+        """The state that it was told last; ``None``: lost."""
+        return self.told[-1].state if self.told and self.told[-1] is not None else None
+
+
+def ask(question: Question = TURN, seconds: float = 5.0) -> Any:
+    """Ask as a call does that waits on its thread; "alone" where it is to decide alone at once."""
+    told: list[Any] = []
+    came = threading.Event()
+
+    def tell(answer: Any) -> None:
+        told.append(answer)
+        came.set()
+
+    if not lane.ask(question, tell):
+        return "alone"
+    assert came.wait(seconds)
+    assert len(told) == 1
+    return told[0]
+
+
+def lost(fleet: DistantFleet) -> None:
+    """Let the fleet fail, and one call find out."""
+    fleet.failure = ConnectionError("gone")
+    assert ask() in (None, "alone")
+    wait_until(lambda: not lane.is_up)
+
+
+def test_an_answer_comes_by_the_lane(fleet: DistantFleet) -> None:
+    assert ask() == 0
+    assert lane.is_up
+    assert lane.patience == fleet.patience
+
+
+def test_what_has_gathered_is_asked_at_once(fleet: DistantFleet) -> None:
+    """At most 128 questions, in the order in which they came (rule F1)."""
+    fleet.delay = 0.05
+    told: list[int] = []
+    for _ in range(300):
+        assert lane.ask(TURN, told.append)
+    wait_until(lambda: len(told) == 300)
+
+    assert max(fleet.batches) in (127, 128)
+    assert len(fleet.batches) <= 6
+
+
+@pytest.mark.parametrize("breakers", [1, 500])
+def test_one_poll_reads_all_circuits(fleet: DistantFleet, breakers: int) -> None:
+    """Not a poll for each breaker (trap 30)."""
+    circuits = [Circuit(f"circuit {number}") for number in range(breakers)]
+    fleet.answer(OPEN._replace(key="circuit 0"))
+    before = len(fleet.asked)
+    wait_until(lambda: circuits[0].state == "open")
+
+    assert len(fleet.asked) - before <= 10
+    assert all(circuit.state == "closed" for circuit in circuits[1:])
+
+
+def test_circuits_are_told_of_each_answer_about_them(fleet: DistantFleet) -> None:
+    fleet.poll = 3600.0
+    configure(fleet=None)
+    configure(fleet=fleet)
+    one, other, stranger = Circuit(), Circuit(), Circuit("stranger")
+    wait_until(lambda: None not in (one.state, other.state, stranger.state))
+
+    assert ask(OPEN).state == "open"
+    assert [one.state, other.state, stranger.state] == ["open", "open", "closed"]
+
+
+def test_a_circuit_that_comes_late_hears_what_is_known(fleet: DistantFleet) -> None:
+    """What it has still to wait is less by the time that has passed since it was read."""
+    ask(OPEN)
+    late = Circuit()
+    wait_until(lambda: late.state == "open")
+
+    assert late.told[0] is not None
+    assert 0 < late.told[0].wait <= OPEN.delay
+
+
+def test_circuits_are_enrolled_as_long_as_they_live(fleet: DistantFleet) -> None:
+    circuits = [Circuit(f"circuit {number}") for number in range(10)]
+    del circuits
+    wait_until(lambda: not list(lane._circuits))
+
+    assert not lane._circuits._by_key
+
+
+def test_idle_places_are_renewed_while_a_circuit_is_half_open(fleet: DistantFleet) -> None:
+    """Several times a second, however seldom the circuits are read: a place is lent for one second."""
+    fleet.poll = 3600.0
+    configure(fleet=None)
+    configure(fleet=fleet)
+    circuit = Circuit()
+    told: list[Any] = []
+    circuit.wants = [(TURN, told.append)]
+    ask(OPEN._replace(delay=0))
+    version = circuit.told[-1].version  # type: ignore[union-attr]
+    assert ask(LeaseProbe("circuit", version, "me", 1, 1_000_000)).is_granted
+    assert circuit.state == "half-open"
+    wait_until(lambda: len(told) >= 2)
+
+
+def test_a_failing_fleet_is_lost_for_the_whole_process_at_once(fleet: DistantFleet) -> None:
+    """Everybody who waits is told, and no call asks again (rule F5, trap 27)."""
+    fleet.thawed.clear()
+    told: list[Any] = []
+    for _ in range(200):
+        assert lane.ask(TURN, told.append)
+    fleet.failure = ConnectionError("gone")
+    fleet.thawed.set()
+    wait_until(lambda: len(told) == 200)
+
+    assert told == [None] * 200
+    assert ask() == "alone"
+    assert not lane.is_up
+
+
+def test_a_caller_in_vain_frees_all_others(fleet: DistantFleet) -> None:
+    """Also those of the batch that hangs, and those behind it; what it comes to after that is told to nobody."""
+    fleet.patience = 60.0
+    fleet.thawed.clear()
+    told: list[Any] = []
+    for _ in range(200):
+        assert lane.ask(TURN, told.append)
+    lane.give_up()
+
+    assert told == [None] * 200
+    assert ask() == "alone"
+    fleet.thawed.set()
+    wait_until(lambda: lane.is_up)
+    assert ask() == 0
+    assert told == [None] * 200
+
+
+def test_a_lost_fleet_is_asked_by_the_lane_and_holds_again(fleet: DistantFleet) -> None:
+    """After about a second; an open circuit included (rule F5)."""
+    circuit = Circuit()
+    lost(fleet)
+    wait_until(lambda: circuit.told[-1] is None)
+    fleet.failure = None
+    fleet.answer(OPEN)
+    assert ask() == "alone"
+    wait_until(lambda: lane.is_up, seconds=3)
+
+    wait_until(lambda: circuit.state == "open")
+    assert ask() == 0
+
+
+def test_sinks_hear_once_that_it_is_lost_and_once_that_it_is_back(
+    fleet: DistantFleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a thread that nobody waits for; one WARNING, one INFO (rule F5)."""
+    heard: list[Any] = []
+    threads: set[int] = set()
+
+    def sink(event: Any) -> None:
+        threads.add(threading.get_ident())
+        heard.append(event)
+
+    ask()
+    set_event_sinks([sink])
+    lost(fleet)
+    lane.give_up()
+    wait_until(lambda: heard)
+    fleet.failure = None
+    wait_until(lambda: len(heard) == 2)
+
+    assert heard[0] == FleetLost("distant", "ConnectionError: gone")
+    assert isinstance(heard[1], FleetRegained)
+    assert 0.5 < heard[1].seconds < 5
+    assert threading.get_ident() not in threads
+
+
+def test_a_sink_that_hangs_holds_up_no_answer(fleet: DistantFleet) -> None:
+    goes_on = threading.Event()
+    set_event_sinks([lambda event: goes_on.wait(20)])
+    lost(fleet)
+    fleet.failure = None
+    try:
+        wait_until(lambda: lane.is_up)
+        assert ask() == 0
+    finally:
+        goes_on.set()
+
+
+def test_people_are_told_in_words(fleet: DistantFleet, caplog: pytest.LogCaptureFixture) -> None:
+    """One WARNING and one INFO; ``health`` is degraded meanwhile (rule F5)."""
+    caplog.set_level("DEBUG", "faulttolerance")
+    ask()
+    assert lane.words == "shared in 'distant'"
+    assert health().status == "up"
+    lost(fleet)
+    assert lane.words.startswith("local: the fleet 'distant' is lost since ")
+    assert lane.words.endswith(", because of ConnectionError: gone")
+    assert health().status == "degraded"
+    fleet.failure = None
+    wait_until(lambda: len(caplog.records) == 2)
+
+    assert [(record.levelname, record.getMessage()) for record in caplog.records][0] == (
+        "WARNING",
+        "fleet: distant does not answer, and every process decides alone: ConnectionError: gone",
+    )
+    assert caplog.records[1].levelname == "INFO"
+    assert caplog.records[1].getMessage().startswith("fleet: distant answers again, after ")
+    assert health().status == "up"
+
+
+def test_a_fleet_can_be_swapped_while_calls_wait(fleet: DistantFleet) -> None:
+    """They decide alone; the circuits hear nothing of the old one any more."""
+    fleet.patience = 60.0
+    fleet.thawed.clear()
+    told: list[Any] = []
+    assert lane.ask(TURN, told.append)
+    other = DistantFleet("other")
+    circuit = Circuit()
+    configure(fleet=other)
+
+    assert told == [None]
+    assert ask() == 0
+    assert lane.words == "shared in 'other'"
+    wait_until(lambda: circuit.state == "closed")
+    fleet.thawed.set()
+    configure(fleet=None)
+    assert circuit.told[-1] is None
+    assert ask() == "alone"
+
+
+def test_what_is_not_given_stays(fleet: DistantFleet) -> None:
+    configure(properties={})
+    faulttolerance.reload()
+
+    assert ask() == 0
+    configure(fleet=None)
+    assert lane.words == "local: no fleet is configured"
+    assert not lane.is_up
+
+
+def test_reset_ends_the_fleet(fleet: DistantFleet) -> None:
+    reset()
+
+    assert lane.fleet is None
+
+
+@pytest.mark.parametrize("value", ["redis://:secret@host", 3, MemoryFleet, object()], ids=str)
+def test_what_is_no_fleet_is_a_definition_error(value: Any) -> None:
+    """Which does not show what was given: it may hold a password."""
+    with pytest.raises(FaultToleranceDefinitionException) as caught:
+        configure(fleet=value)
+
+    assert "configure(fleet) is a " in str(caught.value)
+    assert "RedisFleet" in str(caught.value)
+    assert "secret" not in repr(caught.value)
+    assert lane.fleet is None
+
+
+def test_a_fleet_in_this_process_is_asked_on_the_thread_of_the_call() -> None:
+    """It is told at once, and there is no thread."""
+    threads = threading.active_count()
+    memory = MemoryFleet("memory")
+    configure(fleet=memory)
+    circuit = Circuit()
+    told: list[Any] = []
+
+    assert circuit.state == "closed"
+    assert lane.ask(TURN, told.append)
+    assert told == [0]
+    memory.open("circuit", 5_000)
+    assert circuit.state == "open"
+    memory.lose("as if")
+    assert circuit.told[-1] is None
+    assert ask() == "alone"
+    assert health().reasons == ("the fleet 'memory' is lost since 0.0 s, because of ConnectionError: as if",)
+    memory.regain()
+    assert circuit.state == "open"
+    assert ask() == 0
+    assert threading.active_count() == threads
+    reset()
+
+
+def test_whoever_is_told_may_ask_again(fleet: DistantFleet) -> None:
+    """From where it is told: nothing is locked there."""
+    told: list[Any] = []
+    assert lane.ask(TURN, lambda _: lane.ask(TURN, told.append))
+    wait_until(lambda: told == [0])
+
+
+def test_one_that_fails_when_it_is_told_harms_nobody(fleet: DistantFleet, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: Any) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    told: list[Any] = []
+    assert lane.ask(TURN, fail)
+    assert lane.ask(TURN, told.append)
+    wait_until(lambda: told == [0])
+
+
+def test_the_gauge_says_whether_it_answers(fleet: DistantFleet) -> None:
+    assert list(lane.read()) == [(("distant",), 1.0)]
+    lost(fleet)
+    assert list(lane.read()) == [(("distant",), 0.0)]
+    configure(fleet=None)
+    assert list(lane.read()) == []
