@@ -111,7 +111,8 @@ def meanings_of(policy: type[Policy]) -> dict[str, str]:
 
 def tags_of(metric: Metric) -> Iterator[str]:
     for tag, *values in zip(metric.tags, *metric.facts.values(), *metric.readings, strict=True):
-        yield f"`{tag}`: {', '.join(f'`{value}`' for value in dict.fromkeys(values))}"
+        of_values = ", ".join(f"`{value}`" for value in dict.fromkeys(values))
+        yield f"`{tag}`: {of_values}" if of_values else f"`{tag}`"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
