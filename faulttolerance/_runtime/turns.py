@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from .._strategy.rate_limit import Place, RateLimit
+from .._strategy.rate_limit import RateLimit
 from .clock import Alarm, clock
 from .environment import Environment
 from .interruption import remaining
@@ -16,13 +16,14 @@ class _Turn:
 
     __slots__ = ("_limit", "alarm", "now", "place")
 
+    now: float
+    """When it asked last."""
+
     def __init__(self, limit: RateLimit) -> None:
         self.alarm = Alarm()
         """Rings when the call is to ask again at once."""
-        self.now = 0.0
-        """When it asked last."""
         self._limit = limit
-        self.place = Place(get_ident(), self.alarm.ring)
+        self.place = limit.place(get_ident(), self.alarm.ring)
 
     def ask(self) -> float:
         """Give the seconds to wait before the call asks again; 0.0: it was let through."""
@@ -32,7 +33,7 @@ class _Turn:
         if seconds:
             left = remaining()
             if left is not None and left <= seconds:
-                raise self._limit.refusal(seconds)  # at once: it would wait in vain
+                return self._limit.cut_short(self.place, self.now, seconds, left)
         return seconds
 
     def ring(self) -> None:
@@ -42,7 +43,8 @@ class _Turn:
 
     def give_back(self) -> None:
         """Leave the line, whatever was the reason."""
-        self._limit.leave(self.place, clock.monotonic())
+        if self.place.until is not None:
+            self._limit.leave(self.place, clock.monotonic())
 
 
 def take_turn(limit: RateLimit) -> float:

@@ -12,6 +12,7 @@ alone is woken for that: it asks again, and does the same for the next.
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 import threading
@@ -22,14 +23,14 @@ from typing import Literal, Protocol, TypeAlias
 from ..exceptions import RateLimitException
 from .condition import Condition
 
-__all__ = ["Place", "RateLimit", "WindowKind"]
+__all__ = ["GRACE", "NOBODY", "Place", "RateLimit", "WindowKind", "ticks", "wait_for"]
 
 WindowKind: TypeAlias = Literal["fixed", "rolling", "smooth"]
 
 _PER_SECOND = 1_000_000_000
 _MOST = 1_000_000
 """So many calls are carried over when a window becomes a rolling one, which keeps a moment for each."""
-_GRACE = _PER_SECOND
+GRACE = _PER_SECOND
 """So long after its longest wait a call that has not asked again is taken for one that never will."""
 
 
@@ -39,6 +40,9 @@ class _Window(Protocol):
     Threads read the clock before they get here, so a moment may be a little earlier than the one before; then it finds
     less room, never more.
     """
+
+    limit: int
+    length: int
 
     def due(self, now: int, ahead: int = 0) -> int:
         """The moment from which a call has room after *ahead* others; *now* or earlier: it has room now."""
@@ -179,7 +183,7 @@ class Place:
         wake: Lets the call ask again; called from any thread, without a lock.
     """
 
-    __slots__ = ("asks_at", "ident", "until", "wake")
+    __slots__ = ("asks_at", "ident", "is_patient", "until", "wake")
 
     def __init__(self, ident: int, wake: Callable[[], object]) -> None:
         self.ident = ident
@@ -188,6 +192,9 @@ class Place:
         """When the call is going to ask again by itself."""
         self.until: int | None = None
         """When it has waited for as long as it may; ``None`` before it stands in the line."""
+        self.is_patient: bool | None = None
+        """Whether it is let wait although there may be room: the fleet told it its turn; ``False``: it stands behind
+        another one, and is woken in any case when that leaves; ``None``: its turn is that of the window here."""
 
 
 class RateLimit:
@@ -203,7 +210,10 @@ class RateLimit:
         burst: Calls that may come at once after a rest, where the window is smooth; 0: as many as the limit says.
     """
 
-    __slots__ = ("_kind", "_last", "_lock", "_max_wait", "_message", "_spacing", "_waiting", "_window")
+    __slots__ = ("_message", "kind", "last", "lock", "max_wait", "spacing", "waiting", "window")
+
+    place = Place
+    """What a call is given that asks."""
 
     def __init__(
         self,
@@ -216,14 +226,14 @@ class RateLimit:
         burst: int = 0,
     ) -> None:
         self._message = f"{name}: rate limit is exceeded"
-        self._kind: WindowKind = kind
-        self._window: _Window = _KINDS[kind](limit, _ticks(window) or 1, burst or limit)
-        self._spacing = _ticks(min_spacing)
-        self._max_wait = _ticks(max_wait)
-        self._last: int | None = None  # guarded by _lock: when the newest call was let through
-        self._waiting: deque[Place] = deque()  # guarded by _lock: in the order of their turns
+        self.kind: WindowKind = kind
+        self.window: _Window = _KINDS[kind](limit, ticks(window) or 1, burst or limit)
+        self.spacing = ticks(min_spacing)
+        self.max_wait = ticks(max_wait)
+        self.last: int | None = None  # guarded by lock: when the newest call was let through
+        self.waiting: deque[Place] = deque()  # guarded by lock: in the order of their turns
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def admit(self, now: float) -> None:
         """Let a call through that must not wait.
@@ -231,18 +241,18 @@ class RateLimit:
         Raises:
             RateLimitException: There were too many; ``retry_after`` is when there may be room, and not before.
         """
-        with self._lock:
-            moment = _ticks(now)
-            if self._waiting or self._spacing:
+        with self.lock:
+            moment = ticks(now)
+            if self.waiting or self.spacing:
                 self._forget_overdue_locked(moment)
-                due = self._due_locked(moment, len(self._waiting))
+                due = self.due_locked(moment, len(self.waiting))
             else:  # as there, by fewer steps: most calls come this way
-                due = self._window.due(moment)
+                due = self.window.due(moment)
             if due <= moment:
-                self._window.take(moment, moment)
-                self._last = moment
+                self.window.take(moment, moment)
+                self.last = moment
                 return
-        raise self.refusal(_wait(now, due))
+        raise self.refusal(wait_for(now, due))
 
     def ask(self, place: Place, now: float) -> float:
         """Let a call through (0.0), or give the seconds after which it has to ask again, if it is not woken before.
@@ -252,37 +262,39 @@ class RateLimit:
         Raises:
             RateLimitException: It was not, or would not be let through within the longest wait.
         """
-        with self._lock:
-            moment = _ticks(now)
+        with self.lock:
+            moment = ticks(now)
             self._forget_overdue_locked(moment)
-            ahead = self._ahead_of_locked(place)
-            due = self._due_locked(moment, ahead)
+            ahead = self.ahead_of_locked(place)
+            due = self.due_locked(moment, ahead)
             if due > moment:
-                if place.until is None and due - moment <= self._max_wait:
-                    place.until = moment + self._max_wait
-                    self._waiting.append(place)
+                if place.until is None and due - moment <= self.max_wait:
+                    place.until = moment + self.max_wait
+                    self.waiting.append(place)
                 place.asks_at = min(due, place.until or 0)
                 if place.asks_at > moment:
-                    return _wait(now, place.asks_at)
+                    return wait_for(now, place.asks_at)
             else:
-                self._window.take(moment, moment if place.until is None else due)
-                self._last = moment
+                self.window.take(moment, moment if place.until is None else due)
+                self.last = moment
         self.leave(place, now)
         if due > moment:
-            raise self.refusal(_wait(now, due))
+            raise self.refusal(wait_for(now, due))
         return 0.0
 
     def leave(self, place: Place, now: float) -> None:
         """Give the turn back, or make way after it was taken; any number of times."""
         while True:
-            with self._lock:
-                if place.until is not None and place in self._waiting:
-                    self._waiting.remove(place)
-                first = self._waiting[0] if self._waiting else None
-                moment = _ticks(now)
-                if first is None or first.asks_at <= max(moment, self._due_locked(moment)):
+            with self.lock:
+                if place.until is not None and place in self.waiting:
+                    self.waiting.remove(place)
+                first = self.waiting[0] if self.waiting else None
+                moment = ticks(now)
+                if first is None or first.is_patient:
                     return
-                first.asks_at = moment
+                if first.is_patient is None and first.asks_at <= max(moment, self.due_locked(moment)):
+                    return
+                first.asks_at, first.is_patient = moment, None
             try:
                 first.wake()
             except Exception:  # noqa: BLE001  # nobody is there any more, as with a loop that was closed: on to the next
@@ -290,24 +302,43 @@ class RateLimit:
             else:
                 return
 
+    def cut_short(self, place: Place, now: float, seconds: float, left: float) -> float:
+        """Refuse a call that would wait for *seconds*, and has *left* seconds to its nearest deadline.
+
+        Raises:
+            RateLimitException: At once, for it would wait in vain.
+        """
+        raise self.refusal(seconds)
+
     def refusal(self, wait: float) -> RateLimitException:
         """Give what a call is told that could be let through in *wait* seconds."""
         return RateLimitException(self._message, wait)
 
+    def count(self, at: float) -> None:
+        """Count a call that the fleet has let through, *at* that moment or a little later.
+
+        What is told in the order in which the fleet decided is never counted later than it was there.
+        """
+        with self.lock:
+            moment = ticks(at)
+            self.window.due(moment)
+            self.window.take(moment, moment)
+            self.last = moment if self.last is None else max(self.last, moment)
+
     def condition(self, now: float) -> Condition:
         """How it stands."""
-        with self._lock:
-            moment = _ticks(now)
-            due = self._due_locked(moment)
-            used = self._window.used(moment)
+        with self.lock:
+            moment = ticks(now)
+            due = self.due_locked(moment)
+            used = self.window.used(moment)
         return Condition(f"{used} let through in its window", is_impaired=due > moment)
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if it is forgotten: no call that was let through still counts, and none waits."""
-        with self._lock:
-            moment = _ticks(now)
-            is_spaced = self._last is None or self._last + self._spacing <= moment
-            return is_spaced and not self._window.used(moment) and not self._waiting
+        with self.lock:
+            moment = ticks(now)
+            is_spaced = self.last is None or self.last + self.spacing <= moment
+            return is_spaced and not self.window.used(moment) and not self.waiting
 
     def reconfigure(
         self,
@@ -320,59 +351,64 @@ class RateLimit:
         burst: int = 0,
     ) -> None:
         """Take new values; calls that were let through still count, and those that wait go on."""
-        with self._lock:
-            moment = _ticks(now)
-            length = _ticks(window) or 1
-            self._spacing = _ticks(min_spacing)
-            self._max_wait = _ticks(max_wait)
-            if kind == self._kind:
-                self._window.resize(limit, length, burst or limit, moment)
+        with self.lock:
+            moment = ticks(now)
+            length = ticks(window) or 1
+            self.spacing = ticks(min_spacing)
+            self.max_wait = ticks(max_wait)
+            if kind == self.kind:
+                renewed: _Window = copy.copy(self.window)
+                renewed.resize(limit, length, burst or limit, moment)
             else:
-                used = min(self._window.used(moment), limit)
-                self._kind = kind
-                self._window = _KINDS[kind](limit, length, burst or limit)
+                used = min(self.window.used(moment), limit)
+                renewed = _KINDS[kind](limit, length, burst or limit)
                 if used:
-                    self._window.remember(used, moment)
-        self.leave(_NOBODY, now)
+                    renewed.remember(used, moment)
+            self.kind = kind
+            self.window = renewed  # last, and another one: by that it is seen that values changed
+            if self.waiting:
+                self.waiting[0].is_patient = None  # what it was told was said of the old ones
+        self.leave(NOBODY, now)
 
-    def _due_locked(self, moment: int, ahead: int = 0) -> int:
+    def due_locked(self, moment: int, ahead: int = 0) -> int:
         """Return when a call may be let through after *ahead* others."""
-        due = self._window.due(moment, ahead)
-        if not self._spacing or self._last is None:
+        due = self.window.due(moment, ahead)
+        if not self.spacing or self.last is None:
             return due
-        first = self._last + self._spacing
+        first = self.last + self.spacing
         if ahead:
-            first = max(first, self._window.due(moment)) + ahead * self._spacing
+            first = max(first, self.window.due(moment)) + ahead * self.spacing
         return max(due, first)
 
-    def _ahead_of_locked(self, place: Place) -> int:
+    def ahead_of_locked(self, place: Place) -> int:
         """Count those that come first; who was forgotten is the last one."""
-        if place.until is not None and place in self._waiting:
-            return self._waiting.index(place)
-        return len(self._waiting)
+        if place.until is not None and place in self.waiting:
+            return self.waiting.index(place)
+        return len(self.waiting)
 
     def _forget_overdue_locked(self, moment: int) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0].until is not None and waiting[0].until + _GRACE < moment:
+        waiting = self.waiting
+        while waiting and waiting[0].until is not None and waiting[0].until + GRACE < moment:
             waiting.popleft()
 
     def keep_only(self, ident: int) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
-        self._lock = threading.RLock()
-        self._waiting = deque(place for place in self._waiting if place.ident == ident)
+        self.lock = threading.RLock()
+        self.waiting = deque(place for place in self.waiting if place.ident == ident)
 
 
-_NOBODY = Place(0, lambda: None)
+NOBODY = Place(0, lambda: None)
 
 
-def _ticks(seconds: float) -> int:
+def ticks(seconds: float) -> int:
+    """Give *seconds* as the nanoseconds that are counted here."""
     return round(seconds * _PER_SECOND)
 
 
-def _wait(now: float, due: int) -> float:
+def wait_for(now: float, due: int) -> float:
     """Seconds after which a caller that adds them to *now* has surely reached *due*."""
     moment = due / _PER_SECOND
-    while _ticks(moment) < due:
+    while ticks(moment) < due:
         moment = math.nextafter(moment, math.inf)
     wait = moment - now
     while now + wait < moment:

@@ -182,7 +182,7 @@ def test_threads_and_tasks_that_wait_for_their_turn_stay_within_the_limit(monkey
     limit = state.strategies.get(RateLimit)
 
     assert wrong == []
-    assert list(limit._waiting) == []
+    assert list(limit.waiting) == []
     assert min(ends[end] for end in ("served", "RateLimitException", "CancelledError")) > 0, ends
     assert all(late - early >= 500_000_000 for early, late in zip(moments, moments[2000:], strict=False))
     guard.close()

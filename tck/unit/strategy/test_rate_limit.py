@@ -249,7 +249,7 @@ def test_a_lock_that_a_fork_left_behind_is_replaced() -> None:
     """In the child the limit goes on, with what was let through before (rule L5)."""
     limit = make(limit=2)
     passes(limit, 0.0)
-    holder = threading.Thread(target=limit._lock.acquire)  # another thread that was in the middle of something
+    holder = threading.Thread(target=limit.lock.acquire)  # another thread that was in the middle of something
     holder.start()
     holder.join()
 
@@ -357,7 +357,7 @@ def test_those_that_wait_are_let_through_in_turn_and_within_the_limit(kind: Wind
         assert order == sorted(order), f"seed {seed}: somebody was overtaken"
         assert max(at - line.came[me] for me, at in line.through.items()) <= line.max_wait + 1e-6, f"seed {seed}"
         assert all(after - before >= spacing - 1e-9 for before, after in itertools.pairwise(order)), f"seed {seed}"
-        assert not line.limit._waiting, f"seed {seed}"
+        assert not line.limit.waiting, f"seed {seed}"
         assert line.woken <= len(line.gone) + len(line.through), f"seed {seed}: a herd"
 
 
