@@ -1,0 +1,465 @@
+"""A rate limit of a fleet, as one process sees it: what it asks, whom it lets wait, what a lost fleet leaves."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from math import ceil
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from faulttolerance._fleet.windows import take_turn
+from faulttolerance._strategy.fleet import TakeTurn
+from faulttolerance._strategy.fleet_limit import FleetPlace, FleetRateLimit
+from faulttolerance._strategy.rate_limit import RateLimit, WindowKind
+from faulttolerance.exceptions import RateLimitException
+
+KINDS: list[WindowKind] = ["fixed", "rolling", "smooth"]
+
+
+class Link:
+    """A fleet that answers when the test says so; ``answers`` are given at once."""
+
+    patience = 0.05
+
+    def __init__(self, *answers: int | None) -> None:
+        self.answers = list(answers)
+        self.asked: list[TakeTurn] = []
+        self.tells: list[Callable[[Any], object]] = []
+        self.is_up = True
+
+    def ask(self, question: Any, tell: Callable[[Any], object]) -> bool:
+        if not self.is_up:
+            return False
+        self.asked.append(question)
+        if self.answers:
+            tell(self.answers.pop(0))
+        else:
+            self.tells.append(tell)
+        return True
+
+    def give_up(self) -> None:
+        self.is_up = False
+        while self.tells:
+            self.tells.pop()(None)
+
+
+class Calls:
+    """Calls under one limit of one process, each with its place."""
+
+    def __init__(self, link: Link, kind: WindowKind = "fixed", value: int = 1, max_wait: float = 0.0, **more: Any):
+        spacing, burst = more.get("spacing", 0.0), more.get("burst", 1)
+        self.local = RateLimit("shop.send", value, 1.0, spacing, kind, max_wait, burst)
+        self.link = link
+        self.limit = FleetRateLimit(self.local, "shop.send", link, may_wait=max_wait > 0)
+        self.woken: list[FleetPlace] = []
+
+    def place(self) -> FleetPlace:
+        place = FleetPlace(1, lambda: self.woken.append(place))
+        return place
+
+    def ask(self, now: float, place: FleetPlace | None = None) -> float | str:
+        """What one is told: how long to wait, or by which words it was refused."""
+        try:
+            return round(self.limit.ask(place or self.place(), now), 6)
+        except RateLimitException as refusal:
+            return f"refused, {round(refusal.retry_after, 6)}"
+
+
+def test_a_turn_is_asked_for_in_microseconds_with_all_that_the_limit_says() -> None:
+    """By rule F2: what the server counts is whole; lengths that are none become longer, never shorter."""
+    link = Link(0, 0)
+    limit = RateLimit("send", 5, 1 / 3, 0.01, "smooth", 0.0, 3)
+    shared = FleetRateLimit(limit, "the key", link, may_wait=False)
+    shared.ask(FleetPlace(1, int), 0.0)
+    limit.reconfigure(7, 2.0, 0.0, "rolling", 0.5)
+    shared.ask(FleetPlace(1, int), 1.0)
+
+    assert link.asked == [
+        TakeTurn("the key", "smooth", 5, 333_334, 3, 10_000),
+        TakeTurn("the key", "rolling", 7, 2_000_000, 1, 0),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["rolling", "smooth"])
+def test_what_has_no_room_here_is_not_asked_for(kind: WindowKind) -> None:
+    """By rule F2: the window of the process is looked at first; it holds what the fleet granted, from when it asked."""
+    calls = Calls(Link(0), kind)
+
+    assert calls.ask(10.0) == 0.0
+    assert calls.ask(10.25) in ("refused, 0.75", "refused, 0.749999")  # the server counts whole microseconds
+    assert len(calls.link.asked) == 1
+
+
+def test_a_fixed_window_begins_elsewhere_in_the_fleet() -> None:
+    """By rule F2: it is asked for although the window of this process is full; its spacing is looked at."""
+    calls = Calls(Link(0, 0, 0), spacing=0.2)
+
+    assert [calls.ask(10.0), calls.ask(10.1), calls.ask(10.5), calls.ask(10.9)] == [0.0, "refused, 0.099999", 0.0, 0.0]
+    assert calls.local.window.used(int(10.9e9)) == 3
+
+
+def test_the_fleet_says_when_there_may_be_room() -> None:
+    """By rule F2: ``retry_after`` is the server's, and the local window has nothing of the call."""
+    calls = Calls(Link(123_456), "smooth")
+
+    assert calls.ask(10.0) == "refused, 0.123456"
+    assert calls.local.is_idle(10.0)
+
+
+def test_an_answer_is_waited_for_no_longer_than_the_patience() -> None:
+    """By rules F2 and F5: then the fleet is lost, and nobody asks until it is back; what comes late says nothing."""
+    calls = Calls(Link(), "smooth")
+    first, second = calls.place(), calls.place()
+
+    assert calls.ask(10.0, first) == calls.ask(10.01, second) + 0.0 == 0.05
+    assert calls.ask(10.03, first) == 0.02
+    late = calls.link.tells[0]
+    assert calls.ask(10.05, first) == 0.0  # alone, by the window of the process
+    assert calls.woken == [second]
+    assert calls.ask(10.05, second) == "refused, 1.0"
+    late(0)
+    assert calls.ask(10.06) == "refused, 0.99"
+    calls.link.is_up = True
+    calls.link.answers = [0]
+    assert calls.ask(11.05) == 0.0
+
+
+def test_a_lost_fleet_leaves_the_window_of_the_process_as_it_is() -> None:
+    """By rules F2 and F5: ``value`` for each replica, and what the fleet had granted counts."""
+    calls = Calls(Link(0, None), "rolling", value=3)
+    assert calls.ask(10.0) == 0.0
+    assert calls.ask(10.1) == 0.0  # its question was lost
+    calls.link.is_up = False
+
+    assert [calls.ask(10.2), calls.ask(10.3), calls.ask(10.9999995)] == [0.0, "refused, 0.699999", 0.0]
+
+
+def test_a_deadline_that_cuts_the_wait_short_says_nothing_of_the_fleet() -> None:
+    """By rule F2: the wait is as long as the patience or what remains; this process decides then, and alone."""
+    calls = Calls(Link(), "rolling", value=2)
+    cut, over = calls.place(), calls.place()
+    calls.ask(10.0, cut)
+    calls.ask(10.0, over)
+
+    assert calls.limit.cut_short(cut, 10.0, 0.05, 0.02) == 0.02
+    assert calls.ask(10.02, cut) == 0.0
+    assert calls.limit.cut_short(over, 10.0, 0.05, 0.0) == 0.0
+    assert calls.link.is_up
+    assert calls.ask(10.03) == "refused, 0.99"
+
+
+# the line
+
+
+def test_only_the_first_of_the_line_asks_again() -> None:
+    """By rules F2 and RL1: the others are woken one by one, and nobody overtakes those that wait."""
+    calls = Calls(Link(0, 500_000, 600_000), value=1, max_wait=2.9)
+    a, b, c, d = (calls.place() for _ in range(4))
+    calls.ask(10.0)
+
+    assert calls.ask(10.0, a) == 0.5
+    assert calls.ask(10.1, b) == 2.0  # it looks from time to time whether the first is still there
+    assert calls.ask(10.1, c) == 2.9  # its turn would be at 12.5
+    assert calls.ask(10.1, d) == "refused, 3.4"
+    assert len(calls.link.asked) == 2
+    assert calls.ask(10.3, a) == 0.2  # woken for nothing
+    assert calls.ask(10.5, a) == 0.6  # the server has seen others come
+    calls.woken.clear()
+    calls.limit.leave(c, 10.6)
+    assert calls.woken == []
+    calls.limit.leave(a, 10.7)
+    assert calls.woken == [b]
+    calls.link.answers = [0]
+    assert calls.ask(10.7, b) == 0.0
+    assert len(calls.link.asked) == 4
+    assert not calls.local.waiting
+
+
+def test_those_that_were_asking_together_stand_in_the_line_as_they_were_told() -> None:
+    """By rule RL1: the first that is told to wait is the first in the line; a hedge never stands there."""
+    calls = Calls(Link(), "smooth", value=10, max_wait=1.0)
+    first, second, last = calls.place(), calls.place(), calls.place()
+    hedges = FleetRateLimit(calls.local, "shop.send", calls.link, may_wait=False)
+    for place in (first, second, last):
+        calls.ask(10.0, place)
+    for tell, wait in zip(calls.link.tells, (0, 100_000, 100_000), strict=True):
+        tell(wait)
+
+    assert calls.ask(10.02, last) == 0.08  # as long as it was to wait when it asked
+    assert calls.ask(10.02, second) == 1.0
+    assert calls.ask(10.02, first) == 0.0
+    with pytest.raises(RateLimitException):
+        hedges.ask(FleetPlace(1, int), 10.05)
+    assert len(calls.link.asked) == 3
+
+
+def test_whoever_would_wait_longer_than_it_may_is_refused() -> None:
+    """By rule RL1: at once where the fleet says so, the first of the line too, and the next is woken."""
+    calls = Calls(Link(300_000, 300_000), max_wait=0.5)
+    first, second = calls.place(), calls.place()
+
+    assert calls.ask(10.0, first) == 0.3
+    assert calls.ask(10.1, second) == "refused, 1.2"
+    calls.limit.leave(second, 10.1)
+    calls.woken.clear()
+    calls.local.reconfigure(100, 1.0, 0.0, "fixed", 10.1, 0.5)
+    assert calls.woken == [first]
+    second = calls.place()
+    assert calls.ask(10.1, second) == 0.5
+    assert calls.ask(10.1, first) == 0.3
+    assert calls.link.asked[-1].limit == 100
+    calls.link.answers = [300_000]
+    calls.woken.clear()
+    assert calls.ask(10.4, first) == "refused, 0.3"
+    assert calls.woken == [first, second]  # the one was told, the other is the first now
+
+
+def test_a_first_one_that_never_asks_holds_nobody_up() -> None:
+    """By rule RL1: as one whose loop was closed; those behind it look from time to time."""
+    calls = Calls(Link(100_000), max_wait=60.0)
+    dead, second, third = calls.place(), calls.place(), calls.place()
+    calls.ask(10.0, dead)
+    assert calls.ask(10.0, second) == 2.0
+    assert calls.ask(10.0, third) == 3.0
+
+    calls.link.answers = [0]
+    assert calls.ask(12.0, second) == 0.0
+    assert calls.woken[-1] is third
+
+
+def test_the_line_goes_on_where_the_fleet_is_lost_and_found() -> None:
+    """By rules F5 and RL1: in the same order, by the window of the process and then by the fleet's."""
+    calls = Calls(Link(0, 500_000), "rolling", max_wait=9.0)
+    places = [calls.place() for _ in range(4)]
+    calls.ask(10.0)
+    # This process has no room either, and its window says when it has.
+    assert calls.ask(10.1, places[0]) == 0.899999
+    assert calls.ask(10.1, places[1]) == 2.0
+    calls.link.is_up = False
+    assert calls.ask(10.1, places[2]) == 2.899999  # each knows its turn
+    calls.woken.clear()
+    assert calls.ask(10.999999, places[0]) == 0.0
+    assert calls.woken == [places[1]]
+    assert calls.ask(10.999999, places[1]) == 1.0
+    calls.link.is_up, calls.link.answers = True, [0]
+    assert calls.ask(11.999999, places[1]) == 0.0
+    assert calls.woken[-1] is places[2]
+    assert calls.ask(11.999999, places[2]) == 0.999999
+
+
+# histories
+
+
+class Server:
+    """A server with a clock of its own; what it grants is said again by the plain words of the rule."""
+
+    def __init__(self, question: TakeTurn) -> None:
+        self.question = question
+        self.kept: Any = None
+        self.ahead = 0
+        self.granted: list[int] = []
+        self.is_exact = True
+        """Whether nothing was forgotten, and its clock never set back."""
+
+    def answer(self, question: TakeTurn, now: float) -> int:
+        moment = round(now * 1e6) + self.ahead
+        expected = self.would_wait(moment)
+        self.kept, wait = take_turn(self.kept, question, moment)
+        if self.is_exact:
+            assert wait == expected
+        if not wait:
+            self.granted.append(moment)
+        return wait
+
+    def would_wait(self, now: int) -> int:
+        """How long a call has to wait, by all turns since the beginning."""
+        _, kind, limit, window, burst, spacing = self.question
+        due = [now]
+        if self.granted:
+            due.append(self.granted[-1] + spacing)
+        if kind == "rolling" and len(self.granted) >= limit:
+            due.append(self.granted[-limit] + window)
+        if kind == "fixed" and self.granted:
+            begin = self.granted[0] + (now - self.granted[0]) // window * window
+            if sum(moment >= begin for moment in self.granted) >= limit:
+                due.append(begin + window)
+        if kind == "smooth":
+            back = Fraction(0)
+            for moment in self.granted:
+                # A caller asks in whole microseconds; what was rounded up for it is not lost.
+                back = (back if ceil(back) >= moment else Fraction(moment)) + Fraction(window, limit)
+            due.append(ceil(back - (burst - 1) * Fraction(window, limit)))
+        return max(due) - now
+
+
+class Process:
+    """One process of the fleet, with a way to the server on which questions and answers take their time."""
+
+    patience = 0.05
+
+    def __init__(self, world: World, max_wait: float) -> None:
+        self.world = world
+        _, kind, value, window, burst, spacing = world.server.question
+        self.local = RateLimit("send", value, window / 1e6, spacing / 1e6, kind, max_wait, burst)
+        self.limit = FleetRateLimit(self.local, "send", self, may_wait=max_wait > 0)
+        self.is_up = True
+        self.was_lost = False
+        self.out: list[Callable[[Any], object]] = []
+        self.heard_at = 0.0
+        self.granted = 0
+
+    def ask(self, question: Any, tell: Callable[[Any], object]) -> bool:
+        if self.is_up:
+            self.out.append(tell)
+            self.world.at(self.world.delay(), lambda: self.reach(question, tell))
+        return self.is_up
+
+    def reach(self, question: Any, tell: Callable[[Any], object]) -> None:
+        if tell in self.out and not self.world.is_lost:
+            answer = self.world.server.answer(question, self.world.now)
+            # One lane: answers come in the order of their questions.
+            self.heard_at = max(self.world.now + self.world.delay(), self.heard_at)
+            self.world.at(self.heard_at - self.world.now, lambda: self.hear(tell, answer))
+
+    def hear(self, tell: Callable[[Any], object], answer: int | None) -> None:
+        if tell in self.out:
+            self.out.remove(tell)
+            self.granted += answer == 0
+            tell(answer)
+
+    def give_up(self) -> None:
+        assert self.is_up, "somebody waited again for a fleet that is lost"
+        self.is_up, self.was_lost = False, True
+        for tell in self.out[:]:
+            self.hear(tell, None)
+        self.world.at(1.0, self.ping)
+
+    def ping(self) -> None:
+        if self.world.is_lost:
+            self.world.at(1.0, self.ping)
+        else:
+            self.is_up = True
+
+
+class World:
+    """Some processes, a server, and what happens between them."""
+
+    def __init__(self, dice: Random) -> None:
+        self.dice = dice
+        kind = dice.choice(KINDS)
+        burst = dice.choice([1, 1, 3]) if kind == "smooth" else 1
+        self.server = Server(TakeTurn("send", kind, dice.randint(1, 4), 1_000_000, burst, dice.choice([0, 0, 70_000])))
+        self.slowness = dice.choice([0.0, 0.001, 0.01])
+        self.is_lost = False
+        self.now = 100.0
+        self.events: list[tuple[float, int, Callable[[], object]]] = []
+        self.count = 0
+        self.processes = [Process(self, dice.choice([0.0, 0.4, 2.5])) for _ in range(dice.randint(1, 4))]
+        self.by_fleet = self.alone = self.refused = self.unfinished = 0
+
+    def delay(self) -> float:
+        return self.dice.random() * self.slowness
+
+    def at(self, seconds: float, act: Callable[[], object]) -> None:
+        self.count += 1
+        heapq.heappush(self.events, (self.now + seconds, self.count, act))
+
+    def play(self, calls: int, *, has_incidents: bool) -> None:
+        moment = 0.0
+        for _ in range(calls):
+            moment += self.dice.choice([0.0, 0.001, 0.05, 0.3])
+            self.at(moment, partial(self.call, self.dice.choice(self.processes)))
+        for incident in (self.lose, self.flush, self.set_back) if has_incidents else ():
+            self.at(self.dice.random() * moment, incident)
+        while self.events:
+            self.now, _, act = heapq.heappop(self.events)
+            act()
+
+    def lose(self) -> None:
+        self.is_lost = True
+        self.at(self.dice.random() * 3, self.find)
+
+    def find(self) -> None:
+        self.is_lost = False
+
+    def flush(self) -> None:
+        self.server.kept, self.server.is_exact = None, False
+
+    def set_back(self) -> None:
+        self.server.ahead -= self.dice.randint(1, 10_000_000)
+        self.server.is_exact = False
+
+    def call(self, process: Process) -> None:
+        """Make one call; a few are cancelled."""
+        came, ended = self.now, []
+        place = FleetPlace(1, lambda: self.at(0.0, again))
+        self.unfinished += 1
+
+        def again() -> None:
+            if ended:
+                return
+            is_silent = place.answer == -1 and process.is_up and not place.decides_alone
+            behind = [other for other in process.local.waiting if other is not place]
+            is_first = not behind or process.local.waiting[0] is place
+            asked = len(process.out)
+            try:
+                wait = process.limit.ask(place, self.now)
+            except RateLimitException:
+                wait = -1.0
+            if is_silent and is_first and wait and len(process.out) == asked:
+                self.expect_no_room(process)
+            if wait > 0:
+                self.at(wait, again)
+                return
+            assert self.now - came <= process.local.max_wait / 1e9 + 2 * process.patience + 1e-6
+            self.refused += wait < 0
+            self.by_fleet += not wait and process.is_up and not place.decides_alone
+            self.alone += not wait and not (process.is_up and not place.decides_alone)
+            end()
+
+        def end() -> None:
+            if not ended:
+                ended.append(self.now)
+                self.unfinished -= 1
+                process.limit.leave(place, self.now)
+
+        again()
+        if self.dice.random() < 0.1:
+            self.at(self.dice.random(), end)
+
+    def expect_no_room(self, process: Process) -> None:
+        """Check that the fleet would say no, too, to what a process does not ask it."""
+        if self.server.is_exact and not process.was_lost:
+            assert self.server.would_wait(round(self.now * 1e6) - 2) > 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_several_processes_share_one_limit_exactly(dice: Random) -> None:
+    """By rule F2: as many pass as one sequential limit lets through, whatever the delays and whoever gives up."""
+    world = World(dice)
+    world.play(60, has_incidents=False)
+
+    assert world.unfinished == world.alone == 0
+    assert world.by_fleet <= sum(process.granted for process in world.processes) == len(world.server.granted)
+    assert not any(process.local.waiting for process in world.processes)
+    assert all(process.is_up for process in world.processes)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_whatever_becomes_of_the_server_every_call_ends_in_time(dice: Random) -> None:
+    """By rules F2 and F5, trap 32: lost, emptied, its clock set back; no turn that the fleet did not grant or lost."""
+    world = World(dice)
+    world.play(60, has_incidents=True)
+
+    assert world.unfinished == 0
+    assert world.by_fleet <= sum(process.granted for process in world.processes)
+    assert world.alone == 0 or any(process.was_lost for process in world.processes)
+    assert not any(process.local.waiting for process in world.processes)
