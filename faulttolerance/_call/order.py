@@ -210,6 +210,8 @@ def _gate(policy: CircuitBreaker | AdaptiveThrottle, binding: Binding) -> Mappin
     decides_alone = when is not None and when.exception is not None and policy.fail_on == (Exception,)
     gate, tell = binding.strategies.get(type(policy)), binding.tell_of(type(policy))
     asked = gate if tell is None else ObservedGate(gate, tell)
+    if tell is None and FleetWide in binding.policies and isinstance(policy, CircuitBreaker):
+        asked = binding.strategies.get(FleetWide).gate(gate, binding.deliver)
     if Hedge in binding.policies:
         asked = hedge.DeafGate(asked, has_lost)
     return {
@@ -257,8 +259,8 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
     return {"rate_limit": limit, "takes_turns": _waiting_values(policy)[0] > 0.0 and not binding.is_hedge}
 
 
-def _member_of(name: str, _: FleetWide, strategies: Strategies) -> Any:
-    from .._strategy.fleet_circuit import Member  # few functions are the fleet's
+def _member_of(name: str, *_: object) -> Any:
+    from .sharing import Member  # few functions are the fleet's
 
     return Member(name)
 

@@ -199,6 +199,13 @@ class CircuitBreaker:
                 return era
         raise CircuitBreakerOpenException(self.message, max(0.0, era.until - now))
 
+    def admit_probe(self, me: Hashable, ident: int, now: float) -> None:
+        """Let the attempt *me* of thread *ident* through as a probe, for which there is room as far as others know."""
+        with self._lock:
+            era = self.state
+            if isinstance(era, HalfOpen):
+                era.probes[me] = (ident, now)
+
     def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Take the verdict on the attempt *me* that *era* admitted; without effect where that era is over.
 
@@ -256,6 +263,31 @@ class CircuitBreaker:
         with self._lock:
             self._catch_up_locked(now)
             self._move_locked(Closed(self._new_window(), now, is_forced=True), now)
+
+    def follow(self, state: StateName, wait: float, reopened: int, failure: str, now: float) -> None:
+        """Move to *state*, where the fleet's circuit is; a circuit that is forced stays as it is.
+
+        Args:
+            state: The state.
+            wait: For how long an open circuit refuses.
+            reopened: How many times in a row a probe has opened it.
+            failure: The class of the failure that did, as far as is known.
+            now: The moment.
+        """
+        with self._lock:
+            self._catch_up_locked(now)
+            era = self.state
+            if era.is_forced or (era.is_closed and state == CLOSED):
+                return
+            if state == CLOSED:
+                self._move_locked(Closed(self._new_window(), now), now)
+            elif state == HALF_OPEN:
+                self._move_locked(HalfOpen(now, reopened), now)
+            else:
+                since = era.since if isinstance(era, Open) else now
+                last = f", last {failure}" if failure else ""
+                reason = f"by the fleet{last}, next probe in {wait:g} s"
+                self._move_locked(Open(since, now + wait, reopened), now, reason, failure)
 
     def reconfigure(
         self,
