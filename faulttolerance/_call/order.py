@@ -256,7 +256,14 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
     limit, tell = binding.strategies.get(RateLimit), binding.tell_of(RateLimit)
     if tell is not None:
         return {"rate_limit": ObservedRateLimit(limit, tell)}
-    return {"rate_limit": limit, "takes_turns": _waiting_values(policy)[0] > 0.0 and not binding.is_hedge}
+    may_wait = _waiting_values(policy)[0] > 0.0 and not binding.is_hedge
+    if FleetWide in binding.policies:
+        from .._runtime.lane import lane  # few functions are the fleet's
+        from .._strategy.fleet_limit import FleetRateLimit
+
+        shared = FleetRateLimit(limit, binding.strategies.get(FleetWide).key, lane, may_wait=may_wait)
+        return {"rate_limit": shared, "takes_turns": True}  # it waits for answers at least
+    return {"rate_limit": limit, "takes_turns": may_wait}
 
 
 def _member_of(name: str, *_: object) -> Any:

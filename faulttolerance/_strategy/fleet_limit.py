@@ -23,6 +23,8 @@ _OUT: Final = -2
 """Stands for the answer to a question that is out."""
 
 _MICROSECOND: Final = 1000
+"""In nanoseconds."""
+_ROUNDING: Final = 5e-7
 
 
 class FleetPlace(Place):
@@ -48,8 +50,8 @@ class FleetPlace(Place):
         if self.answer != _OUT:
             return
         if answer == 0:
-            # At the latest a microsecond, which is what the server counts, after it counted there.
-            self.limit.count(self.asked_at - 1e-6)
+            # Not later than it counts there, where moments are rounded.
+            self.limit.count(self.asked_at - _ROUNDING)
         self.answer = answer
         try:
             self.wake()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from faulttolerance import Future, on_deadline, retry, sleep, timeout, uninterruptible
+from faulttolerance import Future, configure, on_deadline, retry, sleep, timeout, uninterruptible
+from faulttolerance.testing import MemoryFleet
 
 from .convention import INTERRUPTION
 from .ways import Body, Policies, Run, Scene, Way
@@ -30,6 +31,7 @@ __all__ = [
     "gives_a_coroutine",
     "holds",
     "holds_back",
+    "in_a_fleet",
     "is_called_off",
     "of_call",
     "raises",
@@ -270,6 +272,20 @@ def then_cancelled(seconds: float) -> Scene:
         await run.call_cancelled(seconds)
 
     return scene
+
+
+def in_a_fleet(scene: Scene, *, is_lost: bool = False) -> Scene:
+    """The same where a fleet is configured."""
+
+    async def shared(run: Run) -> None:
+        fleet = MemoryFleet()
+        configure(fleet=fleet)
+        if is_lost:
+            fleet.lose()
+        await scene(run)
+        configure(fleet=None)
+
+    return shared
 
 
 async def holds(run: Run) -> Any:

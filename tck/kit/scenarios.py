@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from faulttolerance import Interrupted, last_good, remaining
@@ -32,6 +33,7 @@ from .scenario import (
     gives_a_coroutine,
     holds,
     holds_back,
+    in_a_fleet,
     is_called_off,
     of_call,
     raises,
@@ -786,34 +788,52 @@ row(
 
 # Turns under a rate limit (RL1)
 
+for where, more, scene_of in (
+    ("", {}, lambda scene: scene),
+    ("of a fleet: ", {"fleet_wide": {}}, in_a_fleet),
+    ("of a lost fleet: ", {"fleet_wide": {}}, partial(in_a_fleet, is_lost=True)),
+):
+    row(
+        where + "waits for its turn",
+        {"rate_limit": {"value": 1, "window": 1, "max_wait": 1500}, "timeout": DEADLINE, **more},
+        serves,
+        3,
+        "served",
+        "served",
+        "served",
+        scene=scene_of(calls(3)),
+    )
+    row(
+        where + "a turn that would come too late, with a retry",
+        {"retry": again(delay=600), "rate_limit": {"value": 1, "window": 2, "max_wait": 1000}, **more},
+        serves,
+        2,
+        "served",
+        "served",
+        scene=scene_of(calls(2)),
+    )
+    refused = Differs("an enclosing deadline refuses it at once (RL1)", 1, ("served", "cancelled"), ("counts", "left"))
+    row(
+        where + "ended from outside while it waits for its turn",
+        {"rate_limit": {"value": 1, "window": 2, "max_wait": 2000}, **more},
+        serves,
+        1,
+        "served",
+        "RateLimitException",
+        scene=scene_of(then_cancelled(0.5)),
+        queueing=Differs(
+            "an enclosing deadline refuses it at once (RL1)", 1, ("served", "cancelled"), ("counts", "left")
+        ),
+    )
 row(
-    "waits for its turn",
-    {"rate_limit": {"value": 1, "window": 1, "max_wait": 1500}, "timeout": DEADLINE},
-    serves,
-    3,
-    "served",
-    "served",
-    "served",
-    scene=calls(3),
-)
-row(
-    "a turn that would come too late, with a retry",
-    {"retry": again(delay=600), "rate_limit": {"value": 1, "window": 2, "max_wait": 1000}},
+    "of a fleet: a turn that is not waited for",
+    {"rate_limit": {"value": 1, "window": 2}, "fleet_wide": {}},
     serves,
     2,
     "served",
-    "served",
-    scene=calls(2),
-)
-row(
-    "ended from outside while it waits for its turn",
-    {"rate_limit": {"value": 1, "window": 2, "max_wait": 2000}},
-    serves,
-    1,
-    "served",
     "RateLimitException",
-    scene=then_cancelled(0.5),
-    queueing=Differs("an enclosing deadline refuses it at once (RL1)", 1, ("served", "cancelled"), ("counts", "left")),
+    "served",
+    scene=in_a_fleet(calls_at(0, 1, 1)),
 )
 
 # The throttle: which calls it refuses is up to the seed of the virtual time, and the same in every way
