@@ -36,6 +36,19 @@ def hub_here() -> Any:
     return hubs.get_hub_if_exists() if hubs is not None else None
 
 
+def make_hub_here() -> bool:
+    """Let the running thread have a hub before it waits, if sockets wait by one; tell whether they do.
+
+    A hub imports modules when it is made, by locks that are gevent's: two threads that make theirs at once wait for
+    each other for ever.
+    """
+    patcher = sys.modules.get("gevent.monkey")
+    if patcher is None or not patcher.is_module_patched("socket"):
+        return False
+    sys.modules["gevent"].get_hub()
+    return True
+
+
 class HubWatch:
     """Interrupts one greenlet of a hub at its deadlines, with one timer for the next of them."""
 

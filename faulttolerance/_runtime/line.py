@@ -15,12 +15,15 @@ from .background import aside
 from .clock import chance, clock
 from .daemon import Daemon
 from .enrolled import Enrolled, SharedCircuit
+from .hub import hub_here, make_hub_here
 from .native import native
 
 Asked: TypeAlias = tuple[Question, Tell]
 
 _CLOSED = "no longer configured"
 _NO_THREADS = "no thread can be started here"
+_START_SECONDS = 1.0
+"""How long ``configure`` waits where greenlets stand for threads."""
 _STOP_SECONDS = 1.0
 """How long a fork waits for an exchange to end; the thread is left alone after that."""
 
@@ -182,8 +185,13 @@ class ThreadLine(Line):
     def begin(self) -> None:
         """Begin to ask, at once and beside the caller."""
         self._stopping = False
+        self._began = began = native.allocate_lock()
+        began.acquire()
+        has_hub = make_hub_here()
         if not self._daemon.start():
             self._lose(_NO_THREADS)
+        elif has_hub:
+            began.acquire(timeout=_START_SECONDS)
 
     def ask(self, question: Question, tell: Tell) -> bool:
         """Ask *question* with the next batch."""
@@ -232,6 +240,9 @@ class ThreadLine(Line):
 
     def _run(self) -> None:
         try:
+            make_hub_here()
+            if self._began.locked():
+                self._began.release()
             while not self._stopping:
                 self._turn(self._gather())
         except BaseException as error:  # nobody else is on this thread
@@ -241,6 +252,9 @@ class ThreadLine(Line):
             self._answer_all()
         finally:
             self._close()
+            hub = hub_here()
+            if hub is not None:
+                hub.destroy(destroy_loop=True)  # it came with the sockets, which gevent has patched
 
     def _gather(self) -> list[Asked]:
         """Wait for the next question, or until something is due; give what there is."""
