@@ -79,6 +79,7 @@ from .typing import FallbackHandler
 
 if TYPE_CHECKING:
     from ._event import Degradation, degradations
+    from ._fleet.redis import RedisFleet
     from ._guard.callback import ExecutionContext
     from ._guard.circuit_breakers import circuit_breakers
     from ._guard.control import configure, guards, reload, reload_on, unguarded, validate
@@ -127,6 +128,7 @@ __all__ = [
     "RateLimit",
     "RateLimitException",
     "RateLimitType",
+    "RedisFleet",
     "RefusedException",
     "Retry",
     "RetryBudget",
@@ -183,6 +185,7 @@ __all__ = [
 
 _LATER = {
     "._event": ("Degradation", "degradations"),
+    "._fleet.redis": ("RedisFleet",),
     "._guard.callback": ("ExecutionContext",),
     "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate"),
     "._guard.explanation": ("explain",),

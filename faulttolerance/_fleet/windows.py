@@ -33,7 +33,7 @@ def _smooth(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted
     limit, window, burst = asked.limit, asked.window, asked.burst
     arrival, part, *values, last = counted or (now, 0, limit, window, now - asked.spacing)
     if values != [limit, window]:  # turns that are not back yet stay as many
-        missing = max(0, arrival + (part > 0) - now) * values[0] / values[1]
+        missing = float(max(0, arrival + (part > 0) - now)) * values[0] / values[1]
         arrival, part = now + math.ceil(missing * window / limit), 0
     if last > now:
         last = now

@@ -23,9 +23,9 @@ def test_the_core_needs_one_package() -> None:
 
 def test_messages_name_extras_that_there_are() -> None:
     """Rule M6: and `all` has each of those for users."""
-    users = {"files", "cli", "prometheus", "opentelemetry", "patch"}
+    users = {"files", "cli", "prometheus", "opentelemetry", "patch", "redis"}
 
-    assert extras_named() == {"files", "cli", "opentelemetry", "patch"}
+    assert extras_named() == {"files", "cli", "opentelemetry", "patch", "redis"}
     assert users | {"all"} <= set(PROJECT["optional-dependencies"])
     [everything] = PROJECT["optional-dependencies"]["all"]
     assert set(re.findall(r"\w+", everything.partition("[")[2])) == users

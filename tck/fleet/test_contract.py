@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from hashlib import sha1
 from typing import Any, Protocol
 
 import pytest
 
+from faulttolerance import RedisFleet
 from faulttolerance._fleet.memory import Memory
+from faulttolerance._fleet.scripts import Script, script
 from faulttolerance._strategy.fleet import (
     ABSENT,
     Answer,
@@ -21,6 +24,7 @@ from faulttolerance._strategy.fleet import (
     StartProbe,
     TakeTurn,
 )
+from kit.redis_server import RedisServer
 
 SECOND = 1_000_000
 
@@ -42,9 +46,40 @@ class InMemory:
         return self.memory.exchange([question], self.now)[0]
 
 
-@pytest.fixture(params=["memory"])
-def server(request: pytest.FixtureRequest) -> Server:
-    return InMemory()
+class InRedis:
+    """The scripts as they are, but for the clock, and for expiry, which counts real time."""
+
+    def __init__(self, redis: RedisServer, patch: pytest.MonkeyPatch) -> None:
+        self.now = 1_700_000_000 * SECOND
+        self.client = redis.client()
+        self.client.flushall()
+        self.session = RedisFleet(redis.url, namespace="contract", patience=10_000).connect()
+        patch.setattr("faulttolerance._fleet.redis.script", timed)
+
+    def ask(self, question: Question) -> Answer:
+        self.client.set("now", f"[{self.now // SECOND}, {self.now % SECOND}]")
+        return self.session.exchange([question])[0]
+
+    def close(self) -> None:
+        self.session.close()
+        self.client.close()
+
+
+def timed(name: str) -> Script:
+    text = script(name).text.replace("redis.call('TIME')", "cjson.decode(redis.call('GET', 'now'))")
+    text = text.replace("math.ceil(length / 1000)", "math.ceil(length / 1000) + 3600000")
+    assert "TIME" not in text
+    return Script(text, sha1(text.encode()).hexdigest())
+
+
+@pytest.fixture(params=["memory", "redis"])
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    if request.param == "memory":
+        yield InMemory()
+        return
+    redis = InRedis(request.getfixturevalue("running_redis"), monkeypatch)
+    yield redis
+    redis.close()
 
 
 def turn(kind: Any, limit: int, window: int = SECOND, burst: int = 0, spacing: int = 0, key: str = "shop") -> TakeTurn:

@@ -754,3 +754,14 @@ def priced(article: str) -> int:
 assert_type(priced("tea"), int)
 ft.Guard(fallback=ft.Fallback(ft.last_good(timedelta(hours=1), max_entries=10)))
 ft.last_good()  # type: ignore[call-arg]
+
+
+shared = ft.RedisFleet("redis://", namespace="shop", poll=500, patience="20ms")
+assert_type(shared.patience, float)
+ft.RedisFleet("redis://")  # type: ignore[call-arg]
+fleet = testing.MemoryFleet()
+fleet.open("shop.charge", timedelta(seconds=5))
+fleet.close("shop.charge")
+fleet.lose("no reason")
+fleet.regain()
+fleet.forget()

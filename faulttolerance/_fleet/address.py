@@ -1,0 +1,180 @@
+"""Where a server is, as a URL or a client says it; and what of that may be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+__all__ = ["ALLOWED", "Address", "address_of_client", "address_of_url"]
+
+ALLOWED: Final = (
+    "a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or"
+    " rediss+cluster://, or a client: redis.Redis, redis.RedisCluster, or what Sentinel's master_for gives"
+)
+_DEFAULT_PORTS: Final = {"sentinel": 26379}
+_FLAGS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+Host = tuple[str, int]
+Settings = Mapping[str, Any]
+
+
+class Address(NamedTuple):
+    """How a server is reached."""
+
+    kind: str
+    """``plain``, ``unix``, ``sentinel`` or ``cluster``."""
+    is_encrypted: bool
+    hosts: tuple[Host, ...]
+    """Of the server, of the sentinels, or of some nodes of the cluster; for ``unix`` one, with the path."""
+    settings: Settings
+    """What else a connection is made with."""
+    service: str = ""
+    """How sentinels call the server."""
+    sentinel_settings: Settings = MappingProxyType({})
+    """What connections to the sentinels are made with."""
+
+    def __repr__(self) -> str:
+        """Spell it as a URL, without the names and passwords of users."""
+        scheme = "rediss" if self.is_encrypted else "redis"
+        if self.kind == "unix":
+            return f"unix://{self.hosts[0][0]}"
+        if self.kind != "plain":
+            scheme += f"+{self.kind}"
+        parts = [",".join(map(spelled, self.hosts)), self.service, str(self.settings.get("db") or "")]
+        return f"{scheme}://{'/'.join(filter(None, parts))}"
+
+    def hidden(self, text: str) -> str:
+        """Put stars for passwords in *text*."""
+        for settings in (self.settings, self.sentinel_settings):
+            if password := settings.get("password"):
+                text = text.replace(str(password), "***")
+        return text
+
+
+def spelled(host: Host) -> str:
+    """Write *host* as in a URL."""
+    name, port = host
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def address_of_url(url: str) -> Address:
+    """Read *url*.
+
+    Raises:
+        ValueError: It is none of those that are allowed; with words for the end of a sentence, and nothing of *url*.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("is no URL") from None
+    base, _, kind = parts.scheme.partition("+")
+    if base not in ("redis", "rediss", "unix") or kind not in ("", "sentinel", "cluster") or (base == "unix" and kind):
+        raise ValueError("has another scheme")
+    settings, sentinel_settings = _options(parts.query)
+    user, _, hosts = parts.netloc.rpartition("@")
+    name, _, password = user.partition(":")
+    settings |= {key: unquote(value) for key, value in (("username", name), ("password", password)) if value}
+    path = unquote(parts.path)
+    if base == "unix":
+        if not path.strip("/"):
+            raise ValueError("has no path")
+        return Address("unix", is_encrypted=False, hosts=((path, 0),), settings=settings)
+    service = ""
+    if kind == "sentinel":
+        service, _, path = path.lstrip("/").partition("/")
+        if not service:
+            raise ValueError("has no name of a service after its hosts")
+    if path.strip("/"):
+        settings["db"] = _database(path.strip("/"))
+    if kind == "cluster" and settings.get("db"):
+        raise ValueError("has the number of a database, of which a cluster has one")
+    found = tuple(_host(one, _DEFAULT_PORTS.get(kind, 6379)) for one in hosts.split(","))
+    if not kind and len(found) > 1:
+        raise ValueError("has several hosts")
+    return Address(kind or "plain", base == "rediss", found, settings, service, sentinel_settings)
+
+
+def address_of_client(client: Any) -> Address:
+    """Find out what *client* of redis-py is connected to.
+
+    Raises:
+        ValueError: It cannot be used; with words for the end of a sentence.
+    """
+    nodes = getattr(client, "nodes_manager", None)
+    if nodes is not None:
+        settings = client.get_connection_kwargs()
+        hosts = _hosts([*nodes.startup_nodes.values(), *client.get_nodes()])
+        return Address("cluster", _encrypts(settings), hosts, _of_connection(settings))
+    pool = client.connection_pool
+    if pool.connection_class.__module__.partition(".")[0] != "redis":
+        raise ValueError("has connections of another kind")
+    settings = pool.connection_kwargs
+    is_encrypted = _encrypts({**settings, "connection_class": pool.connection_class})
+    kept = _of_connection(settings)
+    sentinels = getattr(pool, "sentinel_manager", None)
+    if sentinels is not None:
+        if not pool.is_master:
+            raise ValueError("is a client of replicas")
+        asked = [one.connection_pool.connection_kwargs for one in sentinels.sentinels]
+        hosts = tuple((one.get("host", "localhost"), int(one.get("port", 26379))) for one in asked)
+        first = _of_connection(asked[0])
+        return Address("sentinel", is_encrypted, hosts, kept, pool.service_name, first)
+    if "path" in settings:
+        return Address("unix", is_encrypted=False, hosts=((settings["path"], 0),), settings=kept)
+    host = (settings.get("host", "localhost"), int(settings.get("port", 6379)))
+    return Address("plain", is_encrypted, (host,), kept)
+
+
+def _hosts(nodes: Iterable[Any]) -> tuple[Host, ...]:
+    return tuple(dict.fromkeys((str(node.host), int(node.port)) for node in nodes))
+
+
+def _encrypts(settings: Settings) -> bool:
+    return bool(settings.get("ssl")) or "SSL" in getattr(settings.get("connection_class"), "__name__", "")
+
+
+def _of_connection(settings: Settings) -> dict[str, Any]:
+    """Take what says who asks, and how it is encrypted: time-outs, retries and decoding are the fleet's own."""
+    wanted = ("username", "password", "credential_provider", "db", "client_name", "socket_keepalive_options")
+    return {
+        name: value
+        for name, value in settings.items()
+        if value is not None and (name in wanted or name.startswith("ssl_"))
+    }
+
+
+def _options(query: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what a URL says after its question mark, for connections and for those to sentinels."""
+    given: dict[str, Any] = dict(parse_qsl(query))
+    sentinel = {
+        name.removeprefix("sentinel_"): value
+        for name, value in given.items()
+        if name in ("sentinel_username", "sentinel_password")
+    }
+    if "db" in given:
+        given["db"] = _database(given["db"])
+    settings = _of_connection({**given, "socket_keepalive_options": None, "credential_provider": None})
+    for name, value in settings.items():
+        if name in ("ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled"):
+            settings[name] = _FLAGS.get(str(value).lower(), value)
+    return settings, sentinel
+
+
+def _database(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("has no number where that of a database belongs")
+    return int(text)
+
+
+def _host(text: str, default_port: int) -> Host:
+    name, port = text, ""
+    if text.startswith("["):
+        name, _, port = text[1:].partition("]")
+        port = port.removeprefix(":")
+    elif ":" in text:
+        name, _, port = text.rpartition(":")
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("has no number where a port belongs")
+    return unquote(name) or "localhost", int(port or default_port)

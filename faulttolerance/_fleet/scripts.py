@@ -1,0 +1,83 @@
+"""Questions as calls of the scripts that answer them on a server, and answers as they come back."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+from .._strategy.fleet import (
+    Answer,
+    CircuitRecord,
+    EndProbe,
+    Leased,
+    LeaseProbe,
+    OpenCircuit,
+    Question,
+    ReadCircuits,
+    StartProbe,
+    TakeTurn,
+)
+
+__all__ = ["Script", "answer_of", "call_of", "script"]
+
+_LARGEST: Final = 4 * 10**15
+"""No duration is longer for a server, which is 126 years; its numbers are exact up to more than twice that."""
+_NAMES: Final[dict[type, str]] = {
+    ReadCircuits: "read",
+    OpenCircuit: "open",
+    LeaseProbe: "lease",
+    StartProbe: "start",
+    EndProbe: "finish",
+}
+
+
+class Script(NamedTuple):
+    """A script, and the digest by which a server knows it."""
+
+    text: str
+    digest: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Read the script *name* of this room."""
+    text = (files("faulttolerance._fleet") / f"{name}.lua").read_text(encoding="utf-8")
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def call_of(question: Question, namespace: str) -> tuple[str, bytes, list[bytes]]:
+    """Give the name of the script, the key that it works on and its arguments.
+
+    All keys of a namespace have one hash tag, so that one node of a cluster has them.
+    """
+    tag = f"{{faulttolerance:{namespace}}}"
+    if isinstance(question, TakeTurn):
+        key, kind, *values = question
+        return "turn", _bytes(f"{tag}:{kind}:{key}"), [_bytes(value) for value in (kind, *values)]
+    return "circuit", _bytes(f"{tag}:circuits"), [_bytes(value) for value in (_NAMES[type(question)], *question)]
+
+
+def answer_of(question: Question, reply: Any) -> Answer:
+    """Read what the script replied to *question*."""
+    if isinstance(question, TakeTurn):
+        return int(reply)
+    if isinstance(question, ReadCircuits):
+        return {_text(reply[place]): _record(reply[place + 1 : place + 6]) for place in range(0, len(reply), 6)}
+    record = _record(reply[1:])
+    return Leased(bool(reply[0]), record) if isinstance(question, LeaseProbe) else record
+
+
+def _record(reply: Any) -> CircuitRecord:
+    version, state, wait, reopened, reason = reply
+    return CircuitRecord(version, state.decode(), wait, reopened, _text(reason))
+
+
+def _bytes(value: object) -> bytes:
+    # A name in code may be any text, halves of surrogate pairs included.
+    return b"%d" % min(value, _LARGEST) if isinstance(value, int) else str(value).encode("utf-8", "surrogatepass")
+
+
+def _text(reply: bytes) -> str:
+    return reply.decode("utf-8", "surrogatepass")

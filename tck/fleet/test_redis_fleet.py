@@ -1,0 +1,212 @@
+"""What a fleet is made of, and what it says of itself: URLs, clients, values, passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from faulttolerance import FaultToleranceDefinitionException, RedisFleet
+from faulttolerance._fleet.address import Address, address_of_client, address_of_url
+from kit.program import python
+
+redis = pytest.importorskip("redis")
+asyncio_redis = pytest.importorskip("redis.asyncio")
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "hosts", "shown"),
+    [
+        ("redis://", "plain", [("localhost", 6379)], "redis://localhost:6379"),
+        ("redis://cache", "plain", [("cache", 6379)], "redis://cache:6379"),
+        ("redis://u:hunter2@cache:7000/3", "plain", [("cache", 7000)], "redis://cache:7000/3"),
+        ("redis://cache?db=3&password=hunter2", "plain", [("cache", 6379)], "redis://cache:6379/3"),
+        ("rediss://:hunter2@[::1]:7000", "plain", [("::1", 7000)], "rediss://[::1]:7000"),
+        ("redis://[::1]", "plain", [("::1", 6379)], "redis://[::1]:6379"),
+        ("unix://u:hunter2@/run/redis.sock?db=1", "unix", [("/run/redis.sock", 0)], "unix:///run/redis.sock"),
+        (
+            "redis+sentinel://u:hunter2@a,b:27000/shop/2?sentinel_password=hunter2",
+            "sentinel",
+            [("a", 26379), ("b", 27000)],
+            "redis+sentinel://a:26379,b:27000/shop/2",
+        ),
+        ("rediss+cluster://u:p%40ss@a:1,b:2", "cluster", [("a", 1), ("b", 2)], "rediss+cluster://a:1,b:2"),
+    ],
+)
+def test_reads_urls(url: str, kind: str, hosts: list[Any], shown: str) -> None:
+    address = address_of_url(url)
+
+    assert (address.kind, list(address.hosts), str(address)) == (kind, hosts, shown)
+    assert repr(RedisFleet(url, namespace="shop")) == f"RedisFleet({shown!r}, namespace='shop')"
+
+
+def test_decodes_what_a_url_escapes() -> None:
+    address = address_of_url(
+        "rediss://us%20er:p%40s%2Fs@cache/0?client_name=me&ssl_check_hostname=false&max_connections=9"
+    )
+
+    assert address.settings == {
+        "username": "us er",
+        "password": "p@s/s",
+        "db": 0,
+        "client_name": "me",
+        "ssl_check_hostname": False,
+    }
+
+
+def master_for() -> Any:
+    from redis.sentinel import Sentinel
+
+    sentinel = Sentinel([("a", 1), ("b", 2)], sentinel_kwargs={"password": "other"}, password=SECRET)
+    return sentinel.master_for("shop", db=2)
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        (
+            lambda: redis.Redis("cache", 7000, 3, password=SECRET, socket_timeout=99, decode_responses=True),
+            Address("plain", False, (("cache", 7000),), {"db": 3, "password": SECRET}),
+        ),
+        (
+            lambda: redis.Redis.from_url("rediss://cache?ssl_ca_certs=/ca"),
+            Address("plain", True, (("cache", 6379),), {"ssl_ca_certs": "/ca"}),
+        ),
+        (
+            lambda: redis.Redis("cache", ssl=True, ssl_ca_certs="/ca"),
+            Address("plain", True, (("cache", 6379),), {"db": 0, "ssl_ca_certs": "/ca"}),
+        ),
+        (
+            lambda: redis.Redis(unix_socket_path="/run/redis.sock"),
+            Address("unix", False, (("/run/redis.sock", 0),), {"db": 0}),
+        ),
+        (
+            master_for,
+            Address(
+                "sentinel",
+                False,
+                (("a", 1), ("b", 2)),
+                {"db": 2, "password": SECRET},
+                "shop",
+                {"db": 0, "password": "other"},
+            ),
+        ),
+    ],
+    ids=["plain", "encrypted by its URL", "encrypted", "unix", "sentinel"],
+)
+def test_takes_from_a_client_where_the_server_is_and_who_asks(client: Callable[[], Any], address: Address) -> None:
+    """And neither its time-outs nor what it makes of answers."""
+    found = address_of_client(client())
+    settings = {name: value for name, value in found.settings.items() if name in address.settings}
+
+    assert found._replace(settings=settings, sentinel_settings=address.sentinel_settings) == address
+    assert not {"socket_timeout", "decode_responses", "retry"} & found.settings.keys()
+    assert found.sentinel_settings.get("password") == address.sentinel_settings.get("password")
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("cache:6379", r"is a text without ://, which has another scheme"),
+        ("http://u:hunter2@cache", r"is http://..., which has another scheme"),
+        ("unix+cluster:///run/hunter2", r"which has another scheme"),
+        ("unix://", r"which has no path"),
+        ("redis://u:hunter2@cache:port", r"which has no number where a port belongs"),
+        ("redis://:hunter2/hunter2@cache", r"which has no number where that of a database belongs"),
+        ("redis://cache:99999", r"which has no number where a port belongs"),
+        ("redis://cache/hunter2", r"which has no number where that of a database belongs"),
+        ("redis://a,b", r"which has several hosts"),
+        ("redis+sentinel://a,b", r"which has no name of a service"),
+        ("redis+cluster://a/1", r"which has the number of a database"),
+        ("rediss://cache?ssl_hunter2=1", r"of which no connection can be made \(TypeError\)"),
+        ("redis://[hunter2", r"is redis://..., which is no URL"),
+        (b"redis://u:hunter2@cache", r"is a builtins.bytes, which is no client"),
+        (None, r"is a builtins.NoneType, which is no client"),
+    ],
+)
+def test_refuses_what_says_not_where_the_server_is(given: Any, problem: str) -> None:
+    """Rule X9: and shows nothing that may be a password."""
+    with pytest.raises(FaultToleranceDefinitionException, match=problem) as caught:
+        RedisFleet(given, namespace="shop")
+
+    assert "allowed: a URL that begins with redis://" in str(caught.value)
+    assert SECRET not in f"{caught.value} {caught.value.got} {caught.value!r}"
+
+
+class Fake(redis.Connection):  # type: ignore[misc, name-defined]
+    """As a double of a server has one."""
+
+
+@pytest.mark.parametrize(
+    ("client", "problem"),
+    [
+        (lambda: asyncio_redis.Redis(), "is a client of asyncio, which belongs to one event loop"),
+        (lambda: redis.ConnectionPool(), "is no client of redis-py"),
+        (lambda: redis.sentinel.Sentinel([("a", 1)]), "is no client of redis-py"),
+        (lambda: redis.sentinel.Sentinel([("a", 1)]).slave_for("shop"), "is a client of replicas"),
+        (lambda: redis.Redis(connection_pool=redis.ConnectionPool(Fake)), "has connections of another kind"),
+    ],
+    ids=["asyncio", "pool", "sentinel", "replicas", "double"],
+)
+def test_refuses_clients_that_do_not_fit(client: Callable[[], Any], problem: str) -> None:
+    """Rule X9."""
+    with pytest.raises(FaultToleranceDefinitionException, match=problem):
+        RedisFleet(client(), namespace="shop")
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"namespace": ""}, "namespace"),
+        ({"namespace": "a}b"}, "namespace"),
+        ({"poll": 0}, "poll"),
+        ({"poll": "often"}, "poll"),
+        ({"patience": 0}, "patience"),
+        ({"patience": -1}, "patience"),
+        ({"patience": timedelta()}, "patience"),
+        ({"patience": float("inf")}, "patience"),
+        ({"patience": True}, "patience"),
+    ],
+)
+def test_refuses_values_that_are_out_of_range(values: dict[str, Any], problem: str) -> None:
+    """Rule X9."""
+    with pytest.raises(FaultToleranceDefinitionException, match=rf"^RedisFleet\({problem}\) is .*; allowed: "):
+        RedisFleet("redis://", **{"namespace": "shop", **values})
+
+
+def test_says_everything_that_is_wrong() -> None:
+    """Rule X9."""
+    with pytest.raises(FaultToleranceDefinitionException) as caught:
+        RedisFleet("nowhere", namespace="", poll=0, patience=0)
+
+    assert len(caught.value.faults) == 4
+
+
+def test_durations_are_milliseconds_or_say_what_they_count() -> None:
+    fleet = RedisFleet("redis://", namespace="shop", poll=500, patience=timedelta(milliseconds=20))
+
+    assert (fleet.poll, fleet.patience) == (0.5, 0.02)
+    assert repr(fleet) == "RedisFleet('redis://localhost:6379', namespace='shop', poll='500ms', patience='20ms')"
+
+
+def test_a_missing_client_is_named_with_its_extra() -> None:
+    """Rule M6: and importing the library loads no redis."""
+    program = """
+import sys
+import faulttolerance
+from faulttolerance import testing
+assert not {"redis", "hiredis"} & {*sys.modules}, "redis was imported"
+faulttolerance.RedisFleet
+assert not {"redis", "hiredis"} & {*sys.modules}, "redis was imported"
+sys.modules["redis"] = None
+try: faulttolerance.RedisFleet("redis://", namespace="shop")
+except faulttolerance.FaultToleranceDefinitionException as error: print(error)
+"""
+
+    assert python(program).stdout == (
+        'RedisFleet needs redis-py, which is not installed; allowed: pip install "faulttolerance[redis]"\n'
+    )
