@@ -66,6 +66,7 @@ from faulttolerance import (
     unguarded,
     uninterruptible,
 )
+from faulttolerance import testing
 from faulttolerance.typing import AsyncCall
 
 # Bare, and called without arguments
@@ -756,8 +757,8 @@ ft.Guard(fallback=ft.Fallback(ft.last_good(timedelta(hours=1), max_entries=10)))
 ft.last_good()  # type: ignore[call-arg]
 
 
-shared = ft.RedisFleet("redis://", namespace="shop", poll=500, patience="20ms")
-assert_type(shared.patience, float)
+reached = ft.RedisFleet("redis://", namespace="shop", poll=500, patience="20ms")
+assert_type(reached.patience, float)
 ft.RedisFleet("redis://")  # type: ignore[call-arg]
 fleet = testing.MemoryFleet()
 fleet.open("shop.charge", timedelta(seconds=5))
