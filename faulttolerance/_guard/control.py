@@ -275,7 +275,7 @@ def reset() -> None:
     from .._runtime.lane import lane
     from .._runtime.pool import pool
 
-    lane.use(None)
+    lane.forget()
     transaction.forget()
     ledger.clear()
     telemetry.reset()

@@ -40,6 +40,10 @@ class Enrolled:
         key = circuit.key
         self._add(key, ref(circuit, partial(self._forget, key)))
 
+    def clear(self) -> None:
+        """Forget them all."""
+        self._by_key.clear()
+
     def of(self, key: str) -> Iterator[SharedCircuit]:
         """Give those of *key*."""
         for reference in list(self._by_key.get(key, ())):

@@ -108,6 +108,11 @@ class Lane:
         if line is not None:
             line.begin()
 
+    def forget(self) -> None:
+        """Ask nobody, and forget every circuit: those that were not collected yet tell another fleet nothing."""
+        self.use(None)
+        self._circuits.clear()
+
     # Forking
 
     def before_fork(self) -> None:

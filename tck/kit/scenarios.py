@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from faulttolerance import Interrupted, last_good, remaining
+from faulttolerance import Interrupted, configure, last_good, remaining
+from faulttolerance.testing import MemoryFleet
 
 from .scenario import (
     Differs,
@@ -912,6 +913,95 @@ row(
     4,
     *["Halt"] * 4,
     scene=calls(4),
+)
+
+# A circuit of a fleet: the call that is refused when the delay is over asks for a place, and the next one is the probe
+
+
+def in_fleet(scene: Scene) -> Scene:
+    """Let a fleet be there meanwhile, of which this process is the only one."""
+
+    async def joined(run: Run) -> None:
+        configure(fleet=MemoryFleet())
+        await scene(run)
+        configure(fleet=None)
+
+    return joined
+
+
+SHARED: Policies = {"circuit_breaker": BREAKER, "fleet_wide": {}}
+REFUSED = "CircuitBreakerOpenException"
+row(
+    "fleet: a probe closes the circuit",
+    SHARED,
+    fails(times=2),
+    4,
+    *["ConnectionError"] * 2,
+    *[REFUSED] * 2,
+    *["served"] * 2,
+    scene=in_fleet(calls_at(0, 0, 0, 5.1, 0, 0)),
+)
+row(
+    "fleet: a probe that fails opens the circuit",
+    lambda run: {"fallback": replaced(run), **SHARED},
+    fails(),
+    3,
+    *["instead of ConnectionError after 1"] * 2,
+    f"instead of {REFUSED} after 1",
+    "instead of ConnectionError after 1",
+    f"instead of {REFUSED} after 1",
+    scene=in_fleet(calls_at(0, 0, 5.1, 0, 0)),
+)
+row(
+    "fleet: the probe is the retry of the call that was refused",
+    {**SHARED, "retry": again(delay=100)},
+    fails(times=2),
+    3,
+    REFUSED,
+    "served",
+    scene=in_fleet(calls_at(0, 5.1)),
+)
+row(
+    "fleet: without one all is local",
+    SHARED,
+    fails(times=2),
+    3,
+    *["ConnectionError"] * 2,
+    REFUSED,
+    "served",
+    scene=calls_at(0, 0, 0, 5.1),
+)
+
+
+async def probe_cancelled(run: Run) -> None:
+    """Open the circuit, have a probe, end it from outside, and have another one."""
+    for gap in (0.0, 0.0, 5.1):
+        await run.passes(gap)
+        await run.call()
+    await run.call_cancelled(0.5)
+    await run.call()
+    await run.call()
+
+
+async def sleeps_once(run: Run) -> Any:
+    """Fail twice, then wait for long, and then no more."""
+    if run.attempts == 3:
+        await run.sleep(3)
+    return await fails(times=2)(run)
+
+
+row(
+    "fleet: a cancelled probe gives its place back",
+    SHARED,
+    sleeps_once,
+    4,
+    *["ConnectionError"] * 2,
+    REFUSED,
+    "cancelled",
+    REFUSED,
+    "served",
+    scene=in_fleet(probe_cancelled),
+    blocking=ENCLOSED,
 )
 
 # Calls that share a result: alone, a call is what it was
