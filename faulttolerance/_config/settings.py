@@ -3,9 +3,9 @@
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .._log import WARNING, log
 from .._swap import Swap, Version
@@ -14,6 +14,9 @@ from .key import CONFIG_VARIABLE, Declared
 from .resolution import INSTALL, Effective, Switches, read_switches, resolved, tracing_faults
 from .snapshot import Inputs, Snapshot, environment, files_of_environment, inputs_of, sets_values, variables
 from .source import Source, entries_of, source_of
+
+Override: TypeAlias = Callable[[object, Effective], Effective]
+"""Replaces what holds of one policy, given whose it is; a test's, above all that is declared and configured."""
 
 
 class State(NamedTuple):
@@ -24,6 +27,8 @@ class State(NamedTuple):
     inputs: Inputs = Inputs()
     number: int = 0
     """The count of installations and restorations."""
+    overrides: tuple[Override, ...] = ()
+    """What tests put above all of it, the oldest first; each goes only when its block ends."""
 
 
 class Settings:
@@ -141,7 +146,7 @@ class Settings:
         A global switch that has been read stays.
         """
         state = state or self._state
-        return State(snapshot, state.switches, snapshot.inputs, state.number + 1)
+        return State(snapshot, state.switches, snapshot.inputs, state.number + 1, state.overrides)
 
     def tell_of_ignored_switches(self) -> None:
         """Log that the snapshot in force has other switches than those in force."""
@@ -151,7 +156,7 @@ class Settings:
 
     def returning(self, state: State) -> State:
         """Make the state in which *state* holds again."""
-        return state._replace(number=self._state.number + 1)
+        return state._replace(number=self._state.number + 1, overrides=self._state.overrides)
 
     def put(self, state: State, swap: Swap) -> None:
         """Put *state* in force, together with the other stores of *swap*."""
@@ -168,7 +173,7 @@ class Settings:
         return self.version.swap(seen, swap)
 
     def resolve(
-        self, declared: Sequence[Declared], where: str, state: State | None = None
+        self, declared: Sequence[Declared], where: str, state: State | None = None, subject: object = None
     ) -> tuple[list[Effective], list[Fault]]:
         """Give the effective policies of one guard, in the order of *declared*, and all that is wrong with them.
 
@@ -178,6 +183,7 @@ class Settings:
             declared: What the guarded function's annotations say.
             where: The guarded function in messages, as in ``acme.Client.charge``.
             state: What holds, if not what is in force; then nothing is remembered.
+            subject: Whose policies they are, as overrides know it.
         """
         try:
             if state is None or state.snapshot is None:
@@ -187,7 +193,10 @@ class Settings:
         snapshot: Snapshot = state.snapshot  # type: ignore[assignment]
         switches = self.switches_under(state)
         pairs = [resolved(declaration, where, snapshot, switches) for declaration in declared]
-        return [effective for effective, _ in pairs], [fault for _, faults in pairs for fault in faults]
+        values = [effective for effective, _ in pairs]
+        for override in state.overrides:
+            values = [override(subject, effective) for effective in values]
+        return values, [fault for _, faults in pairs for fault in faults]
 
 
 def _given(properties: Mapping[str, Any]) -> Source:

@@ -75,7 +75,7 @@ def effective_policies(
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
     declared.sort(key=lambda entry: RANK[type(entry.policy)])
-    values, faults = settings.resolve(declared, name, basis)
+    values, faults = settings.resolve(declared, name, basis, (declaration.resolver, cls))
     switches = settings.switches_under(basis)
     effective = EffectivePolicies(name, function, declared, values, interceptors, declared_by, switches)
     return effective, faults or _faults(declaration, effective, cls)

@@ -76,7 +76,7 @@ class GuardResolver(Resolver):
     ) -> tuple[EffectivePolicies, list[Fault]]:
         """Find what holds under the configuration *basis*, and what is wrong with it."""
         basis = basis or settings.basis
-        values, faults = settings.resolve(self.declared, self.name, basis)
+        values, faults = settings.resolve(self.declared, self.name, basis, (self, None))
         switches = settings.switches_under(basis)
         effective = EffectivePolicies(self.name, call_given, self.declared, values, switches=switches, line=self._line)
         return effective, faults or self._faults(effective)
@@ -124,7 +124,11 @@ class GuardResolver(Resolver):
         policies = {type(entry.policy): entry.policy for entry in self.declared}
         names = (None, self.name, alias_in(policies))
         if CircuitBreaker in policies and self.effective is None and name in names:
-            self._resolve(None, asynchronous=False)
+            self.come_into_use()
+
+    def come_into_use(self, cls: type | None = None) -> None:
+        """Remember what the guard needs as if it had been called."""
+        self._resolve(None, asynchronous=False)
 
     def path(self, caller: Any) -> GuardedCall:
         """Find the call path of functions that are given to *caller*, one of ``_CALLERS``, or of a kind of blocks."""

@@ -181,6 +181,10 @@ class MethodResolver(Resolver):
                 self.draft(cls, effective).put_in_force(basis)
             return call
 
+    def come_into_use(self, cls: type | None) -> None:
+        """Remember what *cls* needs as if it had called."""
+        self.for_class(cls)
+
     def anew(self, cls: type) -> GuardedCall:
         """Find the call path for *cls* once more, where the one that there is does not hold any more."""
         while True:

@@ -9,11 +9,13 @@ newer, and a change that does not come through leaves all as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .._config import Snapshot, State as Configuration, settings
 from .._config.report import Change, changes
+from .._config.settings import Override
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
@@ -64,6 +66,20 @@ def replan() -> None:
     """Let guards that were called before follow what is declared now."""
     # Another object of the same content: what is being planned elsewhere is planned anew.
     _run(lambda before: before._replace())
+
+
+@contextmanager
+def overridden(override: Override) -> Iterator[None]:
+    """Put *override* above all that is declared and configured, within the block; what else changes meanwhile stays."""
+
+    def without(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
+        return tuple(other for other in overrides if other is not override)
+
+    try:
+        _run(lambda before: before._replace(overrides=(*without(before.overrides), override)))
+        yield
+    finally:
+        _run(lambda before: before._replace(overrides=without(before.overrides)), is_lenient=True)
 
 
 def restore(configuration: Configuration) -> None:

@@ -766,3 +766,14 @@ fleet.close("shop.charge")
 fleet.lose("no reason")
 fleet.regain()
 fleet.forget()
+
+
+@testing.disabled("Retry", priced, ft.Guard)
+def switched_off(times: int) -> str:
+    return "done" * times
+
+
+assert_type(switched_off(2), str)
+with testing.disabled() as nothing, testing.no_wait(attempts=2):
+    assert_type(nothing, None)
+testing.no_wait(attempts="2")  # type: ignore[arg-type]

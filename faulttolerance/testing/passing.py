@@ -1,0 +1,69 @@
+"""What holds within a block, or for as long as a test runs that it decorates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import Any, Generic, TypeVar
+
+from .._shown import shown
+from .target import definition_error
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Passing(Generic[T]):
+    """A context manager that may be entered again, also while it is entered, and is a decorator.
+
+    Args:
+        name: That of the helper, for messages.
+        make: Makes what is entered, each time.
+    """
+
+    def __init__(self, name: str, make: Callable[[], AbstractContextManager[T]]) -> None:
+        self._name = name
+        self._make = make
+        self._entered: list[AbstractContextManager[T]] = []
+
+    def __enter__(self) -> T:
+        entered = self._make()
+        value = entered.__enter__()
+        self._entered.append(entered)
+        return value
+
+    def __exit__(self, *failure: object) -> None:
+        self._entered.pop().__exit__(*failure)  # type: ignore[arg-type]  # the three that a block gives
+
+    def __call__(self, function: F) -> F:
+        """Decorate a test or a fixture, also one that is a coroutine function or yields."""
+        make = self._make
+        if isinstance(function, type) or not callable(function) or isasyncgenfunction(function):
+            raise definition_error(f"@testing.{self._name}", f"is on {shown(function)}", function, "a function")
+        if iscoroutinefunction(function):
+
+            @wraps(function)
+            async def decorated(*args: Any, **kwargs: Any) -> Any:
+                with make():
+                    return await function(*args, **kwargs)
+
+        elif isgeneratorfunction(function):
+
+            @wraps(function)
+            def decorated(*args: Any, **kwargs: Any) -> Any:
+                with make():
+                    return (yield from function(*args, **kwargs))
+
+        else:
+
+            @wraps(function)
+            def decorated(*args: Any, **kwargs: Any) -> Any:
+                with make():
+                    return function(*args, **kwargs)
+
+        return decorated  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"<testing.{self._name}>"

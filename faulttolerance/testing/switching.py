@@ -1,0 +1,108 @@
+"""Switching off: policies, and the delays between attempts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from .._call.order import is_detached
+from .._call.retrying import Pausing
+from .._config import Effective
+from .._guard.transaction import overridden
+from .._policy import Retry, parameters
+from .._shown import shown
+from .passing import Passing
+from .target import definition_error, kinds_and_targets
+
+__all__ = ["disabled", "no_wait"]
+
+
+def disabled(*what: Any) -> Passing[None]:
+    """Switch policies off within a block, or for a test that is decorated; ``disabled()`` is for all of them.
+
+    The same as the configuration key ``enabled`` does, for all threads and loops, and above every source: nothing that
+    is configured meanwhile switches them on again. Calls in flight go on as they began. What guards remember stays, and
+    so does what was configured within the block. Blocks nest.
+
+    Args:
+        what: Annotations, as ``"Retry"``; and targets, which are guarded functions, methods, classes and their
+            subclasses, methods of an object for its class, and ``Guard`` objects. Without an annotation every policy is
+            off but ``Asynchronous``, which says how a function is called; without a target everywhere.
+
+    Raises:
+        FaultToleranceDefinitionException: A text names no annotation, or a target is not guarded.
+
+    >>> from faulttolerance import retry
+    >>> @retry(max_retries=3, retry_on=ConnectionError)
+    ... def fetch():
+    ...     print("trying")
+    ...     raise ConnectionError
+    >>> with disabled("Retry"):
+    ...     fetch()
+    Traceback (most recent call last):
+    ConnectionError
+    """
+    kinds, targets = kinds_and_targets("testing.disabled", what)
+
+    def switched_off(subject: object, effective: Effective) -> Effective:
+        kind = type(effective.policy)
+        is_meant = kind in kinds if kinds else not is_detached((kind,))
+        if is_meant and (not targets or any(target.covers(subject) for target in targets)):
+            configured = {**effective.configured, "enabled": "testing.disabled()"}
+            return Effective(effective.policy, False, configured, effective.observed)
+        return effective
+
+    # Each time another object: the block that ends takes its own one away.
+    return Passing("disabled", lambda: overridden(lambda *given: switched_off(*given)))
+
+
+_open = 0
+_counting = threading.Lock()
+
+
+def no_wait(*, attempts: int | None = None) -> Passing[None]:
+    """Let the delays between attempts pass at once within a block, or for a test that is decorated.
+
+    Attempts are made as ever, and events tell the delays that would have been. All else takes its time, on the real
+    clock: time-outs, deadlines and ``max_duration``, the opening of circuits, turns under rate limits, and the delay
+    before a hedge, which is time that an attempt has to answer. A delay that would not fit before a deadline still ends
+    the retries.
+
+    Args:
+        attempts: How many attempts a call makes at most, the first one included; at least 1. ``None``: as declared.
+
+    Raises:
+        FaultToleranceDefinitionException: *attempts* is something else.
+    """
+    if attempts is not None and (type(attempts) is not int or attempts < 1):
+        allowed = "an integer >= 1, or None (as declared)"
+        raise definition_error("testing.no_wait(attempts)", f"is {shown(attempts)}", attempts, allowed)
+
+    def capped(_: object, effective: Effective) -> Effective:
+        policy = effective.policy
+        if not isinstance(policy, Retry) or attempts is None or 0 <= policy.max_retries < attempts:
+            return effective
+        values: dict[str, Any] = {name: getattr(policy, name) for name in parameters(policy)}
+        values["max_retries"] = attempts - 1
+        configured = {**effective.configured, "max_retries": "testing.no_wait(attempts)"}
+        return Effective(Retry(**values), effective.enabled, configured, effective.observed)
+
+    @contextmanager
+    def passing() -> Iterator[None]:
+        with nullcontext() if attempts is None else overridden(lambda *given: capped(*given)):
+            _count(1)
+            try:
+                yield
+            finally:
+                _count(-1)
+
+    return Passing("no_wait", passing)
+
+
+def _count(change: int) -> None:
+    global _open
+    with _counting:
+        _open += change
+        Pausing.is_on = not _open

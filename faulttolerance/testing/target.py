@@ -1,0 +1,134 @@
+"""What a test names: a guarded function, a method, a class, a ``Guard``, or an annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .._call.state import State
+from .._guard.declaration import accessors, declaration_of, unbound
+from .._guard.guard import Guard, finder_of
+from .._guard.registry import resolvers
+from .._policy import Policy
+from .._shown import shown
+from .._signature.naming import class_name
+from ..exceptions import Fault, FaultToleranceDefinitionException
+
+if TYPE_CHECKING:
+    from .._guard.registry import AnyResolver
+
+__all__ = ["Target", "definition_error", "kind_of", "kinds_and_targets", "target_of"]
+
+_TARGETS = "a guarded function or method, a class that has some, or a Guard"
+
+
+def definition_error(where: str, problem: str, value: object, allowed: str) -> FaultToleranceDefinitionException:
+    """Say what is wrong with what a helper of tests was given."""
+    return FaultToleranceDefinitionException(Fault(where, problem, value, allowed))
+
+
+class Target(NamedTuple):
+    """The guards that are meant."""
+
+    name: str
+    """That of the target, for people."""
+    guards: tuple[AnyResolver, ...]
+    """The guards that stand above one another; none: all those of *home*."""
+    home: type | None
+    """The class that is meant, with its subclasses; ``None``: every class that has the method."""
+
+    def covers(self, subject: Any) -> bool:
+        """Tell whether *subject*, a guard and the class that uses it, is meant."""
+        resolver, cls = subject
+        if self.guards and resolver not in self.guards:
+            return False
+        return self.home is None or _is_of(self.home, resolver, cls)
+
+    def states(self) -> Iterator[State]:
+        """Give what the guards remember, which need not have been called, class by class.
+
+        Raises:
+            FaultToleranceDefinitionException: Something is wrong with a declaration or a configured value.
+        """
+        for resolver in self.guards or list(resolvers()):
+            for cls in list(resolver.classes()):
+                if (self.home is None or _is_of(self.home, resolver, cls)) and _is_used(resolver, cls):
+                    resolver.come_into_use(cls)
+                    state = resolver.state(cls)
+                    if state is not None:
+                        yield state
+
+
+def _is_of(home: type, resolver: Any, cls: type | None) -> bool:
+    cls = cls or getattr(resolver.declaration, "owner", None)
+    return cls is not None and issubclass(cls, home)
+
+
+def _is_used(resolver: Any, cls: type | None) -> bool:
+    effective, _ = resolver.effective_policies(cls)
+    return bool(effective.declared)
+
+
+def target_of(where: str, candidate: Any) -> Target:
+    """Find what *candidate* stands for, given to *where*.
+
+    Raises:
+        FaultToleranceDefinitionException: Nothing of it is guarded.
+    """
+    if isinstance(candidate, Guard):
+        return Target(candidate.name, (candidate._resolver,), None)
+    if isinstance(candidate, type):
+        target = Target(class_name(candidate), (), candidate)
+        if any(_is_of(candidate, resolver, cls) for resolver in resolvers() for cls in resolver.classes()):
+            return target
+    else:
+        found = [guard for function in accessors(candidate) or (candidate,) for guard in _guards_of(function)]
+        owner = getattr(candidate, "__self__", None)
+        if found:
+            home = None if owner is None else owner if isinstance(owner, type) else type(owner)
+            return Target(getattr(candidate, "__qualname__", repr(candidate)), tuple(found), home)
+    raise definition_error(where, f"is given {shown(candidate)}, which is not guarded", candidate, _TARGETS)
+
+
+def _guards_of(function: Any) -> Iterator[AnyResolver]:
+    """Find each guard of *function*, the outermost first."""
+    while True:
+        function = unbound(function)
+        if (find := finder_of(function)) is not None:
+            try:
+                yield find()
+            except KeyError:
+                pass  # below ``apply_guard``, whose guard is not there
+            function = function.__wrapped__
+        elif (declaration := declaration_of(function)) is not None:
+            yield declaration.resolver
+            function = declaration.template
+        else:
+            return
+
+
+def kind_of(where: str, candidate: object) -> type[Policy]:
+    """Find the policy that *candidate* names: its annotation, as ``"Retry"``, or its class.
+
+    Raises:
+        FaultToleranceDefinitionException: There is no such annotation.
+    """
+    kinds = {kind.annotation: kind for kind in Policy.__subclasses__()}
+    if isinstance(candidate, type) and candidate in kinds.values():
+        return candidate
+    if isinstance(candidate, str) and candidate in kinds:
+        return kinds[candidate]
+    from difflib import get_close_matches
+
+    near = get_close_matches(candidate.title(), kinds, 1) if isinstance(candidate, str) else ()
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    allowed = f"an annotation, such as 'Retry' or 'CircuitBreaker'{hint}"
+    raise definition_error(where, f"is given {shown(candidate)}", candidate, allowed)
+
+
+def kinds_and_targets(where: str, named: tuple[Any, ...]) -> tuple[frozenset[type[Policy]], tuple[Target, ...]]:
+    """Tell annotations from targets; texts and classes of policies are the former."""
+    are_kinds = [isinstance(one, str) or (isinstance(one, type) and issubclass(one, Policy)) for one in named]
+    kinds = frozenset(kind_of(where, one) for one, is_kind in zip(named, are_kinds, strict=True) if is_kind)
+    targets = tuple(target_of(where, one) for one, is_kind in zip(named, are_kinds, strict=True) if not is_kind)
+    return kinds, targets

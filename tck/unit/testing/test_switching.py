@@ -1,0 +1,319 @@
+"""Switching off policies, and the delays between attempts, for the length of a test."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Guard,
+    Retry,
+    TimeoutException,
+    asynchronous,
+    configure,
+    explain,
+    fallback,
+    hedge,
+    reload,
+    retry,
+    sleep,
+    timeout,
+)
+from faulttolerance.instrumentation import RetryScheduled, set_event_sinks
+from faulttolerance.testing import configured, disabled, no_wait, reset
+from kit.definition import refused
+
+made: list[object] = []
+LONG = 3_600_000
+"""Milliseconds that no test waits."""
+
+
+def attempt(*_: object) -> None:
+    made.append(1)
+    raise ConnectionError
+
+
+async def attempt_async(*_: object) -> None:
+    attempt()
+
+
+class Client:
+    @retry(max_retries=3, delay=LONG, max_duration=0, jitter=0)
+    @timeout(LONG)
+    def charge(self) -> None:
+        attempt()
+
+    @retry(max_retries=3, delay=LONG, max_duration=0, jitter=0)
+    async def charge_async(self) -> None:
+        attempt()
+
+    @asynchronous
+    @retry(max_retries=3, delay=LONG, max_duration=0, jitter=0)
+    def charge_offloaded(self) -> Any:
+        attempt()
+
+
+class Special(Client):
+    pass
+
+
+guard = Guard(retry=Retry(max_retries=3, delay=LONG, max_duration=0, jitter=0))
+
+
+@guard
+def guarded() -> None:
+    attempt()
+
+
+def in_blocks() -> None:
+    for block in guard.attempts():
+        with block:
+            attempt()
+
+
+WAYS: dict[str, Callable[[], Any]] = {
+    "def": Client().charge,
+    "async def": Client().charge_async,
+    "offloaded": Client().charge_offloaded,
+    "decorated by a Guard": guarded,
+    "Guard.call": lambda: guard.call(attempt),
+    "Guard.call_async": lambda: guard.call_async(attempt_async),
+    "block": in_blocks,
+}
+
+
+def attempts(call: Callable[[], Any]) -> int:
+    """How many attempts a call makes."""
+    made.clear()
+    with pytest.raises(ConnectionError):
+        ended(call)
+    return len(made)
+
+
+def ended(call: Callable[[], Any]) -> Any:
+    """What a call comes to, however it is called."""
+
+    async def awaited() -> Any:
+        return await outcome
+
+    outcome = call()
+    return asyncio.run(awaited()) if isinstance(outcome, Awaitable) else outcome
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_delays_pass_at_once_and_attempts_are_made(way: str) -> None:
+    """Under ``no_wait()`` a call makes as many attempts as ever; ``attempts`` is a cap and adds none."""
+    with no_wait():
+        assert attempts(WAYS[way]) == 4
+    with no_wait(attempts=2):
+        assert attempts(WAYS[way]) == 2
+    with no_wait(attempts=9):
+        assert attempts(WAYS[way]) == 4
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_switched_off_takes_no_part(way: str) -> None:
+    """Under ``disabled()`` one attempt is made, however the function is called."""
+    with disabled():
+        assert attempts(WAYS[way]) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "charge", "special", "other"),
+    [
+        (("Retry",), 1, 1, 1),
+        ((Retry,), 1, 1, 1),
+        (("Timeout",), 4, 4, 4),
+        ((Client.charge,), 1, 1, 4),
+        ((Client.charge, "Timeout"), 4, 4, 4),
+        ((Client.charge, "Timeout", "Retry"), 1, 1, 4),
+        ((Client,), 1, 1, 4),
+        ((Special,), 4, 1, 4),
+        ((Special().charge,), 4, 1, 4),
+        ((guard,), 4, 4, 1),
+        ((guarded,), 4, 4, 1),
+        ((guard, Special), 4, 1, 1),
+    ],
+)
+def test_annotations_and_targets_say_what_is_switched_off(
+    what: tuple[Any, ...], charge: int, special: int, other: int
+) -> None:
+    """Annotations everywhere, targets with all their policies, and both together those policies of these targets."""
+    with no_wait(), disabled(*what):
+        assert (attempts(Client().charge), attempts(Special().charge), attempts(guarded)) == (charge, special, other)
+    with no_wait():
+        assert attempts(Special().charge) == attempts(guarded) == 4
+
+
+def test_a_fallback_is_switched_off_and_asynchronous_only_by_name() -> None:
+    """The failure of the body comes out under ``disabled()``; how a function is called stays."""
+
+    @asynchronous
+    @fallback(lambda *_: 7)
+    def offloaded() -> Any:
+        raise ConnectionError
+
+    assert offloaded().result() == 7
+    with disabled():
+        assert isinstance(offloaded().exception(), ConnectionError)
+    with disabled("Asynchronous"):
+        assert offloaded() == 7
+
+
+def test_blocks_nest_and_each_takes_back_its_own() -> None:
+    """What an outer block switched off stays so when an inner one ends, in whichever order they end."""
+    with no_wait(), disabled("Retry") as nothing:
+        with disabled("Retry"), disabled("Timeout"):
+            assert attempts(Client().charge) == 1
+        assert nothing is None
+        assert attempts(Client().charge) == 1
+
+    first, second = disabled("Retry"), disabled(Client)
+    with no_wait():
+        first.__enter__()
+        with second:
+            first.__exit__(None, None, None)
+            assert attempts(Client().charge) == 1
+        with first, first:
+            pass
+        assert attempts(Client().charge) == 4
+
+
+def test_what_is_configured_within_stays_and_switches_nothing_on() -> None:
+    """Neither configuring nor resetting ends the block; afterwards the newest configuration holds."""
+    with no_wait():
+        with configured({"Retry/maxRetries": 2}), disabled("Retry"):
+            configure(properties={"Retry/enabled": True, "Retry/maxRetries": 1})
+            reload()
+            assert attempts(Client().charge) == 1
+        assert attempts(Client().charge) == 4
+
+        with disabled("Retry"):
+            reset()
+            configure(properties={"Retry/maxRetries": 1})
+            with configured({"Timeout/value": 60_000}):
+                assert attempts(Client().charge) == 1
+            assert attempts(Client().charge) == 1
+        assert attempts(Client().charge) == 2
+
+
+def test_a_block_that_outlives_a_configured_one_goes_on() -> None:
+    """``configured`` puts back the configuration, and not what tests have switched off since."""
+    off = disabled("Retry")
+    with no_wait(), configured({"Retry/maxRetries": 1}):
+        off.__enter__()
+    with no_wait():
+        assert attempts(Client().charge) == 1
+        off.__exit__(None, None, None)
+        assert attempts(Client().charge) == 4
+
+
+def test_what_is_declared_within_a_block_is_switched_off_too() -> None:
+    """Also a function that nobody has called, and a class that is made within."""
+    with disabled("Retry"):
+
+        class Late(Client):
+            pass
+
+        assert attempts(Late().charge) == 1
+        assert attempts(retry(max_retries=3, delay=LONG, max_duration=0)(attempt)) == 1
+
+
+def test_other_threads_see_it() -> None:
+    """The switch is one of the process."""
+    seen: list[int] = []
+    with disabled("Retry"):
+        thread = threading.Thread(target=lambda: seen.append(attempts(Client().charge)))
+        thread.start()
+        thread.join()
+
+    assert seen == [1]
+
+
+def test_both_are_decorators() -> None:
+    """Of functions, coroutine functions, and fixtures that yield; a call within a call nests."""
+
+    @disabled("Retry")
+    def plain(times: int = 1) -> int:
+        return attempts(Client().charge) if not times else plain(times - 1)
+
+    @disabled("Retry")
+    async def awaited() -> None:
+        await asyncio.sleep(0)
+        await Client().charge_async()
+
+    @no_wait(attempts=2)
+    def yielding() -> Iterator[int]:
+        yield attempts(Client().charge)
+
+    assert plain() == 1
+    assert attempts(awaited) == 1
+    assert list(yielding()) == [2]
+    with no_wait():
+        assert attempts(Client().charge) == 4
+
+
+def test_explain_says_who_switched_off() -> None:
+    """Else the reader looks for a variable that nobody set."""
+    with disabled("Retry"), no_wait(attempts=2):
+        assert "switched off by testing.disabled()" in explain(Client().charge)
+        assert "maxRetries = 1  [testing.no_wait(attempts)]" in explain(guard)
+
+
+def test_events_tell_the_delays_that_would_have_been() -> None:
+    """Back-off can be looked at without waiting for it."""
+    told: list[float] = []
+    set_event_sinks([lambda event: told.append(event.delay) if isinstance(event, RetryScheduled) else None])
+    with no_wait():
+        attempts(Client().charge)
+
+    assert told == [3600.0] * 3
+
+
+def test_time_outs_and_hedges_take_their_time() -> None:
+    """Only the delays between attempts are left out; no block, no time-out."""
+
+    @retry(max_retries=1, delay=LONG, max_duration=0)
+    @timeout(30)
+    def late() -> None:
+        sleep(5)
+
+    @hedge(delay=30)
+    async def hedged() -> float:
+        began = time.monotonic()
+        await asyncio.sleep(0.01)
+        made.append(1)
+        return time.monotonic() - began
+
+    made.clear()
+    began = time.monotonic()
+    with no_wait():
+        with pytest.raises(TimeoutException):
+            late()
+        asyncio.run(hedged())
+
+    assert 0.06 <= time.monotonic() - began < 5
+    assert made == [1]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: disabled("retry"), ("'retry'", "did you mean 'Retry'")),
+        (lambda: disabled(attempt), ("not guarded", "a guarded function")),
+        (lambda: disabled(int), ("not guarded",)),
+        (lambda: disabled(3), ("not guarded",)),
+        (lambda: no_wait(attempts=0), ("no_wait(attempts)", "is 0", ">= 1")),
+        (lambda: no_wait(attempts=True), ("is True",)),
+        (lambda: disabled()(Client), ("@testing.disabled", "a function")),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Callable[[], object], words: tuple[str, ...]) -> None:
+    """What, where, the value got and what is allowed; before anything is switched."""
+    with refused(*words):
+        make()
