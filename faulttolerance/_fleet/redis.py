@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .._policy.unit import ChronoUnit, spelled as spelled_duration
 from .._shown import install, shown, told
@@ -50,7 +50,7 @@ class RedisFleet:
         FaultToleranceDefinitionException: A value is out of range, or redis-py is not installed.
     """
 
-    is_immediate: ClassVar = False
+    is_immediate: bool = False
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final
+from typing import Final
 from weakref import WeakSet
 
 from .._fleet.memory import Memory
@@ -38,9 +38,9 @@ class MemoryFleet:
         FaultToleranceDefinitionException: If *namespace* is no name for one.
     """
 
-    is_immediate: ClassVar = True
-    poll: ClassVar = 1.0
-    patience: ClassVar = 0.05
+    is_immediate: bool = True
+    poll: float = 1.0
+    patience: float = 0.05
 
     def __init__(self, namespace: str = "memory") -> None:
         self.namespace: str = checked("MemoryFleet", namespace=namespace)["namespace"]

@@ -761,6 +761,10 @@ reached = ft.RedisFleet("redis://", namespace="shop", poll=500, patience="20ms")
 assert_type(reached.patience, float)
 ft.RedisFleet("redis://")  # type: ignore[call-arg]
 fleet = testing.MemoryFleet()
+ft.configure(fleet=reached)
+ft.configure(fleet=fleet)
+ft.configure(fleet=None)
+ft.configure(fleet="redis://")  # type: ignore[arg-type]
 fleet.open("shop.charge", timedelta(seconds=5))
 fleet.close("shop.charge")
 fleet.lose("no reason")
