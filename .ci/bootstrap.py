@@ -2,6 +2,7 @@
 
     python3 .ci/bootstrap.py demo [--plain] [--workers gevent]
     python3 .ci/bootstrap.py overload [--plain] [--plot FILE]
+    python3 .ci/bootstrap.py fleet [--plain] [--seconds 10]
     python3 .ci/bootstrap.py test [arguments of pytest]
     python3 .ci/bootstrap.py check [arguments of nox]
 
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TASKS = {
     "demo": ("demo", ["examples/storefront"]),
     "overload": ("", ["-m", "examples.overload"]),
+    "fleet": ("redis", ["-m", "examples.fleet"]),
     "test": ("test,test-optional", ["-m", "pytest"]),
     "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docs", "bare", "tck"]),
 }

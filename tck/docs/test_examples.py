@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,3 +33,20 @@ def test_the_demonstration_of_overload_can_be_run_by_its_name() -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "--plot" in done.stdout
+
+
+def test_the_demonstration_of_a_fleet_says_what_is_missing() -> None:
+    """All of it takes forty seconds; that it can be imported, and what it needs, is told at once."""
+    pytest.importorskip("redis")
+    told, refused = (
+        subprocess.run(
+            [sys.executable, "-W", "error", "-m", "examples.fleet", *arguments],
+            cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, encoding="utf-8", timeout=60, check=False,
+        )
+        for path, arguments in ((os.environ["PATH"], ["--help"]), ("", ["--plain"]))
+    )  # fmt: skip
+
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "--seconds" in told.stdout
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "apt-get install redis-server" in refused.stderr
