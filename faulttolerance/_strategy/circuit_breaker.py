@@ -264,14 +264,14 @@ class CircuitBreaker:
             self._catch_up_locked(now)
             self._move_locked(Closed(self._new_window(), now, is_forced=True), now)
 
-    def follow(self, state: StateName, wait: float, reopened: int, failure: str, now: float) -> None:
+    def follow(self, state: StateName, wait: float, reopened: int, reason: str, now: float) -> None:
         """Move to *state*, where the fleet's circuit is; a circuit that is forced stays as it is.
 
         Args:
             state: The state.
             wait: For how long an open circuit refuses.
             reopened: How many times in a row a probe has opened it.
-            failure: The class of the failure that did, as far as is known.
+            reason: Why it is open, for people.
             now: The moment.
         """
         with self._lock:
@@ -284,10 +284,10 @@ class CircuitBreaker:
             elif state == HALF_OPEN:
                 self._move_locked(HalfOpen(now, reopened), now)
             else:
-                since = era.since if isinstance(era, Open) else now
-                last = f", last {failure}" if failure else ""
-                reason = f"by the fleet{last}, next probe in {wait:g} s"
-                self._move_locked(Open(since, now + wait, reopened), now, reason, failure)
+                since, failure = (era.since, self.last_failure) if isinstance(era, Open) else (now, "")
+                because = f", {reason}" if reason else ""
+                because = f"in the fleet{because}, next probe in {wait:g} s"
+                self._move_locked(Open(since, now + wait, reopened), now, because, failure)
 
     def reconfigure(
         self,

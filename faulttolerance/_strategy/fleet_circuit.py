@@ -163,7 +163,7 @@ class SharedCircuit:
             return None
         self._opening = now + self._patience
         left = max(0.0, era.until - now) if era.name == OPEN else 0.0
-        return OpenCircuit(self.key, self._record.version, _micros(left), self._breaker.last_failure)
+        return OpenCircuit(self.key, self._record.version, _micros(left), self._reason("calls failed"))
 
     def _opened(self, _: object) -> None:
         self._opening = None
@@ -292,10 +292,12 @@ class SharedCircuit:
             self._link.ask(question, self._opened if isinstance(question, OpenCircuit) else _ignore)
 
     def _end(self, probe: _Probe, verdict: str, delay: float = 0.0) -> EndProbe:
-        breaker = self._breaker
-        reason = breaker.last_failure if verdict == "failure" else ""
-        places = breaker.success_threshold
+        places, reason = self._breaker.success_threshold, self._reason("a probe failed") if verdict == "failure" else ""
         return EndProbe(self.key, probe.version, probe.holder, verdict, places, _micros(delay), reason)  # type: ignore[arg-type]
+
+    def _reason(self, what: str) -> str:
+        last = self._breaker.last_failure
+        return f"{what}, last {last}" if last else what
 
     @property
     def is_idle(self) -> bool:

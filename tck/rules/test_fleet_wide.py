@@ -1,0 +1,434 @@
+"""What a fleet shares of a function, through public names: its circuit, under the name of its guard."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    AdaptiveThrottle,
+    CircuitBreakerOpenException,
+    FleetWide,
+    Guard,
+    adaptive_throttle,
+    bulkhead,
+    circuit_breaker,
+    circuit_breaker_name,
+    circuit_breakers,
+    configure,
+    explain,
+    fleet_wide,
+    guards,
+    health,
+    hedge,
+    partition_by,
+    reload,
+    unguarded,
+)
+from faulttolerance._strategy.fleet import ABSENT, CircuitRecord, ReadCircuits
+from faulttolerance.testing import MemoryFleet, VirtualClock, configured, virtual_time
+from kit.definition import refused
+from kit.fleet import DistantFleet
+from kit.program import python
+from kit.waiting import wait_until
+
+
+class Down(Exception):
+    pass
+
+
+@pytest.fixture
+def clock() -> Iterator[VirtualClock]:
+    with virtual_time() as clock:
+        yield clock
+
+
+@pytest.fixture
+def fleet(clock: VirtualClock) -> Iterator[MemoryFleet]:
+    fleet = MemoryFleet()
+    configure(fleet=fleet)
+    yield fleet
+    configure(fleet=None)
+
+
+def replica(**values: Any) -> Callable[..., str]:
+    """What one process has of a function; all of them have the same name."""
+
+    @fleet_wide
+    @circuit_breaker(**{"request_volume_threshold": 2, "failure_ratio": 1.0, "delay": 5000, "fail_on": Down, **values})
+    def pay(works: bool = True) -> str:
+        if not works:
+            raise Down
+        return "paid"
+
+    return pay
+
+
+PAY = f"{__name__}.replica.<locals>.pay"
+
+
+def outcome(call: Callable[..., Any], *args: Any) -> str:
+    try:
+        return str(call(*args))
+    except Exception as error:
+        return type(error).__name__
+
+
+REFUSED = CircuitBreakerOpenException.__name__
+
+
+def record(fleet: MemoryFleet, key: str = PAY) -> CircuitRecord:
+    """What another process would read."""
+    (found,) = fleet.connect().exchange([ReadCircuits()])
+    return found.get(key, ABSENT)  # type: ignore[union-attr]
+
+
+def broken(call: Callable[..., Any]) -> None:
+    """Open the circuit by calls that fail."""
+    assert [outcome(call, False) for _ in range(2)] == ["Down", "Down"]
+
+
+# Definition
+
+
+@pytest.mark.parametrize("beside", [{}, {"adaptive_throttle": AdaptiveThrottle()}], ids=["nothing", "a throttle"])
+def test_what_has_nothing_to_share_is_a_definition_error(beside: dict[str, Any]) -> None:
+    """By rule X9: a throttle finds by itself what it may let through (F6)."""
+    with refused("@FleetWide stands without @CircuitBreaker or @RateLimit"):
+        Guard(fleet_wide=FleetWide(), **beside)
+
+    @fleet_wide
+    @adaptive_throttle
+    def function() -> None: ...
+
+    with refused("@FleetWide stands without @CircuitBreaker or @RateLimit", "@circuit_breaker or @rate_limit"):
+        function()
+
+
+def test_on_a_class_it_is_for_the_methods_that_have_something_to_share(fleet: MemoryFleet) -> None:
+    """Each method is shared under a name of its own."""
+
+    @fleet_wide
+    class Client:
+        @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0, fail_on=Down)
+        def pay(self, works: bool) -> str:
+            raise Down
+
+        @bulkhead
+        def look(self) -> str:
+            return "seen"
+
+    broken(Client().pay)
+
+    assert record(fleet, f"{__name__}.{Client.__qualname__}.pay").state == "open"
+    assert Client().look() == "seen"
+
+
+def test_without_a_fleet_all_is_local_and_silent(clock: VirtualClock) -> None:
+    """Development and tests need no server."""
+    one, other = replica(), replica()
+    broken(one)
+
+    assert [outcome(one), outcome(other)] == [REFUSED, "paid"]
+    clock.advance(5.1)
+    assert outcome(one) == "paid"
+    assert "local: no fleet is configured" in str(explain(one))
+
+
+def test_what_is_shared_is_said(fleet: MemoryFleet) -> None:
+    """By rule X10: ``explain()`` says with whom."""
+    pay = replica()
+    pay()
+
+    assert "shared in 'memory'" in str(explain(pay))
+
+
+# The circuit
+
+
+def test_one_replica_opens_the_circuit_of_all_and_one_probe_closes_it(fleet: MemoryFleet, clock: VirtualClock) -> None:
+    """By rules F3 and F4: listeners, snapshot and health of each are those of its own circuit, which follows."""
+    one, other = replica(), replica()
+    moves: list[tuple[str, str]] = []
+    undo = circuit_breakers.on_state_change(PAY, lambda name, old, new: moves.append((old, new)))
+    other()
+    broken(one)
+
+    assert [outcome(one), outcome(other)] == [REFUSED, REFUSED]
+    assert (snapshot := circuit_breakers.snapshot(PAY)).state == "open"
+    assert snapshot.half_open_at == pytest.approx(clock.monotonic() + 5.0)
+    assert health(critical=[PAY]).status == "down"
+    assert moves == [("closed", "open")] * 2
+
+    clock.advance(5.1)
+    assert outcome(other) == REFUSED
+    assert outcome(one) == REFUSED
+    assert outcome(other) == "paid"
+    assert [outcome(one), record(fleet).state, health().status] == ["paid", "closed", "up"]
+    assert moves[2:] == [("open", "half-open"), ("open", "half-open"), ("half-open", "closed"), ("half-open", "closed")]
+    undo()
+
+
+def test_what_another_process_opens_is_open_here(fleet: MemoryFleet, clock: VirtualClock) -> None:
+    """By rule F3: also for a replica that comes later, and until that one closes it."""
+    one = replica()
+    one()
+    fleet.open(PAY, "5s")
+    late = replica()
+
+    assert [outcome(one), outcome(late)] == [REFUSED, REFUSED]
+    fleet.close(PAY)
+    assert [outcome(one), outcome(late)] == ["paid", "paid"]
+
+
+def test_an_observed_breaker_shares_nothing(fleet: MemoryFleet) -> None:
+    """By rules F6 and X7: neither way."""
+    one, other = replica(), replica()
+    one()
+    with configured({"CircuitBreaker/mode": "observe"}):
+        broken(one)
+        assert record(fleet).state == "closed"
+        fleet.open(PAY, "5s")
+        assert [outcome(one), outcome(other)] == ["paid", "paid"]
+        fleet.close(PAY)
+
+
+def test_what_is_switched_off_is_local(fleet: MemoryFleet) -> None:
+    """By the key ``FleetWide/enabled``, at any time."""
+    one, other = replica(), replica()
+    other()
+    with configured({"FleetWide/enabled": "false"}):
+        broken(one)
+        assert [outcome(one), outcome(other), record(fleet).state] == [REFUSED, "paid", "closed"]
+        circuit_breakers.reset(PAY)
+    broken(one)
+
+    assert [outcome(one), outcome(other), record(fleet).state] == [REFUSED, REFUSED, "open"]
+
+
+def test_force_reset_and_unguarded_are_local(fleet: MemoryFleet, clock: VirtualClock) -> None:
+    """By rule F6: a reset holds until the fleet's circuit moves, a forced one moves with nobody."""
+    pay = replica()
+
+    class Client:
+        @unguarded
+        def pay(self) -> str:
+            return "paid"
+
+    pay()
+    circuit_breakers.force_open(PAY)
+    assert [outcome(pay), record(fleet).state, Client().pay()] == [REFUSED, "closed", "paid"]
+    circuit_breakers.reset(PAY)
+    fleet.open(PAY, "5s")
+    assert outcome(pay) == REFUSED
+    circuit_breakers.reset(PAY)
+    assert [outcome(pay), record(fleet).state] == ["paid", "open"]
+    fleet.open(PAY, "5s")
+    assert outcome(pay) == REFUSED
+    circuit_breakers.force_closed(PAY)
+    fleet.open(PAY, "5s")
+
+    assert outcome(pay) == "paid"
+
+
+def test_the_fleet_may_go_in_the_middle_of_a_probe(fleet: MemoryFleet, clock: VirtualClock) -> None:
+    """By rules F5 and X2: ``configure(fleet=None)`` leaves what is known, and the probe is judged here."""
+    pay = replica()
+    fleet.open(PAY, "5s")
+    assert outcome(pay) == REFUSED
+    clock.advance(5.1)
+    assert outcome(pay) == REFUSED
+    configure(fleet=None)
+    assert circuit_breakers.state(PAY) == "half-open"
+    assert outcome(pay, False) == "Down"
+    assert circuit_breakers.state(PAY) == "open"
+    configure(fleet=fleet)
+
+    assert outcome(pay) == REFUSED
+    clock.advance(5.1)
+    assert [outcome(pay), outcome(pay)] == [REFUSED, "paid"]
+
+
+def test_new_values_reach_the_shared_circuit(fleet: MemoryFleet, clock: VirtualClock) -> None:
+    """By rule X2: a delay that was changed is that of the next opening; what is open stays open."""
+    pay = replica()
+    pay()
+    configure(properties={"CircuitBreaker/delay": "30000"})
+    try:
+        broken(pay)
+        assert record(fleet).wait == 30_000_000
+        reload()
+        assert outcome(pay) == REFUSED
+    finally:
+        configure(properties={})
+
+
+def test_a_further_name_is_known_here_only(fleet: MemoryFleet) -> None:
+    """The fleet knows the circuit by the name of its guard."""
+
+    @fleet_wide
+    @circuit_breaker_name("payments")
+    @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0, fail_on=Down)
+    def named(works: bool) -> str:
+        raise Down
+
+    broken(named)
+
+    assert circuit_breakers.state("payments") == "open"
+    assert [guard.name for guard in guards() if record(fleet, guard.name).state == "open"] == [
+        f"{__name__}.{named.__qualname__}"
+    ]
+
+
+def test_half_open_in_the_fleet_no_hedge_is_sent_and_the_loser_of_a_race_is_no_verdict(
+    fleet: MemoryFleet, clock: VirtualClock
+) -> None:
+    """By rules H2, H5 and F4: the first attempt is the probe, and its end is what the fleet hears."""
+    began: list[float] = []
+
+    @fleet_wide
+    @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0, fail_on=Down)
+    @hedge(delay=100)
+    async def pay() -> str:
+        began.append(clock.monotonic())
+        await asyncio.sleep(1)
+        return "paid"
+
+    async def main() -> list[str]:
+        return [await pay(), await pay()] if not began else [await pay()]
+
+    name = f"{__name__}.{pay.__qualname__}"
+    clock.run(main())
+    fleet.open(name, "5s")
+    clock.advance(5.1)
+    with pytest.raises(CircuitBreakerOpenException):
+        clock.run(main())
+    began.clear()
+    began.append(0.0)
+    clock.run(main())
+
+    assert len(began) == 2
+    assert record(fleet, name).state == "closed"
+
+
+# Keys
+
+
+def test_each_key_is_shared_by_itself_under_a_name_that_tells_nothing(fleet: MemoryFleet) -> None:
+    """By rules F7 and N1, trap 31: whatever text a key has, the fleet sees 16 digits of its hash."""
+
+    @fleet_wide
+    @partition_by("host")
+    @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0, fail_on=Down)
+    def fetch(host: str, works: bool = True) -> str:
+        if not works:
+            raise Down
+        return host
+
+    name = f"{__name__}.{fetch.__qualname__}"
+    key = f"{name}#{hashlib.sha256(repr('a}{b').encode()).hexdigest()[:16]}"
+    broken(lambda works: fetch("a}{b", works))
+
+    assert record(fleet, key).state == "open"
+    assert [outcome(fetch, "a}{b"), outcome(fetch, "c")] == [REFUSED, "c"]
+    fleet.close(key)
+    assert outcome(fetch, "a}{b") == "a}{b"
+
+
+def test_a_flood_of_keys_evicts_no_circuit_that_the_fleet_has_opened(fleet: MemoryFleet) -> None:
+    """By rule N2, trap 26: it is open here, and so not idle; what the others share is under the name alone."""
+
+    @fleet_wide
+    @partition_by("host", max_partitions=2)
+    @circuit_breaker(request_volume_threshold=2, failure_ratio=1.0, fail_on=Down)
+    def fetch(host: str, works: bool = True) -> str:
+        if not works:
+            raise Down
+        return host
+
+    name = f"{__name__}.{fetch.__qualname__}"
+    for host in "ab":
+        fetch(host)
+        fleet.open(f"{name}#{hashlib.sha256(repr(host).encode()).hexdigest()[:16]}", "60s")
+    assert [outcome(fetch, host) for host in "abcdefab"] == [REFUSED] * 2 + list("cdef") + [REFUSED] * 2
+    broken(lambda works: fetch("g", works))
+
+    assert record(fleet, name).state == "open"
+    assert circuit_breakers.state(name, key="h") == "open"
+
+
+# Threads and processes
+
+
+def test_moves_from_elsewhere_are_told_by_a_thread_that_may_wait() -> None:
+    """By rule F3: a listener that blocks keeps no answer from anybody, and may call guarded functions."""
+    fleet = DistantFleet(poll=0.02)
+    configure(fleet=fleet)
+    pay, told, may_go_on = replica(), threading.Event(), threading.Event()
+    names: list[str] = []
+
+    def listen(*_: str) -> None:
+        names.append(outcome(pay))
+        told.set()
+        may_go_on.wait(20)
+
+    undo = circuit_breakers.on_state_change(PAY, listen)
+    try:
+        pay()
+        fleet.memory.move(PAY, round(fleet.now() * 1e6), 60_000_000)
+        assert told.wait(20)
+        asked = len(fleet.asked)
+        wait_until(lambda: len(fleet.asked) > asked + 2)
+        assert names == [REFUSED]
+    finally:
+        may_go_on.set()
+        undo()
+        configure(fleet=None)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_has_no_place_of_its_parent() -> None:
+    """By rules F4 and L5: the place is the parent's, whose next call is the probe; the child asks for one itself."""
+    done = python(
+        textwrap.dedent("""
+        import os
+        from faulttolerance import *
+        from faulttolerance.testing import MemoryFleet, virtual_time
+
+        pay = Guard(circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide(), name="pay")
+
+        def outcome():
+            try:
+                return pay.call(lambda: "paid")
+            except CircuitBreakerOpenException:
+                return "refused"
+
+        with virtual_time() as clock:
+            fleet = MemoryFleet()
+            configure(fleet=fleet)
+            assert outcome() == "paid"
+            fleet.open("pay", "5s")
+            clock.advance(5.1)
+            assert outcome() == "refused"
+            pid = os.fork()
+            if not pid:
+                first, second = outcome(), outcome()
+                clock.advance(1.1)
+                third, fourth = outcome(), outcome()
+                os._exit((first, second, third, fourth) != ("refused", "refused", "refused", "paid"))
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert outcome() == "paid"
+        """),
+        "-W",
+        "error",
+        seconds=50,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
