@@ -16,7 +16,7 @@ from .._strategy.fleet import Answer, Question
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import Duration
 from .address import ALLOWED, Address, Host, address_of_client, address_of_url, spelled
-from .scripts import answer_of, call_of, script
+from .scripts import answer_of, command_of, script_of
 from .terms import checked
 
 if TYPE_CHECKING:
@@ -130,22 +130,21 @@ class RedisSession:
         from redis.exceptions import MovedError, NoScriptError
 
         answers: dict[int, Answer] = {}
-        calls = [call_of(question, self._namespace) for question in questions]
-        waiting = [*range(len(calls))]
+        waiting = [*range(len(questions))]
         with_text = False
         for _ in range(_ROUNDS):
-            replies = self._replies([calls[place] for place in waiting], with_text)
+            replies = self._replies([questions[place] for place in waiting], with_text)
             again, moved = [], ""
             for place, reply in zip(waiting, replies, strict=True):
-                if isinstance(reply, NoScriptError):
+                if not isinstance(reply, Exception):
+                    answers[place] = answer_of(questions[place], reply)
+                elif isinstance(reply, NoScriptError):
                     again.append(place)
                 elif isinstance(reply, MovedError) or str(reply).startswith("MOVED "):
                     again.append(place)
                     moved = str(reply)
-                elif isinstance(reply, Exception):
-                    raise reply
                 else:
-                    answers[place] = answer_of(questions[place], reply)
+                    raise reply
             if not again:
                 return [answers[place] for place in range(len(questions))]
             waiting, with_text = again, not moved
@@ -153,20 +152,18 @@ class RedisSession:
                 self._follow(moved)
         raise ConnectionError("the server sends every question elsewhere")
 
-    def _replies(self, calls: Sequence[tuple[str, bytes, list[bytes]]], with_text: bool) -> list[Any]:
-        """Send *calls*, each script *with_text* where it is first used, and give what comes back, errors included."""
+    def _replies(self, questions: Sequence[Question], with_text: bool) -> list[Any]:
+        """Ask *questions*, each script *with_text* where it is first used; give what comes back, errors included."""
         from redis.exceptions import ResponseError
 
-        commands: list[tuple[Any, ...]] = []
+        commands: list[bytes] = []
         said: set[str] = set()
-        for name, key, arguments in calls:
-            found = script(name)
-            is_told = with_text and name not in said
-            said.add(name)
-            start = ("EVAL", found.text) if is_told else ("EVALSHA", found.digest)
-            commands.append((*start, 1, key, *arguments))
+        for question in questions:
+            is_told = with_text and script_of(question) not in said
+            said.add(script_of(question))
+            commands.append(command_of(question, self._namespace, with_text=is_told))
         connection = self._connected()
-        connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        connection.send_packed_command([b"".join(commands)], check_health=False)
         replies: list[Any] = []
         for _ in commands:
             try:

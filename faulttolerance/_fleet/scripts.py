@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from .._strategy.fleet import (
     TakeTurn,
 )
 
-__all__ = ["Script", "answer_of", "call_of", "script"]
+__all__ = ["Script", "answer_of", "command_of", "script_of"]
 
 _LARGEST: Final = 4 * 10**15
 """No duration is longer for a server, which is 126 years; its numbers are exact up to more than twice that."""
@@ -47,16 +47,41 @@ def script(name: str) -> Script:
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def call_of(question: Question, namespace: str) -> tuple[str, bytes, list[bytes]]:
-    """Give the name of the script, the key that it works on and its arguments.
+def script_of(question: Question) -> str:
+    """Give the name of the script that answers *question*."""
+    return "turn" if isinstance(question, TakeTurn) else "circuit"
+
+
+def command_of(question: Question, namespace: str, *, with_text: bool = False) -> bytes:
+    """Give what is sent to ask *question*, as the server reads it; *with_text* tells it the script, too."""
+    found = script(script_of(question))
+    if isinstance(question, TakeTurn) and not with_text:
+        return _command_of_turn(question, namespace, found.digest)
+    start = ("EVAL", found.text) if with_text else ("EVALSHA", found.digest)
+    return _packed(*start, 1, *_arguments(question, namespace))
+
+
+@lru_cache(maxsize=1024)
+def _command_of_turn(question: TakeTurn, namespace: str, digest: str) -> bytes:
+    # Each call of a method asks the same one.
+    return _packed("EVALSHA", digest, 1, *_arguments(question, namespace))
+
+
+def _arguments(question: Question, namespace: str) -> tuple[object, ...]:
+    """Give the key that its script works on, and what is said of it.
 
     All keys of a namespace have one hash tag, so that one node of a cluster has them.
     """
     tag = f"{{faulttolerance:{namespace}}}"
     if isinstance(question, TakeTurn):
         key, kind, *values = question
-        return "turn", _bytes(f"{tag}:{kind}:{key}"), [_bytes(value) for value in (kind, *values)]
-    return "circuit", _bytes(f"{tag}:circuits"), [_bytes(value) for value in (_NAMES[type(question)], *question)]
+        return f"{tag}:{kind}:{key}", kind, *values
+    return f"{tag}:circuits", _NAMES[type(question)], *question
+
+
+def _packed(*parts: object) -> bytes:
+    written = [_bytes(part) for part in parts]
+    return b"".join((b"*%d\r\n" % len(written), *(b"$%d\r\n%b\r\n" % (len(part), part) for part in written)))
 
 
 def answer_of(question: Question, reply: Any) -> Answer:

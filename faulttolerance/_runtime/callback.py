@@ -6,8 +6,13 @@ raised in a callback. Here it is raised, too, but once all is done.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
+
+from .native import local
 
 
 def take(token: list[None]) -> bool:
@@ -22,6 +27,47 @@ def take(token: list[None]) -> bool:
 def completion(future: Any) -> Iterator[object]:
     """Give what completes *future* at its ``next``, if it is not done: by steps in C, amidst which no handler runs."""
     return map(future.set_result, iter(future.done, True))
+
+
+class _Gathered(local):
+    """What the running thread is about to complete, by the loops on which it has to be done."""
+
+    by_loop: dict[int, tuple[Any, list[Iterator[object]]]] | None = None
+
+
+_gathered = _Gathered()
+
+
+def complete_soon(future: Any) -> None:
+    """Complete *future* on its loop, which runs on another thread; fails where that was closed."""
+    by_loop = _gathered.by_loop
+    loop = future.get_loop()
+    if by_loop is None:
+        loop.call_soon_threadsafe(next, completion(future), None)
+    else:
+        by_loop.setdefault(id(loop), (loop, []))[1].append(completion(future))
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Wake each loop once, at the end of the block, for all that this thread completes soon.
+
+    A loop that is woken for the first of many takes the interpreter away from who has yet to complete the others.
+    """
+    before = _gathered.by_loop
+    by_loop: dict[int, tuple[Any, list[Iterator[object]]]] = {}
+    _gathered.by_loop = by_loop
+    try:
+        yield
+    finally:
+        _gathered.by_loop = before
+        for loop, completions in by_loop.values():
+            with suppress(RuntimeError):  # it was closed
+                loop.call_soon_threadsafe(_complete_all, completions)
+
+
+def _complete_all(completions: list[Iterator[object]]) -> None:
+    deque(chain.from_iterable(completions), maxlen=0)
 
 
 def to_its_end(function: Callable[..., object], *args: Any) -> Callable[[object], object]:

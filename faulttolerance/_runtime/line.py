@@ -12,6 +12,7 @@ from .._log import ERROR, log
 from .._strategy.contact import BATCH, Contact
 from .._strategy.fleet import ABSENT, CircuitRecord, Fleet, Leased, Question, ReadCircuits, Session, Tell
 from .background import aside
+from .callback import together
 from .clock import chance, clock
 from .daemon import Daemon
 from .enrolled import Enrolled, SharedCircuit
@@ -226,14 +227,15 @@ class ThreadLine(Line):
 
     def _answer_all(self) -> None:
         """Tell everybody who waits that the fleet is lost."""
-        while True:
-            try:
-                _, tell = self._outstanding.popitem()
-            except KeyError:
-                break
-            _answer(tell, None)
-        for asked in self._gathered(None):
-            _answer(asked[1], None)
+        with together():
+            while True:
+                try:
+                    _, tell = self._outstanding.popitem()
+                except KeyError:
+                    break
+                _answer(tell, None)
+            for asked in self._gathered(None):
+                _answer(asked[1], None)
         self._asked.put(None)  # what would have woken the thread may have been taken just now
 
     # Its thread
@@ -323,12 +325,13 @@ class ThreadLine(Line):
             self._knows_loss = False
         if reads:
             contact.read(native.monotonic(), chance())
-        for place, answer in enumerate(answers):
-            if type(answer) is not int:
-                self._hear(questions[place], answer)
-            tell = outstanding.pop(place, None)
-            if tell is not None:
-                _answer(tell, answer)
+        with together():
+            for place, answer in enumerate(answers):
+                if type(answer) is not int:
+                    self._hear(questions[place], answer)
+                tell = outstanding.pop(place, None)
+                if tell is not None:
+                    _answer(tell, answer)
 
     def _hear(self, question: Question, answer: Any) -> None:
         super()._hear(question, answer)

@@ -14,7 +14,7 @@ from weakref import ref
 
 from .._strategy.bulkhead import Bulkhead, Waiter
 from ..exceptions import TimeoutException
-from .callback import completion, to_its_end
+from .callback import complete_soon, completion, to_its_end
 from .clock import clock
 from .criticality import Criticality
 from .deadline_queue import begin_deadline, conclude_at, queue_of
@@ -82,7 +82,7 @@ def turn_in_task() -> Turn:
         if get_ident() == ident:
             next(completion(waited), None)
         else:
-            waited.get_loop().call_soon_threadsafe(next, completion(waited), None)
+            complete_soon(waited)
 
     return Turn(ident, wake, future)
 

@@ -54,7 +54,7 @@ class InRedis:
         self.client = redis.client()
         self.client.flushall()
         self.session = RedisFleet(redis.url, namespace="contract", patience=10_000).connect()
-        patch.setattr("faulttolerance._fleet.redis.script", timed)
+        patch.setattr("faulttolerance._fleet.scripts.script", timed)
 
     def ask(self, question: Question) -> Answer:
         self.client.set("now", f"[{self.now // SECOND}, {self.now % SECOND}]")
