@@ -16,8 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
 import limits.aio.storage
@@ -28,6 +28,8 @@ import redis
 import redis.asyncio
 
 from faulttolerance import RedisFleet, configure, fleet_wide, rate_limit
+from faulttolerance._fleet.scripts import script
+from faulttolerance._strategy.fleet import TakeTurn
 
 __all__ = ["DEMANDED", "measured"]
 
@@ -38,17 +40,7 @@ _LANE, _CLIENTS, _FIXED, _MOVING = "the lane", "a client per caller", "limits, f
 _VALUE = 10_000_000
 _NOBODY_IS_REFUSED = limits.RateLimitItemPerSecond(_VALUE)
 
-_TURN = """
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local interval, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
-local due = tonumber(redis.call('GET', KEYS[1]) or now)
-if due < now then due = now end
-if due + interval - burst > now then return due + interval - burst - now end
-redis.call('SET', KEYS[1], string.format('%.0f', due + interval), 'PX', math.ceil((due + interval - now) / 1000) + 1)
-return 0
-"""
-"""What who writes it by hand would send: the same decision, with nothing around it."""
+_QUESTION = TakeTurn("benchmark", "smooth", _VALUE, 1_000_000, _VALUE)
 
 
 class Rate(NamedTuple):
@@ -145,8 +137,8 @@ def _wait_for(port: int) -> None:
 def _of_threads(port: int, count: int) -> dict[str, list[Callable[[], object]]]:
     def own() -> Callable[[], object]:
         client = redis.Redis(port=port)
-        digest = client.script_load(_TURN)
-        return lambda: client.evalsha(digest, 1, "turn", 1, _VALUE)
+        digest = client.script_load(script("turn").text)
+        return lambda: client.evalsha(digest, 1, "benchmark", *_QUESTION[1:])
 
     storage = limits.storage.RedisStorage(f"redis://127.0.0.1:{port}")
     fixed, moving = (kind(storage) for kind in (
@@ -164,10 +156,10 @@ _FEW = limits.RateLimitItemPerSecond(100)
 """A moving window keeps every turn: with a value that nobody reaches, it would measure its length."""
 
 
-@contextmanager
-def _of_tasks(port: int, count: int) -> Iterator[dict[str, Callable[[], Awaitable[object]]]]:
+@asynccontextmanager
+async def _of_tasks(port: int, count: int) -> AsyncIterator[dict[str, Callable[[], Awaitable[object]]]]:
     client = redis.asyncio.Redis(port=port, max_connections=count)
-    digest = redis.Redis(port=port).script_load(_TURN)
+    digest = redis.Redis(port=port).script_load(script("turn").text)
     storage: Any = limits.aio.storage.RedisStorage(
         f"async+redis://127.0.0.1:{port}", implementation="redispy", max_connections=count
     )
@@ -175,10 +167,11 @@ def _of_tasks(port: int, count: int) -> Iterator[dict[str, Callable[[], Awaitabl
     moving = limits.aio.strategies.MovingWindowRateLimiter(storage)
     yield {
         _LANE: _turn_async,
-        _CLIENTS: lambda: client.evalsha(digest, 1, "turn", "1", str(_VALUE)),  # type: ignore[dict-item]
+        _CLIENTS: lambda: client.evalsha(digest, 1, "benchmark", *map(str, _QUESTION[1:])),  # type: ignore[dict-item]
         _FIXED: lambda: fixed.hit(_NOBODY_IS_REFUSED, "fixed"),
         _MOVING: lambda: moving.hit(_FEW, "moving"),
     }
+    await client.aclose()
 
 
 def measured(rounds: int = 3, seconds: float = 1.0) -> dict[str, dict[str, Rate]]:
@@ -205,7 +198,7 @@ def measured(rounds: int = 3, seconds: float = 1.0) -> dict[str, dict[str, Rate]
 
 
 async def _round(port: int, count: int, seconds: float, note: Callable[[str, str, Rate], object]) -> None:
-    with _of_tasks(port, count) as ways:
+    async with _of_tasks(port, count) as ways:
         for way, call in ways.items():
             note(f"{count} task{'s' * (count > 1)}", way, await tasks(count, seconds, call))
 
