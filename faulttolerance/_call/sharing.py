@@ -44,7 +44,7 @@ class Member:
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if it is forgotten."""
-        return self._circuit is None or self._circuit.is_idle
+        return self._circuit is None or self._circuit.is_idle(now)
 
     def keep_only(self, ident: int) -> None:
         """Drop what is not of this process, in the child of a fork."""

@@ -139,6 +139,8 @@ class SharedCircuit:
         self._is_reset = False
         if state == CLOSED:
             self._wished_at = -inf
+        if is_news:
+            self._lease = None
         self._denials, self._pause_until = 0, -inf
         self._breaker.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
         return None
@@ -281,7 +283,7 @@ class SharedCircuit:
             return
         question: Question | None = None
         with breaker.lock:
-            probe, state = self._probes.pop(me, None), breaker.state
+            probe, state = self._probes.get(me), breaker.state
             if probe is not None:
                 delay = max(0.0, state.until - now) if state.name == OPEN and not state.is_forced else breaker.delay
                 word = "success" if verdict is SUCCESS else "failure" if verdict is FAILURE else "none"
@@ -290,6 +292,7 @@ class SharedCircuit:
                 question = self._opening_locked(state, now)
         if question is not None:
             self._link.ask(question, self._opened if isinstance(question, OpenCircuit) else _ignore)
+        self._probes.pop(me, None)  # and no sooner: who is interrupted here settles it once more
 
     def _end(self, probe: _Probe, verdict: str, delay: float = 0.0) -> EndProbe:
         places, reason = self._breaker.success_threshold, self._reason("a probe failed") if verdict == "failure" else ""
@@ -299,10 +302,9 @@ class SharedCircuit:
         last = self._breaker.last_failure
         return f"{what}, last {last}" if last else what
 
-    @property
-    def is_idle(self) -> bool:
+    def is_idle(self, now: float) -> bool:
         """Whether it holds nothing in the fleet, and asks for nothing."""
-        return not self._probes and self._lease is None and self._asked is None
+        return not self._probes and not any(one is not None and now < one.until for one in (self._lease, self._asked))
 
     @property
     def _patience(self) -> float:

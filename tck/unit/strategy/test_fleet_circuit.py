@@ -590,7 +590,7 @@ def test_a_child_process_has_no_place_of_its_parent() -> None:
     one.end(probe, NEUTRAL)
 
     assert one.sent == []
-    assert one.circuit.is_idle
+    assert one.circuit.is_idle(world.now)
     one.read()
     assert [one.call(), one.call(), other.call()] == [False] * 3
 
@@ -604,7 +604,7 @@ def test_answers_to_questions_of_before_a_loss_give_the_place_back() -> None:
     world.advance(0.1)
 
     assert EndProbe in map(type, one.sent)
-    assert one.circuit.is_idle
+    assert one.circuit.is_idle(world.now)
 
 
 def test_new_values_are_those_of_the_next_decision() -> None:
@@ -710,4 +710,4 @@ def test_whatever_happens_the_fleet_never_probes_more_than_it_may_and_closes_in_
     world = history.world
     assert world.states == [CLOSED] * 3
     assert world.record.state == CLOSED
-    assert all(process.circuit.is_idle for process in world.processes)
+    assert all(process.circuit.is_idle(world.now) for process in world.processes)

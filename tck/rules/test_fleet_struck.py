@@ -1,0 +1,102 @@
+"""Calls around a half-open circuit of the fleet into which a signal's handler raises: no place is lost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from faulttolerance import circuit_breaker, configure, fleet_wide, testing
+from faulttolerance._call.sharing import Member
+from faulttolerance._guard import registry
+from faulttolerance._policy import FleetWide
+from faulttolerance._strategy.fleet import EndProbe, LeaseProbe, ReadCircuits
+from faulttolerance.testing import MemoryFleet, VirtualClock, virtual_time
+from kit.struck import Struck, strikes
+
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+
+OURS = ("fleet_circuit.py", "circuit_breaker.py", "attempt.py", "bound.py", "line.py")
+
+
+class Down(Exception):
+    pass
+
+
+def replica() -> Callable[[str], str]:
+    """What one process has of a function."""
+
+    @fleet_wide
+    @circuit_breaker(request_volume_threshold=2, delay=60_000, fail_on=Down)
+    def pay(how: str) -> str:
+        if how == "fails":
+            raise Down
+        return how
+
+    return pay
+
+
+def outcome(call: Callable[[str], str], how: str = "works") -> str:
+    try:
+        return call(how)
+    except Exception as error:
+        return type(error).__name__
+
+
+def members() -> list[Member]:
+    """What the replicas remember of the fleet."""
+    found = [state.strategies.get(FleetWide) for state in registry.every_state()]
+    return [one for one in found if one is not None]
+
+
+def half_open(clock: VirtualClock, fleet: MemoryFleet, one: Any, other: Any) -> None:
+    """Open the circuit, and let its delay pass."""
+    for each in (one, other):
+        outcome(each)
+    fleet.open(f"{replica.__module__}.replica.<locals>.pay", "5s")
+    clock.advance(5.1)
+
+
+def is_free(fleet: MemoryFleet) -> bool:
+    """Whether a stranger gets the place of a probe, unless there is none to get."""
+    session = fleet.connect()
+    (records,) = session.exchange([ReadCircuits()])
+    ((key, record),) = records.items()  # type: ignore[union-attr]
+    if record.state != "half-open":
+        return True
+    lease = LeaseProbe(key, record.version, "stranger", 1, 1_000_000)
+    leased, _ = session.exchange([lease, EndProbe(key, record.version, "stranger", "none", 1, 0)])
+    return leased.is_granted  # type: ignore[union-attr, return-value]
+
+
+@pytest.mark.parametrize("has_place", [False, True])
+@pytest.mark.parametrize("how", ["works", "fails"])
+def test_whatever_a_call_was_doing_when_it_was_struck_the_circuit_closes_again(how: str, has_place: bool) -> None:
+    """By rules F4 and R0, trap 28: a refused call that asks, and a probe that succeeds or fails.
+
+    A second later nobody keeps a place, but whose delay would be over in a minute only.
+    """
+    for strike in strikes(*OURS):
+        testing.reset()
+        with virtual_time() as clock:
+            fleet = MemoryFleet()
+            configure(fleet=fleet)
+            one, other = replica(), replica()
+            half_open(clock, fleet, one, other)
+            if has_place:
+                outcome(one)
+            try:
+                with strike:
+                    outcome(one, how)
+            except Struck:
+                pass
+            clock.advance(1.1)
+            assert is_free(fleet), strike.where
+            for _ in range(2):
+                clock.advance(60.1)
+                told = [outcome(call) for call in (other, other, one, one)]
+            assert told == ["works"] * 4, strike.where
+            assert [member.is_idle(clock.monotonic()) for member in members()] == [True, True], strike.where
+            configure(fleet=None)
