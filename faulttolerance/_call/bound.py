@@ -70,7 +70,6 @@ class BoundPolicies:
         "budget",
         "bulkhead",
         "conclude",
-        "consults",
         "counters",
         "counts_calls",
         "deliver",
@@ -84,7 +83,6 @@ class BoundPolicies:
         "interrupt",
         "is_block",
         "is_followed",
-        "is_remembered",
         "left_behind",
         "name",
         "no_fallback_on",
@@ -109,7 +107,6 @@ class BoundPolicies:
         retry: Retry | None = None,
         budget: RetryBudget | None = None,
         tell_of_budget: Tell | None = None,
-        is_remembered: bool = False,
         gate: Gate | None = None,
         gate_name: str = "CircuitBreaker",
         deliver: Callable[[Gate], None] = _deliver_to_nobody,
@@ -138,8 +135,6 @@ class BoundPolicies:
         """What retries are paid from, if anything limits them so."""
         self.tell_of_budget = tell_of_budget
         """Told of retries for which nothing is left, where that is only observed."""
-        self.is_remembered = is_remembered
-        """Whether good results are remembered by who stands around."""
         self.gate = gate
         """The circuit breaker, or the policy in its place."""
         self.deliver = deliver
@@ -186,8 +181,8 @@ class BoundPolicies:
         """Whether nothing was said yet about results of synchronous calls that come later (rule R8)."""
         self.advice = ""
         """The advice that goes with the error where results that can be awaited are one; empty where they are none."""
-        self.consults = asynchronous and retry is not None and _may_have_to_await(retry)
-        """Whether a predicate or what decides on delays may have to be awaited."""
+        if asynchronous and retry is not None:
+            retry.consults = _may_have_to_await(retry)
         self._refusals: list[None] | None = None
         self._counted = _ranked(gate_name if gate else "", rate_limit is not None, seconds > 0, bulkhead is not None)
 

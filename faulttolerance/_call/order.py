@@ -144,22 +144,31 @@ def _retry(policy: Retry, binding: Binding) -> Mapping[str, Any]:
         for row in ORDER
         if row.back_off and row.policy in policies
     ]
-    return {
-        "retry": retry.Retry(
-            policy.max_retries,
-            seconds(policy.max_duration, policy.duration_unit),
-            _JITTERED[policy.jitter_kind](growth[0] if growth else back_off.fixed(delay, ceiling)),
-            seconds(policy.jitter, policy.jitter_delay_unit),
-            policy.retry_on,  # type: ignore[arg-type]  # a tuple once it is checked
-            policy.abort_on,  # type: ignore[arg-type]
-            when and when.exception,
-            when and when.result,
-            tell,
-            honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
-            when is not None and when.give == "result",
-        ),
-        "is_remembered": memory_in(policies.get(Fallback)) is not None,
-    }
+    values: tuple[int, float, Any, float, Any, Any] = (
+        policy.max_retries,
+        seconds(policy.max_duration, policy.duration_unit),
+        _JITTERED[policy.jitter_kind](growth[0] if growth else back_off.fixed(delay, ceiling)),
+        seconds(policy.jitter, policy.jitter_delay_unit),
+        policy.retry_on,
+        policy.abort_on,
+    )
+    # What is shared is kept: nothing of the application is. Under keys, one guard decides for all of them.
+    failures: tuple[Any, ...] = (*policy.retry_on, *policy.abort_on)  # type: ignore[misc]  # tuples once they are checked
+    is_remembered = memory_in(policies.get(Fallback)) is not None
+    is_own = policy.jitter_kind != "added" or is_remembered or PartitionBy in policies
+    if asks or growth or is_own or any(one.__module__ != "builtins" for one in failures):
+        decides = retry.Retry(
+            *values,
+            exception_predicate=when and when.exception,
+            result_predicate=when and when.result,
+            tell=tell,
+            retry_after=honor and RetryAfter(seconds(honor.max_delay, ChronoUnit.MILLIS), honor.read, _wall_time, tell),
+            gives_result=when is not None and when.give == "result",
+            is_remembered=is_remembered,
+        )
+    else:
+        decides = retry.shared_retry(*values)
+    return {"retry": decides}
 
 
 _JITTERED: Mapping[str, Callable[[Any], back_off.AnyBackOff]] = {

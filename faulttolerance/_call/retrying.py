@@ -220,7 +220,7 @@ def follow(
         failure, result = policies.attempt()(args, kwargs, call)
     if type(result) is not policies.usual:
         policies.examine(result)
-    if policies.is_remembered and call.is_given:
+    if retry is not None and retry.is_remembered and call.is_given:
         result = Given(result)
     policies.finish(call, returned=True)
     return result
@@ -239,14 +239,14 @@ async def follow_async(
     assert environment is not None
     while True:
         call.has_left = result is LEFT
-        if policies.consults and retry is not None:
+        if retry is not None and retry.consults:
             call.answer = await environment.call(retry.consult, failure, result)
         if failure is None and retry is not None and retry.result_predicate is not None:
             failure = _refusal_of(policies, retry, result, call)
         try:
             if failure is None:
                 break
-            if policies.consults and retry is not None:
+            if retry is not None and retry.consults:
                 call.told = await environment.call(_foresee, retry, call, failure)
             delay = _next_delay(policies, call, failure)
             if delay is None:
@@ -262,7 +262,7 @@ async def follow_async(
             del failure  # its traceback holds this frame
         _count_retry(policies, call)
         failure, result = await policies.attempt()(args, kwargs, call)
-    if policies.is_remembered and call.is_given:
+    if retry is not None and retry.is_remembered and call.is_given:
         result = Given(result)
     policies.finish(call, returned=True)
     return result
@@ -304,7 +304,7 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
         delays = call.delays = call.delays or retry.begin()
     chance = clock.random() if retry.is_random else 0.0
     is_refusal = retry.result_predicate is not None and failure is call.refusal
-    answer, told = (call.answer, call.told) if policies.consults else (UNASKED, None)  # set by ``follow_async`` only
+    answer, told = (call.answer, call.told) if retry.consults else (UNASKED, None)  # set by ``follow_async`` only
     decision = retry.after_failure(failure, attempts, elapsed, remaining(), chance, delays, answer, told, is_refusal)
     if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
         if call.has_left:
@@ -339,7 +339,7 @@ def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, fa
     """Log once that a guard retries what one inside it has retried (rule T6): their attempts multiply."""
     inner = call.inner_note(failure, policies.name)
     if inner is not None:
-        retry.is_alone = False
+        policies.retry = retry.beside_another()
         log(
             WARNING,
             "%s: retries what %s inside it has retried: each of its attempts is up to %d there; let one of them retry",

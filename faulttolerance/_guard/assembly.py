@@ -196,14 +196,14 @@ def _called(policy: Fallback) -> str:
     return policy.fallback_method or getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
-def _asked(fallbacks: Sequence[tuple[str, Aside | None]], steps: Sequence[object]) -> list[tuple[str, Aside]]:
+def _asked(fallbacks: Sequence[tuple[str, Aside | None]], steps: Sequence[object]) -> tuple[tuple[str, Aside], ...]:
     """Give the fallbacks, with what the layer among *steps* remembers for the one that is none of itself."""
     asked = []
     for name, aside in fallbacks:
         if aside is None:
             aside = next(step.recall() for step in steps if isinstance(step, Remembering))
         asked.append((name, aside))
-    return asked
+    return tuple(asked)
 
 
 def _by_key(policy: Any, binding: Binding, draft: StateDraft, make: Callable[[Strategies], GuardedCall]) -> GuardedCall:

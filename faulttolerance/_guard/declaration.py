@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partialmethod, singledispatchmethod
+from sys import intern
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 from weakref import WeakSet, ref
@@ -70,7 +71,7 @@ class Declaration:
         self.guard_ref: Callable[[], Any] = _no_guard
         self.owner: type | None = None
         """The class in whose namespace the guard was found when the class was created."""
-        self.name: str = qualified_name_of(self.template).method.rpartition(".")[2]
+        self.name: str = intern(qualified_name_of(self.template).method.rpartition(".")[2])  # the function has it, too
         self.is_coroutine = is_coroutine_function(self.template)
         self.fallback_fits: bool | None = None
         """Whether the handler of its own fallback fits asynchronous calls, or others, for good; ``None``: not known."""

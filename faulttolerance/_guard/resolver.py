@@ -137,6 +137,10 @@ class Draft:
                 self.state.state.follow()
 
 
+_NO_CALLS: dict[int, GuardedCall] = {}
+"""The call paths of each method that no other class has called yet; nothing is ever stored here."""
+
+
 class MethodResolver(Resolver):
     """Finds the call path of one guarded function for each class that calls it."""
 
@@ -149,7 +153,7 @@ class MethodResolver(Resolver):
         if declaration.binding == FUNCTION:
             self.call: GuardedCall = _first_call(declaration)
             """The call path of ``home``."""
-        self.calls: dict[int, GuardedCall] = {}
+        self.calls = _NO_CALLS
         """Those of other concrete classes by their id; the entry goes when the class does."""
         super().__init__(declaration)
 
@@ -217,6 +221,8 @@ class MethodResolver(Resolver):
             swap.attribute(self, "call", draft.calls[cls])
             swap.attribute(self, "home", cls)
         else:
+            if self.calls is _NO_CALLS:
+                self.calls = {}  # whoever does so at the same time finds no path, and then this one
             swap.item(self.calls, id(cls), draft.calls[cls])
 
     def drop(self, cls: type | None, swap: Swap) -> None:

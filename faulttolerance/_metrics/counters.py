@@ -170,13 +170,16 @@ def _by_bucket(samples: list[float]) -> Durations:
 class Counters:
     """The counters of a guarded method. Whatever may still count holds them: when they go, the account is final."""
 
-    __slots__ = ("_departed", "account", "first_try_durations")
+    __slots__ = ("_departed", "account")
 
     def __init__(self, account: Account, departed: deque[Account]) -> None:
         self.account = account
-        self.first_try_durations = account.first_try_durations
-        """Durations of calls that went well at once; who appends calls ``fold`` when there are ``FOLD``."""
         self._departed = departed
+
+    @property
+    def first_try_durations(self) -> list[float]:
+        """Durations of calls that went well at once; who appends calls ``fold`` when there are ``FOLD``."""
+        return self.account.first_try_durations
 
     def __del__(self) -> None:
         # Runs wherever the collector runs, so it takes no lock; also where a signal's handler raised in ``__init__``.

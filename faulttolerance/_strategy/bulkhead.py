@@ -97,6 +97,13 @@ _tier = attrgetter("tier")
 class _Queue(OrderedDict[Hashable, Waiter]):
     """Waiters by attempt, first come first; any of them leaves at the cost of one step."""
 
+    ahead: Sequence[Hashable] = ()
+    """Who was there before the first waiter; empty where nobody waits."""
+    filled_since = 0.0
+    """Since when somebody has been waiting."""
+    tiers_differ = False
+    """Whether those that wait may be of several tiers."""
+
 
 class _QueueThatCountsAsFilled(_Queue):
     def __bool__(self) -> bool:
@@ -145,8 +152,7 @@ class Bulkhead:
     """
 
     __slots__ = (
-        "_ahead", "_ceiling", "_filled_since", "_lock", "_name", "_now", "_tiers_differ",
-        "adaptive", "held", "limit", "max_wait", "queue", "waiting",
+        "_ceiling", "_lock", "_name", "_now", "adaptive", "held", "limit", "max_wait", "queue", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -170,10 +176,7 @@ class Bulkhead:
         """Thread by attempt; the first ``limit`` hold a permit, others are about to ask or to leave."""
         self.waiting: _Queue = _NOBODY if (has_gil() if lock_free is None else lock_free) else _NOBODY_KNOWS
         """The attempts that wait; true if a caller has to ask. Changed under the lock only."""
-        self._ahead: Sequence[Hashable] = ()  # guarded by _lock: who was there before the first waiter
         self._ceiling = limit  # guarded by _lock: how many may still run after the limit was lowered
-        self._filled_since = 0.0  # guarded by _lock: since when somebody has been waiting
-        self._tiers_differ = False  # guarded by _lock: whether those that wait may be of several tiers
         self._name = name
         self._now = now
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
@@ -302,12 +305,12 @@ class Bulkhead:
         if not len(self.waiting):
             if not room:
                 return "refused"
-            self._ahead = list(self.held)
-            self._filled_since, self._tiers_differ = now, False
             if self.waiting is _NOBODY or self.waiting is _NOBODY_KNOWS:
                 self.waiting = type(self.waiting)()
+            self.waiting.ahead = list(self.held)
+            self.waiting.filled_since, self.waiting.tiers_differ = now, False
         elif waiter.tier != next(iter(self.waiting.values())).tier:
-            self._tiers_differ = True
+            self.waiting.tiers_differ = True
         if self.max_wait:
             waiter.until = now + self.max_wait
         # Also where it may not wait: those that wait may all get in now, and leave room for one more.
@@ -368,7 +371,7 @@ class Bulkhead:
     def _is_admitted_locked(self, attempt_id: Hashable) -> bool:
         if not self._is_among_first_locked(attempt_id):
             return False
-        return not len(self.waiting) or attempt_id in self._ahead
+        return not len(self.waiting) or attempt_id in self.waiting.ahead
 
     def _is_among_first_locked(self, attempt_id: Hashable) -> bool:
         if len(self.held) <= self.limit:
@@ -377,7 +380,7 @@ class Bulkhead:
 
     def _admit_waiters_locked(self, woken: list[Waiter]) -> None:
         held, waiting = self.held, self.waiting
-        now = self._now() if len(waiting) and (self.max_wait or self._tiers_differ) else 0.0
+        now = self._now() if len(waiting) and (self.max_wait or waiting.tiers_differ) else 0.0
         self._refuse_overdue_locked(woken, now)
         while len(waiting) and len(held) < self.limit:
             waiter = self._next_locked(now)
@@ -395,8 +398,8 @@ class Bulkhead:
             del waiting[attempt_id]
             waiter.admitted = True
             woken.append(waiter)
-        if not len(waiting):
-            self._ahead = ()
+        if waiting.ahead and not len(waiting):
+            waiting.ahead = ()
 
     def _refuse_overdue_locked(self, woken: list[Waiter], now: float) -> None:
         while (oldest := next(iter(self.waiting.values()), None)) is not None and oldest.until < now:
@@ -420,12 +423,12 @@ class Bulkhead:
     def _choose_locked(self, choose: Callable[..., Waiter], newest: bool) -> Waiter:
         waiters = reversed(self.waiting.values()) if newest else iter(self.waiting.values())
         # In one step: others may come and go where a signal handler strikes.
-        return choose(waiters, key=_tier) if self._tiers_differ else next(waiters)
+        return choose(waiters, key=_tier) if self.waiting.tiers_differ else next(waiters)
 
     def _is_congested_locked(self, now: float) -> bool:
-        if not (self.max_wait or self._tiers_differ):
+        if not (self.max_wait or self.waiting.tiers_differ):
             return False
-        return now - self._filled_since > (self.max_wait or _CONGESTED_AFTER)
+        return now - self.waiting.filled_since > (self.max_wait or _CONGESTED_AFTER)
 
     def _wake(self, woken: list[Waiter]) -> None:
         wake_all(woken, lambda waiter: self.release(waiter.attempt_id))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from .back_off import AnyBackOff, BackOff, CustomBackOff, CustomDelays, Delays, Mistakes, unheard, varied
 from .retry_after import RetryAfter
 from .verdict import Classes, matches
 
-__all__ = ["UNASKED", "Answer", "Predicates", "Retry", "Stop", "unheard"]
+__all__ = ["UNASKED", "Answer", "Predicates", "Retry", "Stop", "shared_retry", "unheard"]
 
 
 _FOR_EVER: Final = math.inf
@@ -140,16 +141,20 @@ class Retry:
         tell: Told of a predicate that raises, or gives what is to be awaited where nothing does; it counts as false.
         retry_after: Asks failures how long to wait; what they say replaces a shorter delay.
         gives_result: Whether a result that was refused to the end comes out, and no exception in its place.
+        is_remembered: Whether good results are remembered by who stands around.
     """
 
     __slots__ = (
         "_predicates",
         "abort_on",
         "back_off",
+        "consults",
         "fixed_delay",
         "gives_result",
         "is_alone",
         "is_random",
+        "is_remembered",
+        "is_shared",
         "jitter",
         "max_duration",
         "max_retries",
@@ -171,6 +176,7 @@ class Retry:
         tell: Mistakes = unheard,
         retry_after: RetryAfter | None = None,
         gives_result: bool = False,
+        is_remembered: bool = False,
     ) -> None:
         self.max_retries: float = _FOR_EVER if max_retries == -1 else max_retries
         self.max_duration = max_duration or _FOR_EVER
@@ -184,13 +190,18 @@ class Retry:
         self.abort_on = abort_on
         self.retry_after = retry_after
         self.gives_result = gives_result
+        self.is_remembered = is_remembered
         self._predicates = _NO_PREDICATES
         if exception_predicate is not None or result_predicate is not None:
             self._predicates = Predicates(exception_predicate, result_predicate, "@retry_when", tell)
         self.result_predicate = result_predicate
         """What results are refused by, if anything is."""
+        self.consults = False
+        """Whether a predicate or what decides on delays may have to be awaited; only where calls are."""
         self.is_alone = True
         """Whether no failure came yet that another guard, inside, had retried."""
+        self.is_shared = False
+        """Whether several guards decide by it."""
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
@@ -201,6 +212,14 @@ class Retry:
     def lets_the_application_delay(self) -> bool:
         """Whether a function of the application decides on delays, which may have to be awaited where calls are."""
         return self.retry_after is not None or isinstance(self.back_off, CustomBackOff)
+
+    def beside_another(self) -> Retry:
+        """Give what the guard decides by from now on to which a failure came that another guard had retried."""
+        from copy import copy
+
+        retry = copy(self) if self.is_shared else self
+        retry.is_alone = retry.is_shared = False
+        return retry
 
     def begin(self) -> Delays:
         """The delays of one guarded call, to be made at its first failure and given to every decision on that call."""
@@ -302,3 +321,13 @@ class Retry:
     async def consult(self, failure: BaseException | None, result: object) -> Answer:
         """Ask the predicate about an attempt, where predicates may have to be awaited."""
         return await self._predicates.consult(failure, result)
+
+
+@lru_cache
+def shared_retry(
+    max_retries: int, max_duration: float, back_off: BackOff, jitter: float, retry_on: Classes, abort_on: Classes
+) -> Retry:
+    """Give what decides for all guards with these values; most guards retry as others do."""
+    retry = Retry(max_retries, max_duration, back_off, jitter, retry_on, abort_on)
+    retry.is_shared = True
+    return retry

@@ -31,7 +31,7 @@ def test_one_duration_stands_for_all_that_a_first_try_advances() -> None:
     ledger = Ledger()
     counters = entered(ledger)
 
-    counters.first_try_durations += [0.001, 0.3]
+    counters.first_try_durations.extend([0.001, 0.3])
 
     reading = ledger.read()
     assert all(reading.counts["shop"][series] == 2 for series in schema().first_try)

@@ -152,7 +152,7 @@ def test_without_a_queue_nobody_waits(make: Callable[..., Bulkhead]) -> None:
     with pytest.raises(BulkheadException):
         queue(bulkhead, "b")
 
-    assert (bulkhead.waiting_count, bulkhead._ahead) == (0, ())
+    assert (bulkhead.waiting_count, bulkhead.waiting.ahead) == (0, ())
 
 
 def test_calls_of_both_kinds_share_one_limit(make: Callable[..., Bulkhead]) -> None:
