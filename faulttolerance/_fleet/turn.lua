@@ -36,29 +36,29 @@ end
 
 local function smooth()
   local counted = numbers()
-  local arrival, part, old_limit, old_window, last = now, 0, limit, window, now - spacing
-  if counted[5] then arrival, part, old_limit, old_window, last = unpack(counted) end
-  local is_kept = true
+  local arrival, part, old_limit, old_window, most, last = now, 0, limit, window, burst, now - spacing
+  if counted[6] then arrival, part, old_limit, old_window, most, last = unpack(counted) end
+  local is_kept = last <= now and old_limit == limit and old_window == window
   if old_limit ~= limit or old_window ~= window then
-    local missing = math.max(0, rounded(arrival, part) - now) * old_limit / old_window
-    arrival, part, is_kept = now + math.ceil(missing * window / limit), 0, false
+    local missing = math.min(math.max(0, rounded(arrival, part) - now) * old_limit / old_window, most)
+    arrival, part = now + math.ceil(missing * window / limit), 0
   end
   if last > now then
-    local most = now + times(burst) + 1
-    last, is_kept = now, false
-    if arrival >= most then arrival, part = most, 0 end
+    last = now
+    local latest = now + times(burst) + 1
+    if arrival >= latest then arrival, part = latest, 0 end
   end
   if rounded(arrival, part) < now then arrival, part = now, 0 end
   local ahead, ahead_part = times(burst - 1)
   local wait = math.max(rounded(arrival - ahead, part - ahead_part), last + spacing) - now
   if wait > 0 then
-    if not is_kept then keep({arrival, part, limit, window, last}, math.max(arrival - now, spacing)) end
+    if not is_kept then keep({arrival, part, limit, window, math.max(most, burst), last}, math.max(arrival - now, spacing)) end
     return wait
   end
   local step, step_part = times(1)
   arrival, part = arrival + step, part + step_part
   if part >= limit then arrival, part = arrival + 1, part - limit end
-  keep({arrival, part, limit, window, now}, math.max(rounded(arrival, part) - now, spacing))
+  keep({arrival, part, limit, window, burst, now}, math.max(rounded(arrival, part) - now, spacing))
   return 0
 end
 

@@ -29,25 +29,28 @@ def take_turn(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Count
 
 
 def _smooth(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
-    """Count by GCRA: one theoretical arrival time, in microseconds and a part of one over the limit."""
+    """Count by GCRA: one theoretical arrival time, in microseconds and a part of one over the limit.
+
+    Beside it stand the limit and the length that it counts by, the most turns that may be missing, and the last turn.
+    """
     limit, window, burst = asked.limit, asked.window, asked.burst
-    arrival, part, *values, last = counted or (now, 0, limit, window, now - asked.spacing)
-    if values != [limit, window]:  # turns that are not back yet stay as many
-        missing = float(max(0, arrival + (part > 0) - now)) * values[0] / values[1]
+    arrival, part, old_limit, old_window, most, last = counted or (now, 0, limit, window, burst, now - asked.spacing)
+    is_kept = last <= now and (old_limit, old_window) == (limit, window)
+    if (old_limit, old_window) != (limit, window):  # turns that are not back yet stay as many
+        missing = min(float(max(0, arrival + (part > 0) - now)) * old_limit / old_window, most)
         arrival, part = now + math.ceil(missing * window / limit), 0
     if last > now:
         last = now
         arrival, part = min((arrival, part), (now + _times(burst, asked)[0] + 1, 0))
-    is_kept = counted == (arrival, part, limit, window, last)
     if arrival + (part > 0) < now:  # what was rounded up for the caller is not lost
         arrival, part = now, 0
     ahead, ahead_part = _times(burst - 1, asked)
     wait = max(arrival - ahead + (part > ahead_part), last + asked.spacing) - now
     if wait > 0:
-        return counted if is_kept else (arrival, part, limit, window, last), wait
+        return counted if is_kept else (arrival, part, limit, window, max(most, burst), last), wait
     step, step_part = divmod(window, limit)
     carried, part = divmod(part + step_part, limit)
-    return (arrival + step + carried, part, limit, window, now), 0
+    return (arrival + step + carried, part, limit, window, burst, now), 0
 
 
 def _times(turns: int, asked: TakeTurn) -> tuple[int, int]:
@@ -60,15 +63,18 @@ def _times(turns: int, asked: TakeTurn) -> tuple[int, int]:
 def _fixed(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
     """Count from the beginning of the window; windows follow one another."""
     begin, count, last = counted or (now, 0, now - asked.spacing)
-    if last > now:
-        counted = begin, count, last = min(begin, now), count, now
+    is_kept = last <= now
+    if not is_kept:
+        begin, last = min(begin, now), now
     if now >= begin + asked.window + _IDLE:
         begin, count = now, 0
     elif now >= begin + asked.window:
         begin, count = now - (now - begin) % asked.window, 0
     end = begin + asked.window if count >= asked.limit else now
     wait = max(end, last + asked.spacing) - now
-    return (counted, wait) if wait > 0 else ((begin, count + 1, now), 0)
+    if wait > 0:
+        return counted if is_kept else (begin, count, last), wait
+    return (begin, count + 1, now), 0
 
 
 def _rolling(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from hashlib import sha1
 from typing import Any, Protocol
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from faulttolerance import RedisFleet
 from faulttolerance._fleet.memory import Memory
@@ -175,6 +177,21 @@ def test_a_limit_that_changed_forgets_nothing(server: Server, kind: str) -> None
 
     assert server.ask(turn(kind, 3)) > 0
     assert taken(server, turn(kind, 6)) <= 2
+
+
+@pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
+def test_replicas_of_two_releases_give_no_more_than_the_larger_limit(server: Server, kind: str) -> None:
+    """trap 33: neither forgets what the other one counted."""
+    old, new = turn(kind, 10), turn(kind, 5)
+
+    assert sum(server.ask(question) == 0 for _ in range(50) for question in (old, new)) == 10
+
+
+def test_a_window_that_became_shorter_holds_nobody_for_as_long_as_before(server: Server) -> None:
+    """trap 33: what has to come back comes back as fast as the new limit says."""
+    taken(server, turn("smooth", 10, 3600 * SECOND))
+
+    assert server.ask(turn("smooth", 10, SECOND)) <= SECOND
 
 
 def test_opens_what_is_closed(server: Server) -> None:
@@ -370,3 +387,81 @@ def test_an_open_circuit_is_forgotten_a_day_after_its_delay(server: Server) -> N
 
     server.now += 1
     assert server.ask(ReadCircuits()) == {}
+
+
+ADVANCE = st.sampled_from([0, 0, 0, 1, 7, 333, 5_000, 100_000, 333_333, 333_334, SECOND, 3 * SECOND, 3_700 * SECOND])
+BACK = st.sampled_from([-1, -50, -200_000, -3600 * SECOND])
+TURNS = st.builds(
+    TakeTurn,
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["smooth", "fixed", "rolling"]),
+    st.sampled_from([1, 2, 3, 7, 100, 999_983]),
+    st.sampled_from([1, 10, 1000, SECOND, 86_400 * SECOND, 10**12]),
+    st.sampled_from([1, 2, 3, 50]),
+    st.sampled_from([0, 0, 0, 5, 400_000]),
+)
+DELAYS = st.sampled_from([0, 1, 5_000, SECOND, 60 * SECOND])
+HOLDERS = st.sampled_from(["x", "y", "z"])
+PLACES = st.sampled_from([1, 1, 2, 3])
+
+
+def circuit_questions(versions: list[int]) -> st.SearchStrategy[Question]:
+    """Questions about a circuit of which these versions were seen."""
+    key, version = st.sampled_from(["a", "b"]), st.sampled_from(versions)
+    verdict = st.sampled_from(["success", "failure", "none"])
+    return st.one_of(
+        st.just(ReadCircuits()),
+        st.builds(OpenCircuit, key, version, DELAYS, st.sampled_from(["", '3 of 4 "calls" failed\n\\', "ä\0"])),
+        st.builds(LeaseProbe, key, version, HOLDERS, PLACES, DELAYS),
+        st.builds(LeaseProbe, key, version, HOLDERS, PLACES, DELAYS),
+        st.builds(StartProbe, key, version, HOLDERS, DELAYS),
+        st.builds(EndProbe, key, version, HOLDERS, verdict, PLACES, DELAYS, st.just("again")),
+    )
+
+
+@pytest.fixture
+def both(running_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[InMemory, InRedis]]:
+    redis = InRedis(running_redis, monkeypatch)
+    yield InMemory(), redis
+    redis.close()
+
+
+def advanced(data: st.DataObject, both: tuple[InMemory, InRedis]) -> tuple[InMemory, InRedis]:
+    by = data.draw(st.one_of(ADVANCE, ADVANCE, ADVANCE, BACK))
+    for server in both:
+        server.now += by
+    return both
+
+
+def emptied(both: tuple[InMemory, InRedis]) -> None:
+    both[0].memory.forget()
+    both[1].client.flushall()
+    for server in both:
+        server.now = 1_700_000_000 * SECOND
+
+
+@hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(data=st.data())
+def test_memory_and_scripts_give_the_same_turns(data: st.DataObject, both: tuple[InMemory, InRedis]) -> None:
+    """To the microsecond, whatever is asked, also when limits change and the clock is set back."""
+    emptied(both)
+    for _ in range(data.draw(st.integers(1, 25))):
+        memory, redis = advanced(data, both)
+        question = data.draw(TURNS)
+        assert memory.ask(question) == redis.ask(question)
+
+
+@hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(data=st.data())
+def test_memory_and_scripts_give_the_same_circuits(data: st.DataObject, both: tuple[InMemory, InRedis]) -> None:
+    """Versions, states, waits and places, also when the clock is set back."""
+    emptied(both)
+    versions = [0, 5]
+    for _ in range(data.draw(st.integers(1, 25))):
+        memory, redis = advanced(data, both)
+        question = data.draw(circuit_questions(versions[-3:]))
+        answer = memory.ask(question)
+        assert answer == redis.ask(question)
+        found = answer.circuit if isinstance(answer, Leased) else answer
+        if isinstance(found, CircuitRecord):
+            versions.append(found.version)
