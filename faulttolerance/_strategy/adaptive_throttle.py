@@ -27,7 +27,7 @@ from .condition import Condition
 from .gate import Era
 from .verdict import FAILURE, SUCCESS, Verdict
 
-__all__ = ["AdaptiveThrottle"]
+__all__ = ["WATCHING", "AdaptiveThrottle"]
 
 _BUCKETS: Final = 10
 _PROBE: Final = 1.0
@@ -49,7 +49,7 @@ class _Admitting(Era):
 
 _CALM: Final = _Admitting(True)
 """Everything in the window was accepted: no passing of time can make anything be refused."""
-_WATCHING: Final = _Admitting(False)
+WATCHING: Final = _Admitting(False)
 """Something failed or was refused: who wants to come in has to ask."""
 
 
@@ -273,7 +273,7 @@ class AdaptiveThrottle:
         requests, accepted = sum(buckets.requests), sum(buckets.accepted)
         excess = requests - self._multiplier * accepted
         self._is_idle = excess <= 0.0  # more successes make it smaller still
-        self.state = _CALM if requests == accepted else _WATCHING
+        self.state = _CALM if requests == accepted else WATCHING
         if requests < self._min_requests or excess <= 0.0:
             return 0.0
         probability = excess / (requests + 1)

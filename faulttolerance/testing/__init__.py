@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from .._guard.control import configured, reset
 from .active_clock import loop_factory, virtual_time
+from .forcing import exhaust, force
 from .memory_fleet import MemoryFleet
 from .switching import disabled, no_wait
 from .virtual_clock import VirtualClock
@@ -26,6 +27,8 @@ __all__ = [
     "VirtualTimeStalled",
     "configured",
     "disabled",
+    "exhaust",
+    "force",
     "loop_factory",
     "no_wait",
     "reset",

@@ -44,26 +44,24 @@ class Passing(Generic[T]):
             raise definition_error(f"@testing.{self._name}", f"is on {shown(function)}", function, "a function")
         if iscoroutinefunction(function):
 
-            @wraps(function)
-            async def decorated(*args: Any, **kwargs: Any) -> Any:
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
                 with make():
                     return await function(*args, **kwargs)
 
-        elif isgeneratorfunction(function):
+            return wraps(function)(awaited)  # type: ignore[return-value]
+        if isgeneratorfunction(function):
 
-            @wraps(function)
-            def decorated(*args: Any, **kwargs: Any) -> Any:
+            def yielding(*args: Any, **kwargs: Any) -> Any:
                 with make():
                     return (yield from function(*args, **kwargs))
 
-        else:
+            return wraps(function)(yielding)  # type: ignore[return-value]
 
-            @wraps(function)
-            def decorated(*args: Any, **kwargs: Any) -> Any:
-                with make():
-                    return function(*args, **kwargs)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with make():
+                return function(*args, **kwargs)
 
-        return decorated  # type: ignore[return-value]
+        return wraps(function)(called)  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"<testing.{self._name}>"

@@ -781,3 +781,6 @@ assert_type(switched_off(2), str)
 with testing.disabled() as nothing, testing.no_wait(attempts=2):
     assert_type(nothing, None)
 testing.no_wait(attempts="2")  # type: ignore[arg-type]
+with testing.force(priced, "half-open") as forced, testing.exhaust(ft.Guard, "Bulkhead", ft.RateLimit):
+    assert_type(forced, None)
+testing.force(priced, "ajar")  # type: ignore[arg-type]

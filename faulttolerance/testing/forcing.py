@@ -1,0 +1,176 @@
+"""Bringing what guards remember into a state, and back: an open circuit, a full bulkhead, a spent budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from .._call.order import MEMORIES, Strategies
+from .._call.state import State
+from .._guard.circuit_breakers import deliver_transitions
+from .._policy import AdaptiveThrottle, Bulkhead, CircuitBreaker, PartitionBy, Policy, RateLimit, RetryBudget
+from .._runtime.clock import clock
+from .._shown import shown
+from .._strategy import imposed
+from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
+from .._strategy.partitions import Partition, Partitions
+from .passing import Passing
+from .target import Target, definition_error, kind_of, target_of
+
+__all__ = ["exhaust", "force"]
+
+Impose: TypeAlias = Callable[[Any], Callable[[], object]]
+"""Gives a strategy another state; gives what ends that."""
+
+_EXHAUSTIBLE = (Bulkhead, RateLimit, RetryBudget, AdaptiveThrottle)
+
+
+def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing[None]:
+    """Let circuits be in a state within a block, or for a test that is decorated.
+
+    An open circuit stays open, and a closed one closed, whatever its calls come to. A half-open one lets probes
+    through, and goes on as they end. Listeners hear of it as ever. When the block ends, each circuit is as it was
+    before: its state, since when, the results in its window, how often it has opened. Calls that it had let in before
+    count in it.
+
+    Args:
+        target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
+            ``Guard``; it need not have been called. Of ``@partition_by`` every key is meant, also new ones.
+        state: One of ``"open"``, ``"half-open"`` and ``"closed"``.
+
+    Raises:
+        FaultToleranceDefinitionException: The target is not guarded, or has no circuit breaker in force.
+
+    >>> from faulttolerance import circuit_breaker, fallback
+    >>> @fallback(lambda *_: "from the cache")
+    ... @circuit_breaker
+    ... def fetch():
+    ...     return "fresh"
+    >>> with force(fetch, "open"):
+    ...     fetch()
+    'from the cache'
+    """
+    where = "testing.force"
+    if state not in (OPEN, HALF_OPEN, CLOSED):
+        raise definition_error(f"{where}(state)", f"is {shown(state)}", state, "'open', 'half-open' or 'closed'")
+    meant = target_of(where, target)
+
+    def impose(breaker: Any) -> Callable[[], object]:
+        end = imposed.force(breaker, state, clock.monotonic)
+        deliver_transitions(breaker)
+
+        def end_and_tell() -> None:
+            end()
+            deliver_transitions(breaker)
+
+        return end_and_tell
+
+    return Passing("force", lambda: _imposed(where, meant, (CircuitBreaker,), impose))
+
+
+def exhaust(target: Any, *which: str | type[Policy]) -> Passing[None]:
+    """Use up what limits calls, within a block, or for a test that is decorated: every call is refused.
+
+    A bulkhead has no permit and no place in its queue, a rate limit no room in its window, a retry budget nothing for a
+    retry, and an adaptive throttle turns every call down, for as long as the block lasts. When it ends, each is as if
+    the calls within had not been. Calls in flight go on, and what they give back counts.
+
+    Args:
+        target: As for ``force``. A retry budget with a name is used up for all who share it.
+        which: Which of ``"Bulkhead"``, ``"RateLimit"``, ``"RetryBudget"`` and ``"AdaptiveThrottle"`` are meant; by
+            default those that the target has.
+
+    Raises:
+        FaultToleranceDefinitionException: The target is not guarded, or does not have in force what is meant.
+
+    >>> from faulttolerance import bulkhead
+    >>> @bulkhead(5)
+    ... def fetch():
+    ...     return "fresh"
+    >>> with exhaust(fetch):
+    ...     fetch()
+    Traceback (most recent call last):
+    faulttolerance.exceptions.BulkheadException: ...: bulkhead is full
+    """
+    where = "testing.exhaust"
+    kinds = tuple(kind_of(where, one) for one in which)
+    if wrong := [kind for kind in kinds if kind not in _EXHAUSTIBLE]:
+        allowed = ", ".join(repr(kind.annotation) for kind in _EXHAUSTIBLE)
+        raise definition_error(where, f"is given {wrong[0].annotation!r}", wrong[0].annotation, allowed)
+    meant = target_of(where, target)
+    return Passing("exhaust", lambda: _imposed(where, meant, kinds, imposed.exhaust))
+
+
+@contextmanager
+def _imposed(where: str, target: Target, kinds: Collection[type[Policy]], impose: Impose) -> Iterator[None]:
+    """Impose on every strategy of *kinds* that *target* has, and on those of keys that come within the block."""
+    states = list(target.states())
+    present = {type(policy) for state in states for policy in state.policies}
+    wanted = kinds or [kind for kind in _EXHAUSTIBLE if kind in present]
+    missing = [kind.annotation for kind in kinds if kind not in present]
+    if missing or not wanted:
+        names = ", ".join(missing or [kind.annotation for kind in _EXHAUSTIBLE])
+        raise definition_error(where, f"is given {target.name}", target.name, f"a target with {names} in force")
+    grip = _Grip(wanted, impose)
+    try:
+        for state in states:
+            grip.take_all(state)
+        yield
+    finally:
+        grip.ends.close()
+
+
+class _Grip:
+    """What one block imposes, and how it ends."""
+
+    def __init__(self, kinds: Collection[type[Policy]], impose: Impose) -> None:
+        self._kinds = kinds
+        self._impose = impose
+        self._taken: set[int] = set()
+        self.ends = ExitStack()
+
+    def take(self, strategy: Any) -> None:
+        """Impose on one strategy, once: some are shared."""
+        if id(strategy) not in self._taken:
+            self._taken.add(id(strategy))
+            self.ends.callback(self._impose(strategy))
+
+    def take_all(self, state: State) -> None:
+        """Impose on those of *state*, its keys included."""
+        if (partitions := state.partitions) is not None:
+            self._watch(partitions, state)
+        for kind, strategy in state.strategies.items():
+            if kind in self._kinds:
+                self.take(strategy)
+
+    def _watch(self, partitions: Partitions, state: State) -> None:
+        """Impose on what is made for new keys, before a call has it."""
+        found, complete = type(partitions), partial(self._complete, state)
+
+        class Watched(found):  # type: ignore[misc, valid-type]
+            __slots__ = ()
+
+            def place(self, key: Any, make: Callable[[], Partition], now: float) -> Any:
+                # A block around this one comes first, as it ends last.
+                partition, gone = super().place(key, make, now)
+                if partition is not None:
+                    complete(partition)
+                return partition, gone
+
+        def end() -> None:
+            partitions.__class__ = found
+
+        with partitions.lock:
+            partitions.__class__ = Watched
+            self.ends.callback(end)
+
+    def _complete(self, state: State, partition: Partition) -> None:
+        in_force = {type(policy): policy for policy in state.policies}
+        made = partition.strategies.places()
+        for place, (kind, memory) in enumerate(MEMORIES.items()):
+            if kind in self._kinds and kind in in_force and kind is not PartitionBy:
+                made[place] = made[place] or memory.make(state.name, in_force[kind], Strategies.of(made))
+                self.take(made[place])
+        partition.strategies = Strategies.of(made)

@@ -1,0 +1,394 @@
+"""Bringing circuits and limits into a state for the length of a test, and back to what they were."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    AdaptiveThrottle,
+    Bulkhead,
+    BulkheadException,
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    Guard,
+    RateLimit,
+    RateLimitException,
+    Retry,
+    RetryBudget,
+    ThrottleException,
+    adaptive_throttle,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    circuit_breakers,
+    configure,
+    guards,
+    health,
+    partition_by,
+    rate_limit,
+    reload,
+    retry,
+    retry_budget,
+)
+from faulttolerance.testing import configured, disabled, exhaust, force, reset, virtual_time
+from kit.definition import refused
+
+HOUR = 3_600_000
+
+
+class Outage(Exception):
+    pass
+
+
+class Client:
+    @circuit_breaker(request_volume_threshold=4, delay=HOUR)
+    def query(self, fails: bool = False) -> int:
+        if fails:
+            raise Outage
+        return 1
+
+    @circuit_breaker(request_volume_threshold=4, delay=HOUR)
+    async def query_async(self) -> int:
+        return 1
+
+    @asynchronous
+    @circuit_breaker(request_volume_threshold=4, delay=HOUR)
+    def query_offloaded(self) -> Any:
+        return 1
+
+    @partition_by("host")
+    @circuit_breaker(request_volume_threshold=4, delay=HOUR)
+    @bulkhead(1)
+    def fetch(self, host: str) -> str:
+        return host
+
+
+class Special(Client):
+    pass
+
+
+guard = Guard(circuit_breaker=CircuitBreaker(delay=HOUR), name="forced")
+
+
+@guard
+def guarded() -> int:
+    return 1
+
+
+WAYS: dict[str, tuple[Any, Callable[[], Any]]] = {
+    "def": (Client.query, Client().query),
+    "object": (Client().query, Client().query),
+    "class": (Client, Client().query),
+    "async def": (Client.query_async, Client().query_async),
+    "offloaded": (Client.query_offloaded, Client().query_offloaded),
+    "Guard": (guard, guarded),
+    "Guard.call": (guard, lambda: guard.call(lambda: 1)),
+    "decorated by a Guard": (guarded, guarded),
+    "key": (Client.fetch, lambda: Client().fetch("a") and 1),
+}
+
+NAME = f"{__name__}.Client.query"
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What a call comes to, however it is called: its result, or the class of its failure."""
+
+    async def awaited() -> Any:
+        return await result
+
+    try:
+        result = call()
+        return asyncio.run(awaited()) if isinstance(result, Awaitable) else result
+    except Exception as error:  # it is looked at
+        return type(error)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_circuit_is_in_the_state_that_is_forced_and_back_afterwards(way: str) -> None:
+    """However the function is guarded and called, and although nobody has called it."""
+    target, call = WAYS[way]
+    with force(target, "open"):
+        assert outcome(call) is outcome(call) is CircuitBreakerOpenException
+    assert outcome(call) == 1
+    with force(target, "half-open"):
+        assert outcome(call) == outcome(call) == 1
+    with force(target, "closed"):
+        assert outcome(call) == 1
+
+
+@pytest.mark.parametrize("found", ["closed", "open", "half-open"])
+@pytest.mark.parametrize("state", ["open", "half-open", "closed"])
+def test_a_circuit_is_as_it_was_found_after_it_was_used(found: str, state: Any) -> None:
+    """State, since when, results in its window, how often it opened, the last failure, and when it lets probes in."""
+    with virtual_time() as clock:
+        for fails in (True, False) if found == "closed" else (True,) * 4:
+            outcome(lambda fails=fails: Client().query(fails))  # type: ignore[misc]
+        clock.advance(3600 if found == "half-open" else 1)
+        before = circuit_breakers.snapshot(NAME)
+        assert before.state == found
+        with force(Client.query, state):
+            assert circuit_breakers.state(NAME) == state
+            for _ in range(9):
+                outcome(lambda: Client().query(True))
+            with configured({"CircuitBreaker/successThreshold": 2}):
+                clock.advance(60)
+                outcome(Client().query)
+            circuit_breakers.reset(NAME)
+
+        assert circuit_breakers.snapshot(NAME) == before
+
+
+def test_a_half_open_circuit_goes_on_by_its_probes() -> None:
+    """It is the way to see what a service does when another one comes back, or does not."""
+    with force(Client.query, "half-open"):
+        Client().query()
+        assert circuit_breakers.state(NAME) == "closed"
+    with force(Client.query, "half-open"):
+        outcome(lambda: Client().query(True))
+        assert circuit_breakers.state(NAME) == "open"
+
+
+def test_a_closed_circuit_stays_closed() -> None:
+    """Whatever its calls come to."""
+    with force(Client.query, "closed"):
+        assert [outcome(lambda: Client().query(True)) for _ in range(9)] == [Outage] * 9
+    assert circuit_breakers.snapshot(NAME).results == 0
+
+
+def test_a_call_under_way_counts_in_the_circuit_that_let_it_in() -> None:
+    """Its window was put aside, and takes the result when it is back; a probe gives up its place all the same."""
+    with virtual_time() as clock:
+        for _ in range(4):
+            outcome(lambda: Client().query(True))
+        clock.advance(3600)
+        begun, go_on = threading.Event(), threading.Event()
+
+        @guard
+        def probing() -> None:
+            begun.set()
+            go_on.wait(5)
+
+        circuit_breakers.reset("forced")
+        with force(guard, "half-open"):
+            future = clock.start(probing)
+            assert begun.wait(5)
+            with force(guard, "open"):
+                assert outcome(guarded) is CircuitBreakerOpenException
+                go_on.set()
+                future.result(5)
+            assert circuit_breakers.state("forced") == "half-open"
+            assert outcome(guarded) == 1
+
+
+def test_an_object_stands_for_its_class_and_a_function_for_all() -> None:
+    """A circuit belongs to a method of one class."""
+    with force(Special().query, "open"):
+        assert (outcome(Special().query), outcome(Client().query)) == (CircuitBreakerOpenException, 1)
+    with force(Client.query, "open"):
+        assert outcome(Special().query) is outcome(Client().query) is CircuitBreakerOpenException
+
+
+def test_keys_come_and_go_within_a_block() -> None:
+    """Those that are remembered, and those whose first call is within."""
+    Client().fetch("known")
+    name = f"{__name__}.Client.fetch"
+    for state in ("open", "half-open"):
+        with force(Client.fetch, state):  # type: ignore[arg-type]
+            assert circuit_breakers.state(name, "known") == state
+            outcome(lambda: Client().fetch(state))  # noqa: B023
+            assert circuit_breakers.state(name, state) == ("open" if state == "open" else "closed")
+    with exhaust(Client.fetch), exhaust(Client.fetch, "Bulkhead"):
+        assert outcome(lambda: Client().fetch("new")) is outcome(lambda: Client().fetch("known")) is BulkheadException
+
+    assert [Client().fetch(key) for key in ("known", "open", "new")] == ["known", "open", "new"]
+
+
+def test_listeners_hear_of_it_and_of_its_end() -> None:
+    """Code that follows circuits sees both, and does not take a circuit for open that is not."""
+    Client().query()
+    heard: list[tuple[str, str]] = []
+    circuit_breakers.on_state_change(NAME, lambda _, old, new: heard.append((old, new)))
+    with force(Client.query, "open"):
+        pass
+
+    assert heard == [("closed", "open"), ("open", "closed")]
+
+
+class Limited:
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    @bulkhead(2)
+    def run(self) -> int:
+        return 1
+
+    @asynchronous
+    @bulkhead(2, waiting_task_queue=9)
+    def run_offloaded(self) -> Any:
+        return 1
+
+    @bulkhead(2, waiting_task_queue=9)
+    async def run_async(self) -> int:
+        return 1
+
+    @bulkhead(2, max_wait=HOUR, waiting_task_queue=9)
+    def wait(self) -> int:
+        return 1
+
+    @rate_limit(2, window=50)
+    def ask(self) -> int:
+        return 1
+
+    @rate_limit(2, max_wait=HOUR)
+    async def ask_async(self) -> int:
+        return 1
+
+    @adaptive_throttle
+    def call(self) -> int:
+        return 1
+
+    @adaptive_throttle
+    async def call_async(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [
+        ("run", BulkheadException),
+        ("run_offloaded", BulkheadException),
+        ("run_async", BulkheadException),
+        ("wait", BulkheadException),
+        ("ask", RateLimitException),
+        ("ask_async", RateLimitException),
+        ("call", ThrottleException),
+        ("call_async", ThrottleException),
+    ],
+)
+def test_what_is_exhausted_refuses_every_call_at_once(name: str, refusal: type[Exception]) -> None:
+    """Also one that would wait in a queue or for its turn, and for as long as the block lasts."""
+    call = getattr(Limited(), name)
+    with exhaust(getattr(Limited, name)):
+        assert outcome(call) is refusal
+        configure(properties={"Bulkhead/value": 7, "RateLimit/value": 9})
+        reload()
+        with disabled("Timeout"):
+            assert outcome(call) is refusal
+        assert health().status == "degraded"
+
+    assert outcome(call) == 1
+    assert health().status == "up"
+
+
+def test_a_spent_budget_ends_the_retries() -> None:
+    """And is as full afterwards as before, although calls have gone well within."""
+
+    @retry(max_retries=3, delay=0, jitter=0)
+    @retry_budget(ratio=1.0, burst=2)
+    def charge(fails: bool) -> None:
+        if fails:
+            made.append(1)
+            raise Outage
+
+    made: list[int] = []
+    assert outcome(lambda: charge(True)) is Outage  # it takes both
+    before = [guarded.conditions for guarded in guards() if guarded.method is charge]
+    with exhaust(charge):
+        made.clear()
+        for fails in (False, False, True):
+            outcome(lambda fails=fails: charge(fails))  # type: ignore[misc]
+        assert len(made) == 1
+
+    assert [guarded.conditions for guarded in guards() if guarded.method is charge] == before
+    assert before[0]["RetryBudget"] == "0 of 2 tokens"
+
+
+def test_the_rate_window_is_as_it_was_found() -> None:
+    """No call within the block has counted in it."""
+    with virtual_time() as clock:
+        Limited().ask()
+        with exhaust(Limited.ask):
+            assert outcome(Limited().ask) is RateLimitException
+            clock.advance(0.001)
+        assert (outcome(Limited().ask), outcome(Limited().ask)) == (1, RateLimitException)
+
+
+def test_calls_that_run_and_wait_go_on_when_the_block_ends() -> None:
+    """What they hold is theirs: those that wait are admitted when the permits are there again."""
+
+    async def main() -> list[int]:
+        order: list[int] = []
+        ends = asyncio.Event()
+
+        @bulkhead(1, waiting_task_queue=5)
+        async def run(number: int) -> None:
+            order.append(number)
+            await ends.wait()
+
+        first = asyncio.create_task(run(1))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(run(2))
+        await asyncio.sleep(0)
+        with exhaust(run):
+            ends.set()
+            await first
+            with pytest.raises(BulkheadException):
+                await run(3)
+            await asyncio.sleep(0)
+            assert order == [1]
+        await second
+        return order
+
+    assert asyncio.run(main()) == [1, 2]
+
+
+def test_which_limits_are_used_up_can_be_said() -> None:
+    """By annotations or by the classes of policies; by default all that the target has."""
+    both = Guard(bulkhead=Bulkhead(2), rate_limit=RateLimit(100))
+    with exhaust(both, "RateLimit"):
+        assert outcome(lambda: both.call(int)) is RateLimitException
+    with exhaust(both, Bulkhead):
+        assert outcome(lambda: both.call(int)) is BulkheadException
+    with exhaust(both):
+        assert outcome(lambda: both.call(int)) is RateLimitException
+    assert both.call(int) == 0
+
+
+def test_both_are_decorators_and_forget_with_a_reset() -> None:
+    """A block around a reset ends without a word."""
+
+    @force(Client.query, "open")
+    @exhaust(Limited.run)
+    def test() -> list[Any]:
+        return [outcome(Client().query), outcome(Limited().run)]
+
+    assert test() == [CircuitBreakerOpenException, BulkheadException]
+    with force(Client.query, "open"), exhaust(Limited.run):
+        reset()
+    assert (Client().query(), Limited().run()) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("enter", "words"),
+    [
+        (lambda: force(Client.query, "ajar"), ("testing.force(state)", "'ajar'", "'half-open'")),  # type: ignore[arg-type]
+        (lambda: force(outcome, "open"), ("testing.force", "not guarded")),
+        (lambda: force(Limited.run, "open"), ("testing.force", "Limited.run", "CircuitBreaker in force")),
+        (lambda: exhaust(Client.query), ("testing.exhaust", "Client.query", "Bulkhead, RateLimit")),
+        (lambda: exhaust(Limited.run, "RateLimit"), ("Limited.run", "RateLimit in force")),
+        (lambda: exhaust(Limited.run, "Retry"), ("testing.exhaust", "'Retry'", "'AdaptiveThrottle'")),
+        (lambda: exhaust(Limited.run, "Bulkead"), ("did you mean 'Bulkhead'",)),
+    ],
+)
+def test_what_makes_no_sense_is_refused(enter: Callable[[], Any], words: tuple[str, ...]) -> None:
+    """What, where, the value got and what is allowed; and nothing is forced."""
+    with refused(*words), enter():
+        pass
+    for policy in (Retry, RetryBudget, AdaptiveThrottle):
+        with refused("in force"), disabled(policy, "Bulkhead"), exhaust(Limited.run):
+            pass
