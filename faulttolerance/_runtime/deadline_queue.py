@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from .._strategy.verdict import deadline_outcome
 from .callback import to_its_end
@@ -32,6 +32,37 @@ else:
 _get_current, _set_current = current.get, current.set  # each call finds them anew otherwise, at 40 ns
 
 
+class Expiring(Protocol):
+    """What is due at a moment."""
+
+    queue: DeadlineQueue
+    when: float
+
+    def expire(self) -> object:
+        """Do what is to be done then."""
+
+
+class Expiry:
+    """A short callback that is due after a time that many others have, on their loop."""
+
+    __slots__ = ("_callback", "queue", "when")
+
+    queue: DeadlineQueue
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], object]) -> None:
+        self._callback = callback
+        self.when = clock.monotonic() + seconds
+        queue_of(loop, seconds).add(self)
+
+    def expire(self) -> None:
+        """Call back."""
+        self._callback()
+
+    def cancel(self) -> None:
+        """Forget the callback."""
+        self.queue.pending.pop(self, None)
+
+
 class DeadlineQueue:
     """The deadlines of one length on one event loop, in the order in which they pass."""
 
@@ -42,10 +73,10 @@ class DeadlineQueue:
         self.seconds = seconds
         self.ident = 0
         """The thread that ran the loop when a deadline was last about to come in here."""
-        self.pending: dict[TaskDeadline, None] = {}
+        self.pending: dict[Expiring, None] = {}
         self.timer: asyncio.TimerHandle | None = None
 
-    def add(self, deadline: TaskDeadline) -> None:
+    def add(self, deadline: Expiring) -> None:
         """Watch *deadline*, which passes later than every other one in here."""
         deadline.queue = self
         self.pending[deadline] = None

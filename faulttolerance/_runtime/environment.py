@@ -166,6 +166,10 @@ class Environment(Protocol):
         """Run a short callback after so long."""
         ...
 
+    def call_after(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Do the same where many calls give the same number of seconds, one of few."""
+        ...
+
     def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
         """Let *variable* have *value* in the context of attempts that begin from now on."""
         ...

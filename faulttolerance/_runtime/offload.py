@@ -94,6 +94,8 @@ class ThreadEnvironment(Environment):
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         return clock.call_at(clock.monotonic() + seconds, callback)
 
+    call_after = call_later
+
     begin_deadline = staticmethod(begin_call_deadline)
 
     def hand_on_deadline(self) -> Awaitable[Timer]:

@@ -17,7 +17,7 @@ from ..exceptions import TimeoutException
 from .callback import complete_soon, completion, to_its_end
 from .clock import clock
 from .criticality import Criticality
-from .deadline_queue import begin_deadline, conclude_at, queue_of
+from .deadline_queue import Expiry, begin_deadline, conclude_at, queue_of
 from .environment import Attempt, Environment, Run, Turn
 from .event_loop import keep, running_loop
 from .interrupting.block_deadline import has_yielded, holder_of_block
@@ -139,6 +139,9 @@ class TaskEnvironment(Environment):
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(seconds, to_its_end(callback), None)
+
+    def call_after(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        return Expiry(asyncio.get_running_loop(), seconds, callback)
 
     async def hand_down(self, variable: ContextVar[T], value: T) -> None:
         variable.set(value)

@@ -30,7 +30,7 @@ _ROUNDING: Final = 5e-7
 class FleetPlace(Place):
     """The place of a call that may have a question out, too."""
 
-    __slots__ = ("answer", "asked_at", "decides_alone", "gives_up_at", "is_cut_short", "limit")
+    __slots__ = ("answer", "asked_at", "decides_alone", "gives_up_at", "is_cut_short", "limit", "patience")
 
     limit: RateLimit
     asked_at: float
@@ -40,6 +40,7 @@ class FleetPlace(Place):
         super().__init__(ident, wake)
         self.answer: int | None = _NOT_ASKED
         """The microseconds until there may be room; ``None``: the fleet is lost."""
+        self.patience = 0.0
         self.decides_alone = False
         """Whether the answer to a question was not waited for, and may still come: then nothing else is asked."""
         self.is_cut_short = False
@@ -95,11 +96,14 @@ class FleetRateLimit:
             if wait := self._look(place, now):
                 return wait
             place.limit, place.asked_at, place.answer = self._limit, now, _OUT
-            place.gives_up_at = now + self._link.patience
+            place.patience = patience = self._link.patience
+            place.gives_up_at = now + patience
             if not self._link.ask(self._question(), place.tell):
                 place.answer = _NOT_ASKED
                 return self._decide_alone(place, now)
             answer = place.answer
+            if answer == _OUT:
+                return patience
         if answer == _OUT:
             if (wait := place.gives_up_at - now) > 0.0:
                 return wait

@@ -185,6 +185,9 @@ class Place:
 
     __slots__ = ("asks_at", "ident", "is_patient", "until", "wake")
 
+    patience = 0.0
+    """The number of seconds for which many others wait, too; 0: there is none."""
+
     def __init__(self, ident: int, wake: Callable[[], object]) -> None:
         self.ident = ident
         self.wake = wake
