@@ -1,0 +1,70 @@
+"""The user of Redis that the page on fleets makes may do what the scripts do, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faulttolerance import RedisFleet
+from faulttolerance._strategy.fleet import (
+    EndProbe,
+    LeaseProbe,
+    OpenCircuit,
+    Question,
+    ReadCircuits,
+    StartProbe,
+    TakeTurn,
+)
+from kit.redis_server import RedisServer
+from kit.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "fleet.md").read_text(encoding="utf-8")
+[USER] = re.findall(r"^ACL SETUSER (\S+) (.+)$", PAGE, re.MULTILINE)
+
+
+def test_the_page_names_the_commands_of_the_scripts() -> None:
+    scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "faulttolerance" / "_fleet").glob("*.lua")]
+    run = {name.lower() for script in scripts for name in re.findall(r"redis\.p?call\('(\w+)'", script)}
+
+    assert set(re.findall(r"\+(\w+)", USER[1])) == run | {"eval", "evalsha"}
+
+
+def test_the_user_of_the_page_may_ask_everything(running_redis: RedisServer) -> None:
+    """Of its namespace; what it must not do, the message says."""
+    running_redis.ask("ACL", "SETUSER", USER[0], *USER[1].replace("PASSWORD", "secret").split())
+    url = f"redis://{USER[0]}:secret@127.0.0.1:{running_redis.port}"
+    session = RedisFleet(url, namespace="shop-production", patience=2000).connect()
+    stranger = RedisFleet(url, namespace="shop-staging", patience=2000).connect()
+
+    def version() -> int:
+        found: Any = session.exchange([ReadCircuits()])
+        version: int = found[0]["circuit"].version
+        return version
+
+    def is_granted() -> bool:
+        answer: Any = session.exchange([LeaseProbe("circuit", version(), "me", 1, 1_000_000)])[0]
+        return bool(answer.is_granted)
+
+    try:
+        turns: list[Question] = [TakeTurn("limit", kind, 2, 20_000, 2, 10) for kind in ("smooth", "fixed", "rolling")]
+        for _ in range(3):
+            session.exchange([*turns, *turns, *turns])
+        session.exchange([OpenCircuit("circuit", 0, 1000, "it failed")])
+        wait_until(is_granted)
+        asked: list[Question] = [
+            StartProbe("circuit", version(), "me", 1_000_000),
+            EndProbe("circuit", version(), "me", "success", 1, 1000),
+        ]
+        ended: Any = session.exchange(asked)[1]
+        assert ended.state == "closed"
+        with pytest.raises(ConnectionError, match="permission"):
+            stranger.exchange([ReadCircuits()])
+    finally:
+        session.close()
+        stranger.close()
+        running_redis.ask("ACL", "DELUSER", USER[0])
+        running_redis.ask("FLUSHALL")
