@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from faulttolerance import (
     Guard,
     RateLimit,
     RateLimitException,
+    RedisFleet,
     Timeout,
     asynchronous,
     completed_future,
@@ -32,6 +35,8 @@ from faulttolerance._runtime.lane import lane
 from faulttolerance._strategy.fleet import TakeTurn
 from faulttolerance.testing import MemoryFleet, configured, reset, virtual_time
 from kit.fleet import DistantFleet
+from kit.program import output_of
+from kit.redis_server import RedisServer, redis_server
 from kit.waiting import wait_until
 
 WAYS = ("blocking", "asyncio", "offloaded", "task", "block", "async block")
@@ -436,3 +441,110 @@ def test_without_a_fleet_each_process_has_its_own_limit() -> None:
         with pytest.raises(RateLimitException) as raised:
             guard.call(lambda: 1)
     assert raised.value.retry_after == pytest.approx(1.0)
+
+
+# beside a real server
+
+_REPLICA = """
+import json, sys, time
+from faulttolerance import *
+
+configure(fleet=RedisFleet(sys.argv[1], namespace="replicas", patience=5000))
+
+@fleet_wide
+@rate_limit(200, type="smooth", burst=10)
+def send():
+    return time.monotonic()
+
+sent, end = [], time.monotonic() + 2.5
+while time.monotonic() < end:
+    try:
+        sent.append(send())
+    except RateLimitException:
+        pass
+    time.sleep(0.0015)
+print(json.dumps(sent))
+"""
+
+
+def test_four_processes_have_one_limit(running_redis: RedisServer) -> None:
+    """By rule F2: asked for eight times as much, a server gives the value each second, and the burst once."""
+    with ThreadPoolExecutor(4) as threads:
+        replicas = [threads.submit(output_of, _REPLICA, arguments=(running_redis.url,)) for _ in range(4)]
+        sent = sorted(moment for replica in replicas for moment in json.loads(replica.result()))
+    seconds = sent[-1] - sent[0]
+
+    assert 170 * seconds < len(sent) <= 200 * seconds + 10 + 10  # a call is told a moment after it was counted
+    for first, beyond in zip(sent, sent[240:], strict=False):
+        assert beyond - first >= 1.0
+
+
+_GREENLETS = """
+import gevent.monkey
+gevent.monkey.patch_all()
+import gevent, sys, time
+from faulttolerance import *
+from faulttolerance._runtime.lane import lane
+
+configure(fleet=RedisFleet(sys.argv[1], namespace="greenlets", patience=2000))
+gevent.sleep(0.2)
+
+@fleet_wide
+@rate_limit(50, window=60, type="rolling")
+def send():
+    return 1
+
+def call(_):
+    try:
+        return send()
+    except RateLimitException:
+        return 0
+
+ticks = []
+witness = gevent.spawn(lambda: [(ticks.append(time.monotonic()), gevent.sleep(0.005)) for _ in range(400)])
+print(sum(greenlet.get() for greenlet in [gevent.spawn(call, number) for number in range(100)]), lane.is_up)
+witness.kill()
+"""
+
+
+def test_greenlets_ask_without_blocking_their_hub(running_redis: RedisServer) -> None:
+    """By rule F1: they wait as greenlets do, and get as many turns as there are."""
+    pytest.importorskip("gevent")
+    assert output_of(_GREENLETS, arguments=(running_redis.url,)) == "50 True"
+
+
+def test_a_server_that_is_killed_frozen_or_started_again_loses_no_call(tmp_path: Path) -> None:
+    """By rule F5, target G9: every call gets through, and is shared again soon after the server is back."""
+    with redis_server(tmp_path) as server:
+        configure(fleet=RedisFleet(server.url, namespace="incidents", poll=100, patience=100))
+        try:
+            guard = Guard(rate_limit=RateLimit(10_000_000), fleet_wide=FleetWide(), name=f"incidents{next(numbers)}")
+            wait_until(lambda: lane.is_up)
+            is_over = threading.Event()
+            slow: list[float] = []
+
+            def work() -> int:
+                made = 0
+                while not is_over.is_set():
+                    began = time.monotonic()
+                    made += guard.call(lambda: 1)
+                    if time.monotonic() - began > 0.09:
+                        slow.append(began)
+                    time.sleep(0.001)
+                return made
+
+            with ThreadPoolExecutor(8) as threads:
+                calls = [threads.submit(work) for _ in range(8)]
+                try:
+                    for end, begin in ((server.kill, server.start), (server.freeze, server.thaw)):
+                        time.sleep(0.2)
+                        end()
+                        wait_until(lambda: not lane.is_up)
+                        begin()
+                        wait_until(lambda: lane.is_up, 5.0)
+                finally:
+                    is_over.set()
+                assert all(call.result() for call in calls)
+            assert len(slow) < 100
+        finally:
+            reset()
