@@ -220,7 +220,7 @@ class _Wanted(dict[type[Event], Question]):
         self._sinks = sinks
 
     def __missing__(self, kind: type[Event]) -> Question:
-        questions = [_question(sink, kind) for sink in self._sinks.get()]
+        questions = [_question(sink, kind) for sink in (*self._sinks.get(), *self._sinks.taps)]
         question = self[kind] = reduce(_either, questions[1:] or [bool], questions[0]) if questions else bool
         return question
 
@@ -233,6 +233,8 @@ class Sinks:
     """The receivers of events, called on the thread on which these happen and outside every lock."""
 
     def __init__(self) -> None:
+        self.taps: tuple[Sink, ...] = ()
+        """Those of tests, which are told besides, whatever the application sets."""
         self._chosen: tuple[Sink, ...] | None = None
         self._default: tuple[Sink, ...] | None = None
         self.wanted = _Wanted(self)
@@ -249,6 +251,11 @@ class Sinks:
         self._chosen = tuple(chosen) if chosen is not None else None
         self._failed = set()
         self.forget_default()
+
+    def tap(self, taps: Iterable[Sink]) -> None:
+        """Tell *taps* besides, and no others of tests."""
+        self.taps = tuple(taps)
+        self.wanted = _Wanted(self)
 
     def forget_default(self) -> None:
         """Ask ``find`` again at the next event."""
@@ -270,7 +277,7 @@ class Sinks:
         A sink that makes guarded calls is not told of them: it would make more, without end.
         """
         telling = _telling.get()
-        for sink in self.get():
+        for sink in (*self.get(), *self.taps):
             if id(sink) in telling:
                 continue
             try:

@@ -1,7 +1,8 @@
 """Fixtures for the tests of applications; pytest finds them by its entry point.
 
 ``ft_clock`` lets time pass at once, ``ft_reset`` forgets what earlier tests left behind, ``ft_configured`` sets
-configuration keys. With ``ft_reset = true`` in pytest's configuration every test begins as if no guard had been used.
+configuration keys, ``ft_calls`` writes down what calls do and ``ft_events`` what is told of them. With ``ft_autouse =
+true`` in pytest's configuration every test begins as if no guard had been used.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ import pytest
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from .testing import VirtualClock
+    from ._event import Event
+    from .testing import RecordedCall, VirtualClock
 
 # What the fixtures need is imported when a test asks for them: this module is loaded in every run of pytest.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the settings in pytest's configuration."""
-    parser.addini("ft_reset", "use the fixture ft_reset in every test", type="bool", default=False)
+    parser.addini("ft_autouse", "use the fixture ft_reset in every test", type="bool", default=False)
+    parser.addini("ft_reset", "another name of ft_autouse", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, and reset around every test where that is wanted."""
     config.addinivalue_line("markers", "ft_clock(seed): where the jitter under the fixture ft_clock comes from")
-    if config.getini("ft_reset"):
+    if config.getini("ft_autouse") or config.getini("ft_reset"):
         config.pluginmanager.register(_ResetAroundEveryTest(), "faulttolerance-reset")
 
 
@@ -71,7 +74,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 class _ResetAroundEveryTest:
     @pytest.fixture(autouse=True)
     def _ft_reset_around_every_test(self, ft_reset: None) -> None:
-        """Use ``ft_reset``, as the setting ``ft_reset`` asks."""
+        """Use ``ft_reset``, as the setting ``ft_autouse`` asks."""
 
 
 @pytest.fixture
@@ -113,3 +116,28 @@ def ft_configured() -> Iterator[Callable[[Mapping[str, Any]], None]]:
             until_the_test_is_over.enter_context(configured(properties))
 
         yield configure
+
+
+@pytest.fixture
+def ft_events() -> Iterator[list[Event]]:
+    """The events that guards tell until the test is over, in the order in which they happen."""
+    from .testing import captured_events
+
+    with captured_events() as events:
+        yield events
+
+
+@pytest.fixture
+def ft_calls() -> Iterator[Callable[[Any], list[RecordedCall]]]:
+    """Write down the calls of each target that it is given, until the test is over.
+
+    ``calls = ft_calls(Client.charge)`` is a list of ``RecordedCall`` that grows with each call.
+    """
+    from .testing import recorded
+
+    with ExitStack() as until_the_test_is_over:
+
+        def calls_of(target: Any) -> list[RecordedCall]:
+            return until_the_test_is_over.enter_context(recorded(target))
+
+        yield calls_of

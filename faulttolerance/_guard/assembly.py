@@ -75,7 +75,7 @@ def method_call(declaration: Declaration, effective: EffectivePolicies, draft: S
     if inner := [interceptor for interceptor in interceptors if interceptor.priority >= priority]:
         intercepted = _around(unguarded_call(function), inner, declaration)
         function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
-    is_guarded = bool(effective.policies)
+    is_guarded = bool(effective.policies or effective.recorders)
     call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
     outer = [interceptor for interceptor in interceptors if interceptor.priority < priority]
     return _around(call, outer, declaration)
@@ -147,8 +147,13 @@ def guarded_call(
     links = _links(fallback) if isinstance(fallback, Fallback) else ()
     fallbacks = [(_called(link), side_call(link) if memory_in(link) is None else None) for link in links]
     reconnect = side_call(before_retry) if before_retry is not None else None
+    own = int(declaration is None or declaration.binding != FUNCTION)
 
     def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
+        is_awaited = asynchronous and (not detached or is_coroutine_code(function))
+        for recorder in effective.recorders:
+            function = recorder.around_attempt(function, effective.name, is_awaited)
+
         def make(strategies: Strategies) -> GuardedCall:
             bound_to = binding._replace(strategies=strategies)
             steps = _bound(parts, bound_to)
@@ -161,7 +166,10 @@ def guarded_call(
             return _composed(steps, fallbacks, reconnect, function, environment, awaits)
 
         partition_by = effective.policies.get(PartitionBy)
-        return _by_key(partition_by, binding, draft, make) if partition_by is not None else make(draft.strategies)
+        call = _by_key(partition_by, binding, draft, make) if partition_by is not None else make(draft.strategies)
+        for recorder in effective.recorders:
+            call = recorder.around_call(call, effective.name, environment, own)
+        return call
 
     if not asynchronous:
         call = composed(function, None, awaits)
@@ -234,8 +242,12 @@ def block_call(
     timeout, as_method = effective.policies.get(Timeout), binding._replace(is_block=False)
     if timeout is not None and (layer := ROWS[Timeout].layer) and (observed := layer(timeout, as_method)) is not None:
         body = _spreading(observed(unguarded_call(run_block), environment))
+    for recorder in effective.recorders:
+        body = recorder.around_attempt(body, effective.name, True)
     call = _composed([policies], (), hook, body, environment, True)
     stop_between_attempts(policies)
+    for recorder in effective.recorders:
+        call = recorder.around_call(call, effective.name, environment, 2)
     return asking_the_time(call, effective.name, asynchronous=True) if Asking.is_on else call
 
 

@@ -3,17 +3,41 @@
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .._call.order import RANK
 from .._config import Declared, Effective, State as Configuration, Switches, settings
 from .._policy import Bulkhead, Policy, Timeout
+from .._runtime.blocking import GuardedCall
+from .._runtime.environment import Environment
 from .._signature.lookup import home_of
 from .._signature.method import as_method, bound_when_called
 from .._signature.naming import class_name, qualified_name_of
 from ..exceptions import Fault
 from .checking.definition import callback_faults, companion_faults, latency_faults
 from .declaration import INSTANCE, Declaration, accessors, covering, declaration_of, first_definition, unbound
+
+
+class Recorder(Protocol):
+    """Writes calls down: an override of the configuration that changes no value."""
+
+    def records(self, subject: object) -> bool:
+        """Tell whether calls of *subject* are meant, a guard and the class that uses it."""
+        ...
+
+    def around_attempt(self, function: Callable[..., Any], name: str, is_awaited: bool) -> Callable[..., Any]:
+        """Stand around the *function* that the guard *name* calls for each attempt."""
+        ...
+
+    def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
+        """Stand around each whole call of the guard *name*; its first *own* arguments are not those of the caller."""
+        ...
+
+
+def recorders_of(basis: Configuration, subject: object) -> list[Recorder]:
+    """Give the recorders among the overrides of *basis* that are for *subject*."""
+    found: list[Any] = [override for override in basis.overrides if hasattr(override, "records")]
+    return [recorder for recorder in found if recorder.records(subject)]
 
 
 class EffectivePolicies(NamedTuple):
@@ -28,6 +52,7 @@ class EffectivePolicies(NamedTuple):
         declared_by: The class that declares each policy; empty for a function.
         switches: Those for the whole application.
         line: What metrics name it, if that is something else: the line that several guards have in common.
+        recorders: Those of tests that write its calls down.
     """
 
     name: str
@@ -38,6 +63,7 @@ class EffectivePolicies(NamedTuple):
     declared_by: Mapping[type[Policy], type] = {}
     switches: Switches = Switches()
     line: str = ""
+    recorders: Sequence[Recorder] = ()
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
@@ -75,9 +101,12 @@ def effective_policies(
     if not declared and not interceptors:
         return EffectivePolicies(name, function), []
     declared.sort(key=lambda entry: RANK[type(entry.policy)])
-    values, faults = settings.resolve(declared, name, basis, (declaration.resolver, cls))
-    switches = settings.switches_under(basis)
-    effective = EffectivePolicies(name, function, declared, values, interceptors, declared_by, switches)
+    subject = (declaration.resolver, cls)
+    values, faults = settings.resolve(declared, name, basis, subject)
+    switches, recorders = settings.switches_under(basis), recorders_of(basis, subject)
+    effective = EffectivePolicies(
+        name, function, declared, values, interceptors, declared_by, switches, recorders=recorders
+    )
     return effective, faults or _faults(declaration, effective, cls)
 
 

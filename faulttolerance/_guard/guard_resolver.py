@@ -32,7 +32,7 @@ from .assembly import block_call, guarded_call
 from .awaited import call_awaited
 from .checking.definition import callback_faults
 from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
-from .effective import EffectivePolicies, mismatches
+from .effective import EffectivePolicies, mismatches, recorders_of
 from .place import Place
 from .resolver import Draft, Resolver
 
@@ -76,9 +76,12 @@ class GuardResolver(Resolver):
     ) -> tuple[EffectivePolicies, list[Fault]]:
         """Find what holds under the configuration *basis*, and what is wrong with it."""
         basis = basis or settings.basis
-        values, faults = settings.resolve(self.declared, self.name, basis, (self, None))
-        switches = settings.switches_under(basis)
-        effective = EffectivePolicies(self.name, call_given, self.declared, values, switches=switches, line=self._line)
+        subject = (self, None)
+        values, faults = settings.resolve(self.declared, self.name, basis, subject)
+        switches, recorders = settings.switches_under(basis), recorders_of(basis, subject)
+        effective = EffectivePolicies(
+            self.name, call_given, self.declared, values, switches=switches, line=self._line, recorders=recorders
+        )
         return effective, faults or self._faults(effective)
 
     def _faults(self, effective: EffectivePolicies) -> list[Fault]:

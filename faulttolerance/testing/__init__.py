@@ -1,4 +1,4 @@
-"""Virtual time, a clean slate and passing configuration: for the tests of applications, and for our own.
+"""Time, state and configuration under the control of tests: of those of applications, and of our own.
 
     with virtual_time(seed=7) as clock:
         client.charge()  # the delays between the attempts pass at once
@@ -6,9 +6,11 @@
         clock.advance(5.0)  # the circuit breaker's delay is over
 
 ``disabled("Retry")`` switches policies off for a block, ``no_wait()`` lets delays pass at once on the real clock,
+``force(target, "open")`` and ``exhaust(target)`` bring circuits and limits into a state, ``recorded(target)`` writes
+down what calls do,
 ``reset()`` forgets what earlier tests left behind, ``configured({...})`` sets configuration keys for a block. The
-pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset`` and ``ft_configured``. A ``MemoryFleet`` stands
-for other replicas and their server.
+pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset``, ``ft_configured``, ``ft_calls`` and
+``ft_events``. A ``MemoryFleet`` stands for other replicas and their server.
 """
 
 from __future__ import annotations
@@ -17,20 +19,26 @@ from .._guard.control import configured, reset
 from .active_clock import loop_factory, virtual_time
 from .forcing import exhaust, force
 from .memory_fleet import MemoryFleet
+from .record import RecordedAttempt, RecordedCall
+from .recording import captured_events, recorded
 from .switching import disabled, no_wait
 from .virtual_clock import VirtualClock
 from .waiter import VirtualTimeStalled
 
 __all__ = [
     "MemoryFleet",
+    "RecordedAttempt",
+    "RecordedCall",
     "VirtualClock",
     "VirtualTimeStalled",
+    "captured_events",
     "configured",
     "disabled",
     "exhaust",
     "force",
     "loop_factory",
     "no_wait",
+    "recorded",
     "reset",
     "virtual_time",
 ]

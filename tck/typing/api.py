@@ -67,6 +67,7 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance import testing
+from faulttolerance.instrumentation import Event
 from faulttolerance.typing import AsyncCall
 
 # Bare, and called without arguments
@@ -784,3 +785,7 @@ testing.no_wait(attempts="2")  # type: ignore[arg-type]
 with testing.force(priced, "half-open") as forced, testing.exhaust(ft.Guard, "Bulkhead", ft.RateLimit):
     assert_type(forced, None)
 testing.force(priced, "ajar")  # type: ignore[arg-type]
+with testing.recorded(priced) as calls, testing.captured_events() as events:
+    assert_type(calls, list[testing.RecordedCall])
+    assert_type(calls[0].attempts[0].delay, float | None)
+    assert_type(events, list[Event])

@@ -336,3 +336,49 @@ def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     done = python(program)
 
     assert done.stdout.strip() == "False"
+
+
+def test_the_setting_for_every_test_is_ft_autouse(run: Run) -> None:
+    """It says whose setting it is, as ``ft_reset`` does, which stays another name."""
+    done = run(LEAKING, "-o", "ft_autouse=true")
+
+    done.assert_outcomes(passed=2)
+
+
+LOOKING = """
+        def test_calls(ft_clock, ft_calls, ft_events):
+            calls, others = ft_calls(charge), ft_calls(query)
+            with pytest.raises(Outage):
+                charge()
+            assert len(calls[0].attempts) == 4 and calls[0].stop == "max_retries reached"
+            assert others == []
+            assert [event.method for event in ft_events] == ["test_application.charge"] * 4
+
+        def test_nothing_is_left(ft_calls, ft_events):
+            assert ft_calls(charge) == ft_events == []
+
+        @pytest.mark.parametrize("again", [1, 2])
+        async def test_coroutine(ft_calls, ft_events, again):
+            calls = ft_calls(charge_async)
+            with faulttolerance.testing.no_wait(), pytest.raises(Outage):
+                await charge_async()
+            assert calls[0].delays == (20.0,) * 3
+            assert len(ft_events) == 4
+"""
+
+
+@pytest.mark.skipif(not is_installed("pytest-asyncio", 1, 4), reason="pytest-asyncio 1.4 is not installed")
+def test_calls_and_events_of_one_test_are_looked_at(run: Run) -> None:
+    """``ft_calls`` is called with each target; ``ft_events`` is the list itself. Both end with the test."""
+    done = run(LOOKING, *PYTEST_ASYNCIO, plugins=("pytest_asyncio.plugin",))
+
+    done.assert_outcomes(passed=4)
+
+
+@pytest.mark.skipif(not is_installed("anyio", 4, 0), reason="anyio is not installed")
+def test_calls_and_events_are_looked_at_under_anyio(run: Run) -> None:
+    """Its loops are others in every test, too."""
+    backend = '        anyio_backend = pytest.fixture(lambda: "asyncio")\n        pytestmark = pytest.mark.anyio\n'
+    done = run(backend + LOOKING, plugins=("anyio.pytest_plugin",))
+
+    done.assert_outcomes(passed=4)

@@ -1,0 +1,162 @@
+"""What is written down of a call: its attempts, and how they and the call ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from .._shown import shown
+from ..exceptions import FaultToleranceException
+
+__all__ = ["RecordedAttempt", "RecordedCall"]
+
+Outcome: TypeAlias = Literal["running", "returned", "not accepted", "raised", "timed out", "refused", "cancelled"]
+
+
+class _Ending:
+    """What may be under way, and ends once."""
+
+    __slots__ = ("began", "failure", "result", "seconds")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        """When it began, in seconds of the library's clock."""
+        self.seconds: float | None = None
+        """How long it took; ``None`` while it runs."""
+        self.result: Any = None
+        """What it returned."""
+        self.failure: BaseException | None = None
+        """What it raised, or what stands for it."""
+
+    def _end(self, now: float, result: Any = None, failure: BaseException | None = None) -> None:
+        self.seconds = now - self.began
+        self.result = result
+        if self.failure is None:
+            self.failure = failure
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of it."""
+        if self.failure is not None:
+            return "raised" if isinstance(self.failure, Exception) else "cancelled"
+        return "returned" if self.seconds is not None else "running"
+
+    def _end_in_words(self) -> str:
+        words = {"returned": f"returned {shown(self.result)}", "raised": f"raised {self.failure!r}"}
+        return words.get(self.outcome, self.outcome)
+
+
+class RecordedAttempt(_Ending):
+    """One attempt of a recorded call."""
+
+    __slots__ = ("delay", "hedge", "is_accepted", "is_late", "number", "refused_by")
+
+    def __init__(self, number: int, hedge: int, began: float) -> None:
+        super().__init__(began)
+        self.number = number
+        """The first attempt is 1; a hedge has the number of the attempt beside which it was sent."""
+        self.hedge = hedge
+        """The first hedge beside an attempt is 1; 0 for the attempt itself."""
+        self.delay: float | None = None
+        """The seconds to wait before the next attempt; ``None``: there is none."""
+        self.refused_by = ""
+        """The annotation of the policy that did not let it in, as ``"Bulkhead"``."""
+        self.is_late = False
+        """Whether it reached its time-out."""
+        self.is_accepted = True
+        """Whether ``retry_when`` let its result stand."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of it; an attempt that was refused never began."""
+        if self.refused_by or self.is_late:
+            return "refused" if self.refused_by else "timed out"
+        return super().outcome if self.is_accepted else "not accepted"
+
+    def __repr__(self) -> str:
+        end = f"refused by {self.refused_by}" if self.refused_by else self._end_in_words()
+        if not self.is_accepted:
+            end = f"returned {shown(self.result)}, which was not accepted"
+        name = f"{self.number}" if not self.hedge else f"{self.number} (hedge {self.hedge})"
+        return f"{name} {end}" + ("" if self.delay is None else f", then {self.delay:.3g} s")
+
+
+class RecordedCall(_Ending):
+    """One call of a recorded target.
+
+    Args:
+        name: That of the guard, as in metrics.
+        args: What it was called with, without the object on which it was called.
+        kwargs: The same by name.
+        began: When it began, in seconds of the library's clock.
+    """
+
+    __slots__ = ("_attempts", "_number", "args", "fallback", "kwargs", "name", "stop")
+
+    def __init__(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], began: float) -> None:
+        super().__init__(began)
+        self.name = name
+        self.args = args
+        self.kwargs = kwargs
+        self.stop = ""
+        """Why there was no further attempt, as ``"max_retries reached"``; empty where nothing was retried, or it went
+        well."""
+        self.fallback = False
+        """Whether a fallback was asked."""
+        self._attempts: list[RecordedAttempt] = []
+        self._number = 1
+
+    @property
+    def attempts(self) -> tuple[RecordedAttempt, ...]:
+        """Those that began or were refused, in that order; hedges, too."""
+        return tuple(self._attempts)
+
+    @property
+    def delays(self) -> tuple[float, ...]:
+        """The seconds to wait between attempts, also where they passed at once."""
+        return tuple(attempt.delay for attempt in self._attempts if attempt.delay is not None)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The annotations of the policies that did not let an attempt in, one for each such attempt."""
+        return tuple(attempt.refused_by for attempt in self._attempts if attempt.refused_by)
+
+    def __repr__(self) -> str:
+        arguments = [*map(shown, self.args), *(f"{name}={shown(value)}" for name, value in self.kwargs.items())]
+        steps = "; ".join(map(repr, self._attempts)) or "no attempt"
+        stop = f", because {self.stop}" if self.stop else ""
+        by = ", after a fallback was asked" if self.fallback else ""
+        return f"<{self.name}({', '.join(arguments)}): {steps}; {self._end_in_words()}{by}{stop}>"
+
+    # What the recorder tells it
+
+    def _begin(self, now: float) -> RecordedAttempt:
+        beside = sum(attempt.number == self._number and not attempt.refused_by for attempt in self._attempts)
+        attempt = RecordedAttempt(self._number, beside, now)
+        self._attempts.append(attempt)
+        return attempt
+
+    def _refused(self, number: int, policy: str, failure: BaseException, now: float) -> None:
+        attempt = RecordedAttempt(number, 0, now)
+        attempt.refused_by = policy
+        attempt._end(now, failure=failure)
+        self._attempts.append(attempt)
+
+    def _timed_out(self, number: int) -> None:
+        attempts = self._of(number)
+        unfinished = [attempt for attempt in attempts if attempt.outcome in ("running", "cancelled")]
+        for attempt in (unfinished or attempts)[:1]:
+            attempt.is_late = True
+
+    def _failed(self, number: int, failure: BaseException, delay: float | None = None) -> None:
+        for attempt in self._of(number)[-1:]:
+            attempt.delay = delay
+            if attempt.failure is None and type(failure) is FaultToleranceException:
+                attempt.is_accepted = False
+            if attempt.failure is None or not isinstance(attempt.failure, Exception):
+                attempt.failure = failure
+        if delay is not None:
+            self._number = number + 1
+
+    def _of(self, number: int) -> list[RecordedAttempt]:
+        return [attempt for attempt in self._attempts if attempt.number == number]

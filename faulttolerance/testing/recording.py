@@ -1,0 +1,214 @@
+"""Looking at calls: what each of them did, attempt by attempt, and what was told of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from .._config import Effective
+from .._event import Event, FallbackApplied, GaveUp, Rejected, RetryScheduled, Sink, TimedOut, sinks
+from .._guard.transaction import overridden
+from .._runtime.clock import clock
+from .._runtime.interrupting.roles import CALLER, register
+from .passing import Passing
+from .record import RecordedAttempt, RecordedCall
+from .target import Target, target_of
+
+if TYPE_CHECKING:
+    from .._runtime.blocking import GuardedCall
+    from .._runtime.environment import Environment
+
+__all__ = ["captured_events", "recorded"]
+
+_tapping = threading.Lock()
+
+
+@contextmanager
+def _tapped(sink: Sink) -> Iterator[None]:
+    """Tell *sink*, too, within the block."""
+    with _tapping:
+        sinks.tap((*sinks.taps, sink))
+    try:
+        yield
+    finally:
+        with _tapping:
+            sinks.tap(other for other in sinks.taps if other is not sink)
+
+
+def captured_events() -> Passing[list[Event]]:
+    """Collect what guards tell within a block, in the order in which it happens, beside whoever is told anyway.
+
+    Other than ``set_event_sinks`` it takes nobody's place, and nobody takes its own.
+
+    >>> from faulttolerance import fallback
+    >>> @fallback(lambda *_: 0)
+    ... def fetch():
+    ...     raise ConnectionError
+    >>> with captured_events() as events:
+    ...     fetch()
+    0
+    >>> events
+    [FallbackApplied(method='...fetch', failure=ConnectionError())]
+    """
+
+    @contextmanager
+    def capturing() -> Iterator[list[Event]]:
+        events: list[Event] = []
+        with _tapped(lambda event: events.append(event)):  # another object each time
+            yield events
+
+    return Passing("captured_events", capturing)
+
+
+def recorded(target: Any) -> Passing[list[RecordedCall]]:
+    """Write down the calls of a target within a block: each call with its attempts, delays, refusals and its end.
+
+    The list has the calls in the order in which they began, on whichever thread and in whichever task; what a call did
+    is in its ``RecordedCall``, which follows it until it is over. Where several guards stand above one another, each
+    has a call of its own.
+
+    Args:
+        target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
+            ``Guard``.
+
+    Raises:
+        FaultToleranceDefinitionException: The target is not guarded.
+
+    >>> from faulttolerance import retry
+    >>> @retry(max_retries=1, delay=0, jitter=0, retry_on=ConnectionError)
+    ... def fetch(moods=[ConnectionError(), None]):
+    ...     if mood := moods.pop(0):
+    ...         raise mood
+    >>> with recorded(fetch) as calls:
+    ...     fetch()
+    >>> calls[0].attempts[0].failure
+    ConnectionError()
+    """
+    meant = target_of("testing.recorded", target)
+
+    @contextmanager
+    def recording() -> Iterator[list[RecordedCall]]:
+        recorder = _Recorder(meant)
+        with _tapped(recorder.hear), overridden(recorder):
+            yield recorder.calls
+
+    return Passing("recorded", recording)
+
+
+_under_way: ContextVar[tuple[tuple[_Recorder, RecordedCall], ...]] = ContextVar("faulttolerance_recorded", default=())
+"""The calls that are recorded here, the outermost first, each with who records it."""
+
+
+class _Recorder:
+    """Writes down the calls of one target."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.calls: list[RecordedCall] = []
+
+    def __call__(self, subject: object, effective: Effective) -> Effective:
+        """Leave every value as it is."""
+        return effective
+
+    def records(self, subject: object) -> bool:
+        """Tell whether *subject* belongs to the target."""
+        return self._target.covers(subject)
+
+    def hear(self, event: Event) -> None:
+        """Note on the call that is under way here what is told of it."""
+        call = self._call_here(event.method)
+        if call is None:
+            return
+        if isinstance(event, RetryScheduled):
+            call._failed(event.attempt, event.failure, delay=event.delay)
+        elif isinstance(event, TimedOut):
+            call._timed_out(event.attempt)
+        elif isinstance(event, Rejected):
+            call._refused(event.attempt, event.policy, event.failure, clock.monotonic())
+        elif isinstance(event, GaveUp):
+            call._failed(event.attempts, event.failure)
+            call.stop = event.reason
+        elif isinstance(event, FallbackApplied):
+            call.fallback = True
+
+    def _call_here(self, name: str) -> RecordedCall | None:
+        for recorder, call in reversed(_under_way.get()):
+            if recorder is self and call.name == name:
+                return call
+        return None
+
+    def _begin_attempt(self, name: str) -> RecordedAttempt:
+        call = self._call_here(name)
+        return call._begin(clock.monotonic()) if call is not None else RecordedAttempt(1, 0, 0.0)
+
+    def around_attempt(self, function: Callable[..., Any], name: str, is_awaited: bool) -> Callable[..., Any]:
+        """Write down each attempt."""
+        begin = self._begin_attempt
+
+        @register(CALLER)
+        def attempt(*args: Any, **kwargs: Any) -> Any:
+            written = begin(name)
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:
+                written._end(clock.monotonic(), failure=error)
+                raise
+            written._end(clock.monotonic(), result)
+            return result
+
+        @register(CALLER)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            written = begin(name)
+            try:
+                result = await function(*args, **kwargs)
+            except BaseException as error:
+                written._end(clock.monotonic(), failure=error)
+                raise
+            written._end(clock.monotonic(), result)
+            return result
+
+        return awaited if is_awaited else attempt
+
+    def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
+        """Write down each call."""
+
+        def begin(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall:
+            record = RecordedCall(name, args[own:], dict(kwargs), clock.monotonic())
+            self.calls.append(record)
+            _under_way.set((*_under_way.get(), (self, record)))
+            return record
+
+        def leave(record: RecordedCall) -> None:
+            # Not by the token: a block may be left in another context than entered.
+            _under_way.set(tuple(entry for entry in _under_way.get() if entry[1] is not record))
+
+        def recording(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            record = begin(args, kwargs)
+            try:
+                result = call(args, kwargs)
+            except BaseException as error:
+                record._end(clock.monotonic(), failure=error)
+                raise
+            finally:
+                leave(record)
+            record._end(clock.monotonic(), result)
+            return result
+
+        async def recording_awaited(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            record = begin(args, kwargs)
+            try:
+                if (hand_down := getattr(environment, "hand_down", None)) is not None:
+                    await hand_down(_under_way, _under_way.get())
+                result = await call(args, kwargs)
+            except BaseException as error:
+                record._end(clock.monotonic(), failure=error)
+                raise
+            finally:
+                leave(record)
+            record._end(clock.monotonic(), result)
+            return result
+
+        return recording if environment is None else recording_awaited

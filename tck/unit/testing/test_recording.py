@@ -1,0 +1,372 @@
+"""Looking at calls in a test: what each did, attempt by attempt, and what was told of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    Guard,
+    Retry,
+    asynchronous,
+    bulkhead,
+    circuit_breaker,
+    configure,
+    deadline,
+    fallback,
+    hedge,
+    partition_by,
+    rate_limit,
+    retry,
+    retry_budget,
+    retry_when,
+    sleep,
+    timeout,
+)
+from faulttolerance.instrumentation import FallbackApplied, GaveUp, RetryScheduled, get_event_sinks, set_event_sinks
+from faulttolerance.testing import RecordedCall, captured_events, disabled, no_wait, recorded, reset, virtual_time
+from kit.definition import refused
+
+
+class Outage(Exception):
+    def __repr__(self) -> str:
+        return "Outage()"
+
+
+class Client:
+    """The same four times, called in each way."""
+
+    @retry(max_retries=2, delay=20, jitter=0)
+    @timeout(10)
+    def call(self, mood: str, *, then: str = "ok") -> str:
+        if mood == "slow":
+            sleep(5)
+        return answer(mood, then)
+
+    @retry(max_retries=2, delay=20, jitter=0)
+    @timeout(10)
+    async def call_async(self, mood: str, *, then: str = "ok") -> str:
+        if mood == "slow":
+            await asyncio.sleep(5)
+        return answer(mood, then)
+
+    @asynchronous
+    @retry(max_retries=2, delay=20, jitter=0)
+    @timeout(10)
+    def call_offloaded(self, mood: str, *, then: str = "ok") -> Any:
+        if mood == "slow":
+            sleep(5)
+        return answer(mood, then)
+
+    @asynchronous
+    @retry(max_retries=2, delay=20, jitter=0)
+    @timeout(10)
+    async def call_as_task(self, mood: str, *, then: str = "ok") -> str:
+        if mood == "slow":
+            await asyncio.sleep(5)
+        return answer(mood, then)
+
+
+def answer(mood: str, then: str) -> str:
+    if mood:
+        raise Outage
+    return then
+
+
+def ended(call: Callable[[], Any]) -> None:
+    """Let a call come to its end, however it is called and whatever that is."""
+
+    async def awaited() -> None:
+        await outcome
+
+    try:
+        outcome = call()
+        if isinstance(outcome, Awaitable):
+            asyncio.run(awaited())
+    except Exception:  # it is what is recorded
+        pass
+
+
+WAYS = ("call", "call_async", "call_offloaded", "call_as_task")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_tells_its_attempts_delays_and_why_it_stopped(way: str) -> None:
+    """However it is called; of one that goes well, of one that fails, and of one that is late."""
+    with no_wait(), recorded(getattr(Client, way)) as calls:
+        method = getattr(Client(), way)
+        ended(lambda: method("", then="fine"))
+        ended(lambda: method("down"))
+        ended(lambda: method("slow"))
+    ended(lambda: method("after the block"))
+
+    well, failed, late = calls
+    assert (well.args, well.kwargs, well.outcome, well.result) == (("",), {"then": "fine"}, "returned", "fine")
+    assert [attempt.outcome for attempt in well.attempts] == ["returned"]
+    assert (well.stop, well.delays, well.refusals) == ("", (), ())
+    assert [attempt.outcome for attempt in failed.attempts] == ["raised"] * 3
+    assert [attempt.number for attempt in failed.attempts] == [1, 2, 3]
+    assert (failed.delays, failed.stop, failed.outcome) == ((0.02, 0.02), "max_retries reached", "raised")
+    assert isinstance(failed.failure, Outage)
+    assert [attempt.outcome for attempt in late.attempts] == ["timed out"] * 3
+    left_behind = way == "call_offloaded"  # an attempt that has not ended yet has not taken any time
+    assert all(0.009 < (attempt.seconds or left_behind) < 5 for attempt in late.attempts)
+
+
+def test_what_is_written_down_reads_as_a_sentence() -> None:
+    """A failing assertion shows what happened."""
+    with no_wait(), recorded(Client.call) as calls:
+        ended(lambda: Client().call("down", then="never"))
+
+    assert repr(calls) == (
+        f"[<{__name__}.Client.call('down', then='never'): 1 raised Outage(), then 0.02 s; 2 raised Outage(),"
+        " then 0.02 s; 3 raised Outage(); raised Outage(), because max_retries reached>]"
+    )
+
+
+def test_refusals_and_fallbacks_are_written_down() -> None:
+    """By the annotation of what refused; an attempt that was refused never began."""
+
+    @fallback(lambda *_: "cached")
+    @circuit_breaker(request_volume_threshold=2)
+    def query() -> str:
+        raise Outage
+
+    with recorded(query) as calls:
+        for _ in range(3):
+            query()
+
+    assert [call.refusals for call in calls] == [(), (), ("CircuitBreaker",)]
+    assert [call.attempts[0].outcome for call in calls] == ["raised", "raised", "refused"]
+    assert {(call.result, call.fallback) for call in calls} == {("cached", True)}
+    assert "1 refused by CircuitBreaker; returned 'cached', after a fallback was asked" in repr(calls[2])
+
+
+def test_refusals_between_retries_and_reasons_are_written_down() -> None:
+    """A rate limit in the middle, and a budget at the end."""
+
+    @retry(max_retries=9, delay=0, jitter=0)
+    @retry_budget(burst=3)
+    @rate_limit(2)
+    def query() -> None:
+        raise Outage
+
+    with recorded(query) as calls:
+        ended(query)
+
+    assert [attempt.outcome for attempt in calls[0].attempts] == ["raised", "raised", "refused", "refused"]
+    assert (calls[0].refusals, calls[0].stop) == (("RateLimit",) * 2, "retry budget spent")
+
+
+def test_a_result_that_was_not_accepted_is_told_apart() -> None:
+    """The attempt returned, and another one followed."""
+
+    @retry_when(result=lambda result: result < 2)
+    @retry(delay=0, jitter=0)
+    def poll() -> int:
+        states.append(1)
+        return len(states)
+
+    states: list[int] = []
+    with recorded(poll) as calls:
+        poll()
+
+    assert [(attempt.outcome, attempt.result) for attempt in calls[0].attempts] == [
+        ("not accepted", 1),
+        ("returned", 2),
+    ]
+    assert "1 returned 1, which was not accepted" in repr(calls[0])
+
+
+def test_a_hedge_stands_beside_its_attempt() -> None:
+    """Both are there, and which of them lost."""
+
+    @hedge(delay=1_000)
+    async def fetch() -> int:
+        began.append(1)
+        await asyncio.sleep(100 if len(began) == 1 else 1)
+        return len(began)
+
+    began: list[int] = []
+    with virtual_time() as clock, recorded(fetch) as calls:
+        assert clock.run(fetch()) == 2
+
+    assert [(one.number, one.hedge, one.outcome) for one in calls[0].attempts] == [
+        (1, 0, "cancelled"),
+        (1, 1, "returned"),
+    ]
+    assert calls[0].attempts[1].began - calls[0].attempts[0].began == 1.0
+    assert calls[0].seconds == pytest.approx(2.0)
+
+
+def test_concurrent_calls_are_told_apart() -> None:
+    """Tasks of one loop, threads, and offloaded calls: each event goes to the call that it is of."""
+    client, moods = Client(), ["", "down"] * 8
+
+    async def main() -> None:
+        await asyncio.gather(*(client.call_async(mood) for mood in moods), return_exceptions=True)
+
+    with no_wait(), recorded(Client) as calls:
+        asyncio.run(main())
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda mood: ended(lambda: client.call(mood)), moods))
+        for future in [client.call_offloaded(mood) for mood in moods]:
+            future.exception()
+
+    assert len(calls) == 3 * len(moods)
+    assert all(
+        (len(call.attempts), len(call.delays)) == ((3, 2) if call.args == ("down",) else (1, 0)) for call in calls
+    )
+
+
+def test_nested_calls_have_their_own_events() -> None:
+    """A guarded function that calls another one, or itself; what is not recorded is not mixed in."""
+
+    @retry(max_retries=1, delay=0, jitter=0)
+    def inner() -> None:
+        raise Outage
+
+    @retry(max_retries=1, delay=0, jitter=0)
+    def outer(depth: int) -> None:
+        outer(depth - 1) if depth else inner()
+
+    with recorded(outer) as calls:
+        ended(lambda: outer(1))
+    assert [(call.args, len(call.attempts)) for call in calls] == [((1,), 2), ((0,), 2), ((0,), 2)]
+
+    with recorded(inner) as calls, recorded(outer) as others, recorded(inner) as again:
+        ended(lambda: outer(0))
+    assert [len(list_of) for list_of in (calls, others, again)] == [2, 1, 2]
+    assert {(len(call.attempts), call.stop) for call in (*calls, *others, *again)} == {(2, "max_retries reached")}
+
+
+def test_guards_and_their_blocks_are_recorded() -> None:
+    """A call of a ``Guard``, what it decorates, and each block or loop of blocks."""
+    guard = Guard(retry=Retry(max_retries=1, delay=0, jitter=0))
+
+    @guard
+    def decorated(mood: str) -> str:
+        return answer(mood, "ok")
+
+    async def main() -> None:
+        async for attempt in guard.attempts():
+            async with attempt:
+                await asyncio.sleep(0)
+        await guard.call_async(Client().call_async.__wrapped__, Client(), "")  # type: ignore[attr-defined]
+
+    def block(mood: str) -> None:
+        for attempt in guard.attempts():
+            with attempt:
+                answer(mood, "")
+
+    with recorded(guard) as calls:
+        ended(lambda: decorated("down"))
+        guard.call(answer, "", "ok")
+        ended(lambda: block("down"))
+        with guard.attempt():
+            pass
+        asyncio.run(main())
+    assert [(call.outcome, len(call.attempts)) for call in calls] == [
+        ("raised", 2),
+        ("returned", 1),
+        ("raised", 2),
+        ("returned", 1),
+        ("returned", 1),
+        ("returned", 1),
+    ]
+    assert [call.args for call in calls[:3]] == [("down",), ("", "ok"), ()]
+
+
+def test_it_goes_with_the_rest_of_the_kit() -> None:
+    """Policies that are switched off, values that are configured, a reset, keys, and virtual time."""
+
+    @partition_by("key")
+    @bulkhead(1)
+    def keyed(key: str) -> str:
+        return key
+
+    with recorded(Client.call) as calls, recorded(keyed) as others:
+        with disabled():
+            ended(lambda: Client().call("down"))
+        configure(properties={"Retry/maxRetries": 1})
+        ended(lambda: Client().call("down"))
+        reset()
+        with virtual_time():
+            ended(lambda: Client().call("down"))
+        keyed("a")
+    assert [len(call.attempts) for call in calls] == [1, 2, 3]
+    assert calls[2].seconds == pytest.approx(0.04)
+    assert [(call.args, call.result) for call in others] == [(("a",), "a")]
+
+
+def test_a_call_that_runs_or_is_cancelled_says_so() -> None:
+    """What is under way has no end yet; control flow is no failure."""
+
+    @retry
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> list[RecordedCall]:
+        with recorded(wait) as calls:
+            task = asyncio.create_task(wait())
+            await asyncio.sleep(0.01)
+            assert (calls[0].outcome, calls[0].attempts[0].outcome, calls[0].seconds) == ("running", "running", None)
+            task.cancel()
+            await asyncio.wait([task])
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await wait()
+        return calls
+
+    assert [call.outcome for call in asyncio.run(main())] == ["cancelled", "cancelled"]
+
+    @timeout(10_000)
+    def interrupted() -> None:
+        sleep(5)
+
+    with recorded(interrupted) as calls:
+        ended(lambda: within(interrupted))
+    assert calls[0].outcome == calls[0].attempts[0].outcome == "cancelled"
+
+
+def within(function: Callable[[], None]) -> None:
+    with deadline(20):
+        function()
+
+
+def test_events_are_captured_beside_whoever_is_told() -> None:
+    """The sinks of the application are told as ever, and may change; blocks nest."""
+    told: list[object] = []
+    set_event_sinks([told.append])
+    with no_wait(), captured_events() as outer:
+        before = get_event_sinks()
+        with captured_events() as events:
+            ended(lambda: Client().call("down"))
+        set_event_sinks([])
+        fallback(lambda *_: 0)(Client().call)("down")
+        assert before == (told.append,)
+
+    assert [type(event) for event in events] == [RetryScheduled, RetryScheduled, GaveUp] == [*map(type, told)]
+    assert [type(event) for event in outer[3:]] == [RetryScheduled, RetryScheduled, GaveUp, FallbackApplied]
+    assert all(event.method.endswith("Client.call") for event in events)
+
+
+def test_events_of_other_threads_are_captured() -> None:
+    """Whoever makes a call."""
+    with no_wait(), captured_events() as events:
+        thread = threading.Thread(target=lambda: ended(lambda: Client().call("down")))
+        thread.start()
+        thread.join()
+
+    assert len(events) == 3
+
+
+def test_what_is_not_guarded_cannot_be_recorded() -> None:
+    """It is refused before the block begins."""
+    with refused("testing.recorded", "not guarded"):
+        recorded(answer)
