@@ -1,0 +1,156 @@
+"""Sentinels that name the server, and clusters of which one node has the keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faulttolerance import RedisFleet
+from faulttolerance._strategy.fleet import OpenCircuit, ReadCircuits, TakeTurn
+from kit.redis_server import RedisServer, free_port, redis_server
+
+redis = pytest.importorskip("redis")
+
+READ = ReadCircuits()
+TURN = TakeTurn("shop", "fixed", 1, 60_000_000, 1)
+SECRET = "hunter2"
+PATIENCE = 20.0
+"""Seconds after which something that must happen did not."""
+
+
+def wait_until(is_so: Any) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@contextmanager
+def session_of(given: Any) -> Iterator[Any]:
+    session = RedisFleet(given, namespace="shop", patience=1000).connect()
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def sentinel_of(master: int) -> str:
+    return f"""
+sentinel monitor shop 127.0.0.1 {master} 1
+sentinel auth-pass shop {SECRET}
+sentinel down-after-milliseconds shop 300
+sentinel failover-timeout shop 1000
+requirepass other
+"""
+
+
+def test_sentinels_lead_to_the_server(tmp_path: Path) -> None:
+    """Also to the one that takes the place of one that was killed; a sentinel that is not there is passed over."""
+    password = ("--requirepass", SECRET, "--masterauth", SECRET)
+    with ExitStack() as stack:
+        master = stack.enter_context(redis_server(tmp_path, *password))
+        follows = ("--replicaof", "127.0.0.1", str(master.port), "--repl-diskless-sync-delay", "0")
+        replica = stack.enter_context(redis_server(tmp_path, *password, *follows))
+        wait_until(
+            lambda: "master_link_status:up" in str(replica.client(password=SECRET).execute_command("INFO")) or True
+        )
+        sentinel = stack.enter_context(redis_server(tmp_path, sentinel=sentinel_of(master.port)))
+        url = f"redis+sentinel://:{SECRET}@127.0.0.1:1,127.0.0.1:{sentinel.port}/shop?sentinel_password=other"
+        client = redis.sentinel.Sentinel(
+            [("127.0.0.1", sentinel.port)], sentinel_kwargs={"password": "other"}, password=SECRET
+        ).master_for("shop")
+
+        with session_of(url) as session, session_of(client) as other:
+            assert session.exchange([TURN, READ]) == [0, {}]
+            assert other.exchange([TURN])[0] > 0
+            wait_until(lambda: replica_is_known(sentinel))
+            master.kill()
+
+            def has_moved() -> bool:
+                with suppress(ConnectionError):
+                    session.exchange([OpenCircuit("shop", 0, 1, "")])
+                    return True
+                return False
+
+            wait_until(has_moved)
+            (role, *_) = replica.ask("ROLE", password=SECRET)
+    assert role == "master"
+
+
+def replica_is_known(sentinel: RedisServer) -> bool:
+    """Whether it could make the replica the master: it has asked it."""
+    replicas = sentinel.ask("SENTINEL", "REPLICAS", "shop", password="other")
+    return any("slave-priority" in str(one) for one in replicas)
+
+
+def test_what_each_sentinel_said_is_told(running_redis: RedisServer) -> None:
+    url = f"redis+sentinel://127.0.0.1:{running_redis.port}/shop"
+    problem = r"no sentinel leads to a server: 127.0.0.1:\d+: ResponseError: unknown command"
+    with session_of(url) as session, pytest.raises(ConnectionError, match=problem):
+        session.exchange([READ])
+
+
+@pytest.fixture(scope="module")
+def all_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServer]]:
+    """A cluster of three nodes, each with a third of the slots."""
+    tmp_path = tmp_path_factory.mktemp("cluster")
+    with ExitStack() as stack:
+        settings = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port")
+        ports = [str(free_port()) for _ in range(3)]
+        nodes = [stack.enter_context(redis_server(tmp_path, *settings, port)) for port in ports]
+        for place, node in enumerate(nodes):
+            node.ask("CLUSTER", "ADDSLOTSRANGE", str(place * 5461), str(place * 5461 + 5460 + (place == 2)))
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", str(place + 1))
+            nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", str(node.port), ports[place])
+        wait_until(lambda: all("cluster_state:ok" in node.ask("CLUSTER", "INFO") for node in nodes))
+        yield nodes
+
+
+@pytest.fixture
+def cluster(all_nodes: list[RedisServer]) -> list[RedisServer]:
+    """As it was, without keys."""
+    for node in all_nodes:
+        node.ask("FLUSHALL")
+    return all_nodes
+
+
+def test_the_node_of_a_cluster_that_has_the_keys_is_found(cluster: list[RedisServer]) -> None:
+    """By a URL that names others, or by a client; trap 31: all keys of a namespace are in one place."""
+    urls = [f"redis+cluster://127.0.0.1:{node.port}" for node in cluster]
+    urls.append(f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster[0].port}")
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
+    questions = [TURN, TURN._replace(key="} {other}"), OpenCircuit("{x}", 0, 1, "")]
+    granted = []
+    for given in [*urls[:3], client]:
+        with session_of(given) as session:
+            granted.append(session.exchange(questions)[0] == 0)
+    with session_of(urls[3]) as session:
+        for place in range(2):  # the first does not answer, and is left for the next
+            with suppress(ConnectionError):
+                assert session.exchange([TURN])[0] > 0
+                assert place == 1
+    client.close()
+
+    assert granted == [True, False, False, False]
+    assert sorted(int(node.ask("DBSIZE")) for node in cluster) == [0, 0, 3]
+
+
+def test_keys_that_move_to_another_node_are_followed(cluster: list[RedisServer]) -> None:
+    """On the connection that is there."""
+    slot = cluster[0].ask("CLUSTER", "KEYSLOT", "{faulttolerance:shop}:circuits")
+    with session_of(f"redis+cluster://127.0.0.1:{cluster[0].port}") as session:
+        session.exchange([TURN])
+        [owner] = [node for node in cluster if node.ask("DBSIZE")]
+        owner.ask("FLUSHALL")
+        other = next(node for node in cluster if node is not owner)
+        name = other.ask("CLUSTER", "MYID")
+        for node in (other, owner, *cluster):
+            node.ask("CLUSTER", "SETSLOT", str(slot), "NODE", name)
+
+        assert session.exchange([TURN, READ]) == [0, {}]
+    assert other.ask("DBSIZE") == 1
