@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,21 +12,13 @@ import pytest
 from faulttolerance import RedisFleet
 from faulttolerance._strategy.fleet import OpenCircuit, ReadCircuits, TakeTurn
 from kit.redis_server import RedisServer, free_port, redis_server
+from kit.waiting import wait_until
 
 redis = pytest.importorskip("redis")
 
 READ = ReadCircuits()
 TURN = TakeTurn("shop", "fixed", 1, 60_000_000, 1)
 SECRET = "hunter2"
-PATIENCE = 20.0
-"""Seconds after which something that must happen did not."""
-
-
-def wait_until(is_so: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @contextmanager
