@@ -32,6 +32,12 @@ class Lane:
         line = self._line
         return line is not None and line.contact.is_up
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether somebody waits for an answer."""
+        line = self._line
+        return line is not None and line.is_asking
+
     def ask(self, question: Question, tell: Tell) -> bool:
         """Send *question* soon, and *tell* the answer; false, and nothing is told: decide alone.
 

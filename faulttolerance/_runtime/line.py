@@ -213,6 +213,11 @@ class ThreadLine(Line):
         self._newcomers.append(circuit)
         self._asked.put(None)
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._outstanding) or not self._asked.empty()
+
     def stop(self) -> bool:
         """End the thread and its session; tell whether they are gone."""
         self._stopping = True
@@ -352,6 +357,8 @@ class ThreadLine(Line):
 
 class DirectLine(Line):
     """A fleet in this process, asked on the thread of the call; it says when it has changed."""
+
+    is_asking = False
 
     def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
         super().__init__(fleet, circuits)

@@ -20,10 +20,11 @@ from .._runtime import future, loop_thread, pool
 from .._runtime.frames import module_of
 from .._runtime.interrupting import watchdog
 from .._runtime.interrupting.sleeper import is_in_condition_wait
+from .._runtime.lane import lane
 from .._runtime.one_step import frames_of_threads, stack_of, variables_of
 
 STARTING = 0
-"""Stands for the threads that are just being started, and have no frame to look at yet."""
+"""Stands for the threads that are just being started, and have no frame to look at yet, and for a server's answer."""
 
 _ROOMS = tuple(f"{room.__name__}." for room in (_runtime, _call, _guard))
 _BESIDE = (watchdog.__name__, future.__name__, loop_thread.__name__)
@@ -81,7 +82,7 @@ class Onlooker:
         before, self._standing = self._standing, {}
         parked = _parked()
         threads = {thread.ident: thread for thread in threading.enumerate()}
-        if None in threads:
+        if None in threads or lane.is_asking:
             look.running.add(STARTING)
         frames = frames_of_threads()
         for ident, frame in frames.items():

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 import faulttolerance
-from faulttolerance import FaultToleranceDefinitionException, configure, health
+from faulttolerance import (
+    CircuitBreaker,
+    FaultToleranceDefinitionException,
+    FleetWide,
+    Guard,
+    RateLimit,
+    configure,
+    health,
+)
 from faulttolerance._runtime.lane import lane
 from faulttolerance._strategy.fleet import CircuitRecord, LeaseProbe, OpenCircuit, Question, TakeTurn, Tell
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
-from faulttolerance.testing import MemoryFleet, reset
+from faulttolerance.testing import MemoryFleet, reset, virtual_time
 from kit.fleet import DistantFleet
 from kit.waiting import wait_until
 
@@ -348,3 +358,107 @@ def test_the_gauge_says_whether_it_answers(fleet: DistantFleet) -> None:
     assert list(lane.read()) == [(("distant",), 0.0)]
     configure(fleet=None)
     assert list(lane.read()) == []
+
+
+@pytest.mark.parametrize("metrics", [True, False], ids=["on", "off"])
+def test_both_exporters_show_the_gauge(fleet: DistantFleet, metrics: bool) -> None:
+    """With the tag ``namespace`` and no method; nothing, once there is no fleet, or no metrics are wanted."""
+    prometheus = pytest.importorskip("prometheus_client")
+    export = pytest.importorskip("opentelemetry.sdk.metrics.export")
+    provider = pytest.importorskip("opentelemetry.sdk.metrics")
+    registry, reader = prometheus.CollectorRegistry(), export.InMemoryMetricReader()
+    guard = Guard(circuit_breaker=CircuitBreaker(), name="shown")
+    configure(
+        prometheus_registry=registry,
+        meter_provider=provider.MeterProvider([reader]),
+        properties={"MP_Fault_Tolerance_Metrics_Enabled": metrics},
+    )
+    guard.call(int)
+
+    def shown() -> list[float | None]:
+        read = reader.get_metrics_data()
+        observed = [
+            point.value
+            for resource in (read.resource_metrics if read else ())
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == "ft.fleet.up"
+            for point in metric.data.data_points
+            if point.attributes == {"namespace": "distant"}
+        ]
+        return [registry.get_sample_value("ft_fleet_up", {"namespace": "distant"}), *observed]
+
+    try:
+        assert shown() == ([1.0, 1.0] if metrics else [None])
+        lost(fleet)
+        assert shown() == ([0.0, 0.0] if metrics else [None])
+        configure(fleet=None)
+        assert shown()[0] is None
+    finally:
+        guard.close()
+
+
+def test_a_loop_is_woken_once_for_all_answers_of_a_batch(fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Woken for the first of them, it would take the interpreter away from the thread that tells the others."""
+    guard = Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name="many")
+    woken: list[Any] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        fleet.delay = 0.05  # so that all are there when the next batch is made
+        wake = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args, **kwargs: (woken.append(args), wake(*args))[1])
+        await asyncio.gather(*(guard.call_async(asyncio.sleep, 0) for _ in range(100)))
+
+    asyncio.run(main())
+    guard.close()
+
+    assert 1 <= len(woken) <= 5
+
+
+def test_calls_that_are_cancelled_while_they_ask_leave_the_others_alone(fleet: DistantFleet) -> None:
+    """Rule F1: they are told nothing."""
+    guard = Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name="cancelled")
+
+    async def main() -> list[Any]:
+        fleet.delay = 0.05
+        tasks = [asyncio.ensure_future(guard.call_async(asyncio.sleep, 0, number)) for number in range(100)]
+        await asyncio.sleep(0.01)
+        for task in tasks[::2]:
+            task.cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    results = asyncio.run(main())
+    guard.close()
+
+    assert results[1::2] == [*range(1, 100, 2)]
+    assert {type(result) for result in results[::2]} == {asyncio.CancelledError}
+    assert lane.is_up
+
+
+def test_no_call_pays_for_a_server_that_is_gone(fleet: DistantFleet) -> None:
+    """One batch waits, and only until the patience is over; the calls of all guards after that ask nobody (trap 27)."""
+    guards = [
+        Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name=f"paying {number}") for number in range(4)
+    ]
+    for guard in guards:
+        guard.call(int)
+    fleet.thawed.clear()
+    began = time.perf_counter()
+    for _ in range(25):
+        for guard in guards:
+            guard.call(int)
+    seconds = time.perf_counter() - began
+    for guard in guards:
+        guard.close()
+
+    assert 0.15 < seconds < 0.45
+
+
+def test_a_virtual_clock_does_not_hold_the_lane(fleet: DistantFleet) -> None:
+    """A server that is none of the test's answers in real time."""
+    with virtual_time():
+        guard = Guard(rate_limit=RateLimit(value=1_000), fleet_wide=FleetWide(), name="virtual")
+        guard.call(int)
+        guard.close()
+        assert lane.is_up

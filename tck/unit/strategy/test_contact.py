@@ -1,0 +1,98 @@
+"""Whether a fleet answers, and when it is asked of the lane's own accord: times and chances are numbers (rule F5)."""
+
+from __future__ import annotations
+
+import threading
+from math import inf
+
+import pytest
+
+from faulttolerance._strategy.contact import RENEWING, Contact
+
+LAST = 1 - 2**-53
+"""The highest chance there is."""
+
+
+@pytest.mark.parametrize(("chance", "due"), [(0.0, 99.0), (0.5, 110.0 - 0.0), (LAST, 121.0)])
+def test_circuits_are_read_at_intervals_give_or_take_a_tenth(chance: float, due: float) -> None:
+    contact = Contact(110.0, 0.0)
+    assert contact.next() == 0.0  # at once, so that the first call finds a connection
+
+    contact.read(0.0, chance)
+    assert contact.next() == pytest.approx(due)
+
+
+def test_a_lost_fleet_is_asked_after_a_second_and_then_more_and_more_seldom() -> None:
+    contact = Contact(1.0, 0.0)
+    contact.lose("gone", 100.0, 0.5)
+    waits = [contact.due - 100.0]
+    for _ in range(7):
+        contact.miss("still gone", 0.0, 0.5)
+        waits.append(contact.due)
+
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 30, 30, 30])
+
+
+@pytest.mark.parametrize(("chance", "wait"), [(0.0, 0.8), (0.5, 1.0), (LAST, 1.2)])
+def test_processes_do_not_ask_all_at_once(chance: float, wait: float) -> None:
+    """Give or take a fifth."""
+    contact = Contact(1.0, 0.0)
+    contact.lose("gone", 0.0, chance)
+
+    assert contact.due == pytest.approx(wait)
+
+
+def test_one_that_is_found_again_and_lost_is_asked_after_a_second_again() -> None:
+    contact = Contact(1.0, 0.0)
+    contact.lose("gone", 10.0, 0.5)
+    contact.miss("still gone", 11.0, 0.5)
+    assert contact.reason == "still gone"
+    assert contact.regain(13.5) == 3.5
+    assert contact.is_up
+    assert contact.reason == ""
+
+    contact.lose("again", 20.0, 0.5)
+    assert contact.due == 21.0
+
+
+def test_it_is_news_to_the_first_one_only() -> None:
+    contact = Contact(1.0, 0.0)
+    barrier = threading.Barrier(16)
+    news: list[bool] = []
+
+    def lose() -> None:
+        barrier.wait()
+        news.append(contact.lose("gone", 1.0, 0.5))
+
+    threads = [threading.Thread(target=lose) for _ in range(16)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+    assert news.count(True) == 1
+    assert not contact.is_up
+
+
+def test_idle_places_are_asked_for_as_long_as_there_may_be_some() -> None:
+    """More often than once in the second for which they are lent."""
+    contact = Contact(30.0, 0.0)
+    contact.read(0.0, 0.5)
+    assert contact.renew_at == inf
+    contact.may_keep(1.0)
+    contact.may_keep(1.1)
+    assert contact.next() == 1.0 + RENEWING
+    contact.renewed(1.5, is_kept=True)
+    assert contact.next() == 1.5 + RENEWING
+    contact.renewed(2.0, is_kept=False)
+
+    assert contact.next() == contact.due
+    assert RENEWING < 0.5
+
+
+def test_a_lost_fleet_keeps_no_places() -> None:
+    contact = Contact(30.0, 0.0)
+    contact.may_keep(1.0)
+    contact.lose("gone", 1.0, 0.5)
+
+    assert contact.renew_at == inf
