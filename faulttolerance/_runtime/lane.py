@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 from .._strategy.fleet import Fleet, Question, Tell
 from .background import aside
+from .clock import clock
 from .enrolled import Enrolled, SharedCircuit
 from .fork import at_fork
-from .line import DirectLine, ThreadLine
+from .line import DirectLine, ThreadLine, follow
 
 
 class Lane:
@@ -110,7 +111,9 @@ class Lane:
         self._line = line
         if before is not None:
             before.end()
-            before.tell_circuits_of_loss()
+            now = clock.monotonic()
+            for circuit in self._circuits:
+                follow(circuit, None, now)
         if line is not None:
             line.begin()
 

@@ -115,15 +115,10 @@ class Line:
         self._follow(circuit, record._replace(wait=max(0, record.wait - passed)), now)
 
     def _follow(self, circuit: SharedCircuit, record: CircuitRecord | None, now: float) -> None:
-        if record is not None and self._is_over:
-            return
-        try:
-            circuit.follow(record, now)
-        except Exception as error:  # the others have to hear of theirs
-            log(ERROR, "a circuit of the fleet was not told", error=error)
+        if not self._is_over:  # else they are another one's by now
+            follow(circuit, record, now)
 
-    def tell_circuits_of_loss(self) -> None:
-        """Let the circuits of this process decide alone."""
+    def _tell_circuits_of_loss(self) -> None:
         now = clock.monotonic()
         for circuit in self._circuits:
             self._follow(circuit, None, now)
@@ -155,6 +150,14 @@ class Line:
     def aside(self, function: Callable[[], object]) -> None:
         """Call *function*, which may take its time, and must not raise."""
         aside(function)
+
+
+def follow(circuit: SharedCircuit, record: CircuitRecord | None, now: float) -> None:
+    """Tell *circuit* what the fleet has; ``None``: it is lost."""
+    try:
+        circuit.follow(record, now)
+    except Exception as error:  # the others have to hear of theirs
+        log(ERROR, "a circuit of the fleet was not told", error=error)
 
 
 def _reason(error: BaseException) -> str:
@@ -304,7 +307,7 @@ class ThreadLine(Line):
             self._tell_of_loss()
             if not self._knows_loss:
                 self._knows_loss = True
-                self.tell_circuits_of_loss()
+                self._tell_circuits_of_loss()
 
     def _ask_all(self, asked: list[Asked], was_up: bool, reads: bool) -> None:
         contact = self.contact
@@ -408,7 +411,7 @@ class DirectLine(Line):
 
     def _lose(self, reason: str) -> None:
         super()._lose(reason)
-        self.tell_circuits_of_loss()
+        self._tell_circuits_of_loss()
 
     def _read(self) -> None:
         """Read all circuits, or find out whether the lost fleet is there again."""

@@ -182,11 +182,13 @@ def test_a_caller_in_vain_frees_all_others(fleet: DistantFleet) -> None:
     for _ in range(200):
         assert lane.ask(TURN, told.append)
     lane.give_up()
+    given_up = time.monotonic()
 
     assert told == [None] * 200
     assert ask() == "alone"
     fleet.thawed.set()
     wait_until(lambda: lane.is_up)
+    assert time.monotonic() - given_up > 0.7
     assert ask() == 0
     assert told == [None] * 200
 
@@ -281,6 +283,19 @@ def test_a_fleet_can_be_swapped_while_calls_wait(fleet: DistantFleet) -> None:
     configure(fleet=None)
     assert circuit.told[-1] is None
     assert ask() == "alone"
+
+
+def test_a_fleet_that_was_swapped_tells_circuits_nothing(fleet: DistantFleet) -> None:
+    """Not even that it is lost, however late its thread ends."""
+    for _ in range(20):
+        other = DistantFleet("other", poll=3600)
+        configure(fleet=fleet)
+        ask()
+        configure(fleet=other)
+        circuit = Circuit()
+        ask()
+        wait_until(lambda circuit=circuit: circuit.state == "closed")
+        assert None not in circuit.told
 
 
 def test_what_is_not_given_stays(fleet: DistantFleet) -> None:
