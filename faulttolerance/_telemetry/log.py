@@ -60,7 +60,7 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
             return DEBUG, "limit lowered to %d, was %d", {"ft_new_limit": new, "ft_old_limit": old}, {}
         case FleetLost(namespace, reason):
             values = {"ft_namespace": namespace, "ft_reason": reason}
-            return WARNING, "%s does not answer, and every process decides alone: %s", values, {}
+            return WARNING, "%s does not answer, and this process decides alone: %s", values, {}
         case FleetRegained(namespace, seconds):
             values = {"ft_namespace": namespace, "ft_seconds": seconds}
             return INFO, "%s answers again, after %.3f s", values, {}

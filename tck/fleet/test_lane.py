@@ -258,7 +258,7 @@ def test_people_are_told_in_words(fleet: DistantFleet, caplog: pytest.LogCapture
     wait_until(lambda: len(caplog.records) == 2)
 
     assert caplog.records[0].getMessage() == (
-        "fleet: distant does not answer, and every process decides alone: ConnectionError: gone"
+        "fleet: distant does not answer, and this process decides alone: ConnectionError: gone"
     )
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert caplog.records[1].getMessage().startswith("fleet: distant answers again, after ")
