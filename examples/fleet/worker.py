@@ -25,7 +25,7 @@ from faulttolerance.instrumentation import FleetLost, FleetRegained, get_event_s
 from .service import Unavailable, price, price_async, prices
 
 NAMESPACE = "example"
-POLL, PATIENCE = 0.5, 0.1
+POLL, PATIENCE = 0.5, 0.15
 """Seconds after which the circuits are read again, and that a call waits for the Redis server at most."""
 STEP = 0.5
 """Seconds between two counts."""
