@@ -94,6 +94,7 @@ def test_whatever_a_call_was_doing_when_it_was_struck_the_circuit_closes_again(h
                 pass
             clock.advance(1.1)
             assert is_free(fleet), strike.where
+            told: list[str] = []
             for _ in range(2):
                 clock.advance(60.1)
                 told = [outcome(call) for call in (other, other, one, one)]

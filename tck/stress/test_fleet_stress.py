@@ -1,0 +1,166 @@
+"""Circuits of a fleet under threads and cancelled tasks, which open, probe and close again and again: no place is lost.
+
+Would have caught: a place that a cancelled probe keeps, two probes at once, a circuit that stays half-open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breakers, configure, fleet_wide
+from faulttolerance._fleet.circuits import Circuit
+from faulttolerance._guard import registry
+from faulttolerance._policy import FleetWide
+from faulttolerance._strategy.fleet import StartProbe
+from kit.fleet import DistantFleet
+from kit.waiting import wait_until
+
+pytestmark = [pytest.mark.stress, pytest.mark.timeout(120)]
+
+THREADS, CALLS, TASKS, REPLICAS = 64, 60, 10_000, 3
+
+
+class Down(Exception):
+    pass
+
+
+def left(name: str) -> list[Any]:
+    """What replicas still hold in the fleet."""
+    members = [state.strategies.get(FleetWide) for state in registry.every_state() if state.name == name]
+    return [member._circuit for member in members if member is not None and member._circuit._probes]
+
+
+def places(fleet: DistantFleet, name: str) -> dict[str, Any]:
+    """What the server has lent."""
+    circuit: Circuit | None = fleet.memory._circuits.get(name)
+    return {} if circuit is None else {holder: place for holder, place in circuit.places.items() if place.is_used}
+
+
+@pytest.fixture
+def fleet() -> Any:
+    fleet = DistantFleet(poll=0.01, patience=5.0)
+    configure(fleet=fleet)
+    yield fleet
+    configure(fleet=None)
+
+
+def test_threads_of_several_replicas_leave_no_place_behind(fleet: DistantFleet) -> None:
+    """By rule F4: 64 threads, whose calls open and close the circuit; in the end it closes, and nothing is held."""
+
+    def replica() -> Callable[[random.Random], str]:
+        @fleet_wide
+        @circuit_breaker(request_volume_threshold=4, failure_ratio=0.5, delay=5, fail_on=Down)
+        def pay(chance: random.Random) -> str:
+            if chance.random() < 0.4:
+                raise Down
+            if chance.random() < 0.1:
+                raise KeyboardInterrupt
+            return "paid"
+
+        return pay
+
+    replicas = [replica() for _ in range(REPLICAS)]
+    name = f"{__name__}.{replica.__qualname__}.<locals>.pay"
+    outcomes: Counter[str] = Counter()
+
+    def run(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(CALLS):
+            try:
+                outcomes[replicas[seed % REPLICAS](chance)] += 1
+            except BaseException as error:
+                outcomes[type(error).__name__] += 1
+            time.sleep(chance.random() * 0.002)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert outcomes["CircuitBreakerOpenException"] > 0
+    assert set(outcomes) == {"paid", "Down", "KeyboardInterrupt", "CircuitBreakerOpenException"}
+    assert left(name) == []
+    wait_until(lambda: not places(fleet, name))
+    closes_again(fleet, name, replicas)
+
+
+def test_tasks_that_are_cancelled_leave_no_place_behind(fleet: DistantFleet) -> None:
+    """By rule F4, trap 28: 10,000 calls, cancelled anywhere; in the end the circuit closes, and nothing is held."""
+
+    def replica() -> Callable[[random.Random], Any]:
+        @fleet_wide
+        @circuit_breaker(request_volume_threshold=4, failure_ratio=0.5, delay=5, success_threshold=2, fail_on=Down)
+        async def pay(chance: random.Random) -> str:
+            for _ in range(chance.randrange(4)):
+                await asyncio.sleep(0)
+            if chance.random() < 0.3:
+                raise Down
+            return "paid"
+
+        return pay
+
+    replicas = [replica() for _ in range(REPLICAS)]
+    name = f"{__name__}.{replica.__qualname__}.<locals>.pay"
+    outcomes: Counter[str] = Counter()
+
+    async def one(seed: int) -> None:
+        chance = random.Random(seed)
+        call = asyncio.ensure_future(replicas[seed % REPLICAS](chance))
+        for _ in range(chance.randrange(5)):
+            await asyncio.sleep(0)
+        if chance.random() < 0.5:
+            call.cancel()
+        try:
+            outcomes[await call] += 1
+        except BaseException as error:
+            outcomes[type(error).__name__] += 1
+
+    async def main() -> None:
+        for batch in range(TASKS // 50):
+            await asyncio.gather(*(one(50 * batch + number) for number in range(50)))
+            await asyncio.sleep(0.002)
+
+    asyncio.run(main())
+
+    assert sum(outcomes.values()) == TASKS
+    assert set(outcomes) == {"paid", "Down", "CancelledError", "CircuitBreakerOpenException"}
+    assert left(name) == []
+    wait_until(lambda: not places(fleet, name))
+    closes_again(fleet, name, [lambda _, each=each: asyncio.run(each(Fine())) for each in replicas])  # type: ignore[misc]
+
+
+class Fine(random.Random):
+    """Lets every call go well."""
+
+    def random(self) -> float:
+        return 0.99
+
+    def randrange(self, *_: Any) -> int:  # type: ignore[override]
+        return 0
+
+
+def closes_again(fleet: DistantFleet, name: str, replicas: list[Callable[[random.Random], Any]]) -> None:
+    """Call until the circuit is closed in every replica."""
+
+    def is_closed() -> bool:
+        for call in replicas:
+            try:
+                call(Fine())
+            except CircuitBreakerOpenException:
+                pass
+        states = [state.circuit_breaker for state in registry.every_state() if state.name == name]
+        return all(breaker is not None and breaker.state.is_closed for breaker in states)
+
+    wait_until(is_closed)
+    assert circuit_breakers.state(name) == "closed"
+    assert places(fleet, name) == {}
+    assert sum(isinstance(question, StartProbe) for question in fleet.asked) > 10
