@@ -30,10 +30,9 @@ _PAUSE: Final = 0.02
 
 
 class _Lease(NamedTuple):
-    """A place for a probe that has not begun."""
+    """A place in the circuit as it is known, for a probe that has not begun."""
 
     holder: str
-    version: int
     until: float
     """Until when it is certain that nobody else has the place."""
 
@@ -136,7 +135,6 @@ class SharedCircuit:
             if not is_back or is_alike:
                 return None
         state = HALF_OPEN if record.state == OPEN and not record.wait else record.state
-        self._is_reset = False
         if state == CLOSED:
             self._wished_at = -inf
         if is_news:
@@ -181,10 +179,10 @@ class SharedCircuit:
         breaker, start, wish, is_stale = self._breaker, None, None, False
         with breaker.lock:
             era = breaker.state
-            if not self._is_joined or era.is_closed or era.is_forced or now < era.until:
+            if not self._is_joined or era.is_closed or now < era.until:
                 return breaker.admit(me, ident, now)
             lease = self._lease
-            if lease is not None and lease.version == self._record.version and era.name == HALF_OPEN:
+            if lease is not None and era.name == HALF_OPEN:
                 is_stale = now >= lease.until
                 if not is_stale and self._asked is None:
                     start = self._start_locked(lease, me, ident, now)
@@ -195,18 +193,17 @@ class SharedCircuit:
             return era
         if wish is not None:
             if not self._link.ask(*wish):
-                with breaker.lock:
-                    self._asked = None
                 return breaker.admit(me, ident, now)
             if is_stale and self._is_certain(now):  # the answer came at once, and nobody wanted the place meanwhile
                 return self.admit(me, ident, now)
         raise breaker.refusal(max(0.0, self._pause_until - now))
 
     def _start_locked(self, lease: _Lease, me: Hashable, ident: int, now: float) -> StartProbe:
-        self._probes[me] = _Probe(lease.holder, lease.version)
+        version = self._record.version
+        self._probes[me] = _Probe(lease.holder, version)
         self._lease = None
         self._breaker.admit_probe(me, ident, now)
-        return StartProbe(self.key, lease.version, lease.holder, _micros(self._breaker.delay or _PROBE))
+        return StartProbe(self.key, version, lease.holder, _micros(self._breaker.delay or _PROBE))
 
     def _wish_locked(self, now: float) -> tuple[LeaseProbe, Tell] | None:
         """Ask for a place, or for the one that was kept too long, unless that is being asked, or is of no use yet."""
@@ -238,8 +235,7 @@ class SharedCircuit:
             if answer.is_granted:
                 if is_awaited and version == self._record.version and self._is_half_open_locked(asked):
                     margin = min(2 * self._link.patience, asked.length / 2)  # what is sent takes so long at most
-                    self._lease = _Lease(asked.holder, version, asked.at + asked.length - margin)
-                    self._denials = 0
+                    self._lease = _Lease(asked.holder, asked.at + asked.length - margin)
                     return
                 question = self._end(_Probe(asked.holder, version), "none")
             elif not is_awaited:
@@ -255,7 +251,7 @@ class SharedCircuit:
 
     def _is_half_open_locked(self, asked: _Asked) -> bool:
         era = self._breaker.state
-        if era.name == OPEN and not era.is_forced and asked.at >= era.until:
+        if era.name == OPEN and asked.at >= era.until:
             self._breaker.follow(HALF_OPEN, 0.0, self._record.reopened, "", asked.at)
         return self._breaker.state.name == HALF_OPEN
 
@@ -269,9 +265,9 @@ class SharedCircuit:
             lease = self._lease
             if lease is None or self._asked is not None:
                 return []
-            if not self.users or lease.version != self._record.version or self._breaker.state.name != HALF_OPEN:
+            if self._breaker.state.name != HALF_OPEN:  # it was reset, or forced
                 self._lease = None
-                return [(self._end(_Probe(lease.holder, lease.version), "none"), _ignore)]
+                return [(self._end(_Probe(lease.holder, self._record.version), "none"), _ignore)]
             if now < lease.until - 0.4:
                 return []
             return [self._ask_locked(lease.holder, 0.0, now)]
