@@ -245,7 +245,7 @@ class RateLimit:
             RateLimitException: There were too many; ``retry_after`` is when there may be room, and not before.
         """
         with self.lock:
-            moment = ticks(now)
+            moment = round(now * _PER_SECOND)  # without a further call, as below
             if self.waiting or self.spacing:
                 self._forget_overdue_locked(moment)
                 due = self.due_locked(moment, len(self.waiting))
@@ -266,9 +266,10 @@ class RateLimit:
             RateLimitException: It was not, or would not be let through within the longest wait.
         """
         with self.lock:
-            moment = ticks(now)
-            self._forget_overdue_locked(moment)
-            ahead = self.ahead_of_locked(place)
+            moment, ahead = round(now * _PER_SECOND), 0
+            if self.waiting:
+                self._forget_overdue_locked(moment)
+                ahead = self.ahead_of_locked(place)
             due = self.due_locked(moment, ahead)
             if due > moment:
                 if place.until is None and due - moment <= self.max_wait:
@@ -280,7 +281,8 @@ class RateLimit:
             else:
                 self.window.take(moment, moment if place.until is None else due)
                 self.last = moment
-        self.leave(place, now)
+        if place.until is not None or self.waiting:
+            self.leave(place, now)
         if due > moment:
             raise self.refusal(wait_for(now, due))
         return 0.0
