@@ -11,18 +11,21 @@ from .._event import FleetLost, FleetRegained, sinks
 from .._log import ERROR, log
 from .._strategy.contact import BATCH, Contact
 from .._strategy.fleet import ABSENT, CircuitRecord, Fleet, Leased, Question, ReadCircuits, Session, Tell
+from ..typing import Timer
 from .background import aside
 from .callback import together
 from .clock import chance, clock
 from .daemon import Daemon
 from .enrolled import Enrolled, SharedCircuit
 from .hub import hub_here, make_hub_here
+from .interrupting.watchdog import watchdog
 from .native import native
 
 Asked: TypeAlias = tuple[Question, Tell]
 
 _CLOSED = "no longer configured"
 _NO_THREADS = "no thread can be started here"
+_CONNECTING_SECONDS = 1.0
 _START_SECONDS = 1.0
 """How long ``configure`` waits where greenlets stand for threads."""
 _STOP_SECONDS = 1.0
@@ -213,8 +216,9 @@ class ThreadLine(Line):
 
     def welcome(self, circuit: SharedCircuit) -> None:
         """Tell *circuit*, which has just come, what is known."""
-        self._newcomers.append(circuit)
-        self._asked.put(None)
+        if self.contact.is_up:  # else it hears of everything as soon as that is so
+            self._newcomers.append(circuit)
+            self._asked.put(None)
 
     @property
     def is_asking(self) -> bool:
@@ -316,6 +320,7 @@ class ThreadLine(Line):
             self._answer_all()  # who gave up a moment ago may not have seen these
             return
         questions = [question for question, _ in asked]
+        timer = self._hurry() if was_up and self._session is None else None
         try:
             answers = self._exchange(questions)
         except BaseException as error:  # whatever it is, there is no answer
@@ -326,6 +331,9 @@ class ThreadLine(Line):
                 contact.miss(_reason(error), native.monotonic(), chance())
             self._answer_all()
             return
+        finally:
+            if timer is not None:
+                timer.cancel()
         if self._is_over or contact.is_up != was_up:
             return  # somebody has given up meanwhile: all were told
         if not was_up:
@@ -340,6 +348,10 @@ class ThreadLine(Line):
                 tell = outstanding.pop(place, None)
                 if tell is not None:
                     _answer(tell, answer)
+
+    def _hurry(self) -> Timer:
+        """Give the fleet up if it takes too long to connect; nobody may be there to do so who waits for an answer."""
+        return watchdog.call_at(native.monotonic() + max(self.patience, _CONNECTING_SECONDS), self.give_up)
 
     def _hear(self, question: Question, answer: Any) -> None:
         super()._hear(question, answer)

@@ -24,7 +24,7 @@ from faulttolerance._runtime.lane import lane
 from faulttolerance._strategy.fleet import CircuitRecord, LeaseProbe, OpenCircuit, Question, TakeTurn, Tell
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
 from faulttolerance.testing import MemoryFleet, reset, virtual_time
-from kit.fleet import DistantFleet
+from kit.fleet import DistantFleet, DistantSession
 from kit.waiting import wait_until
 
 TURN = TakeTurn("limit", "rolling", 1_000_000, 1_000_000, 1)
@@ -191,6 +191,23 @@ def test_a_caller_in_vain_frees_all_others(fleet: DistantFleet) -> None:
     assert time.monotonic() - given_up > 0.7
     assert ask() == 0
     assert told == [None] * 200
+
+
+def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(fleet: DistantFleet) -> None:
+    """As where names are looked up in vain; no call had to find that out."""
+    goes_on = threading.Event()
+
+    class Hanging(DistantFleet):
+        def connect(self, changed: Any = None) -> DistantSession:
+            goes_on.wait(20)
+            return super().connect(changed)
+
+    configure(fleet=Hanging())
+    try:
+        assert lane.is_up
+        wait_until(lambda: not lane.is_up, seconds=10)
+    finally:
+        goes_on.set()
 
 
 def test_a_lost_fleet_is_asked_by_the_lane_and_holds_again(fleet: DistantFleet) -> None:
