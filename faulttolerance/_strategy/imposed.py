@@ -91,7 +91,9 @@ class ExhaustedThrottle(AdaptiveThrottle):
 
     __slots__ = ()
 
-    state = property(lambda self: WATCHING, vars(AdaptiveThrottle)["state"].__set__)
+    state = property(  # pyright: ignore[reportAssignmentType]
+        lambda self: WATCHING, vars(AdaptiveThrottle)["state"].__set__
+    )
 
     def admit(self, permit: Hashable, ident: int, now: float) -> Era:
         """Refuse the attempt.
