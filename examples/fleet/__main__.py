@@ -75,8 +75,9 @@ class Stage:
             raise SystemExit("a process did not start; it has said why")
 
         def listen() -> None:
-            for line in said:
-                self._said.put((number, line))
+            with said:
+                for line in said:
+                    self._said.put((number, line))
 
         threading.Thread(target=listen, name="ear", daemon=True).start()
         return first.strip()
@@ -154,6 +155,7 @@ def child(module: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.wait()
+        _piped(process.stdin).close()
 
 
 def _piped(stream: IO[str] | None) -> IO[str]:
