@@ -269,6 +269,15 @@ def unguarded(function: F) -> F:
     return function
 
 
+def forget_state() -> None:
+    """Forget circuits, permits, windows and counts; what was configured stays in force."""
+    before = settings.state
+    transaction.forget()
+    transaction.restore(before)
+    ledger.clear()
+    named_budgets.forget()
+
+
 def reset() -> None:
     """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
     from .._runtime.interrupting import main_thread, safe_point

@@ -10,7 +10,8 @@
 down what calls do,
 ``reset()`` forgets what earlier tests left behind, ``configured({...})`` sets configuration keys for a block. The
 pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset``, ``ft_configured``, ``ft_calls`` and
-``ft_events``. A ``MemoryFleet`` stands for other replicas and their server.
+``ft_events``. A ``MemoryFleet`` stands for other replicas and their server. ``simulate(scenario)`` lets callers take
+turns in orders that seeds choose.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ from .forcing import exhaust, force
 from .memory_fleet import MemoryFleet
 from .record import RecordedAttempt, RecordedCall
 from .recording import captured_events, recorded
+from .simulation import Caller, Explored, Simulation, SimulationFailed, simulate
 from .switching import disabled, no_wait
 from .virtual_clock import VirtualClock
 from .waiter import VirtualTimeStalled
 
 __all__ = [
+    "Caller",
+    "Explored",
     "MemoryFleet",
     "RecordedAttempt",
     "RecordedCall",
+    "Simulation",
+    "SimulationFailed",
     "VirtualClock",
     "VirtualTimeStalled",
     "captured_events",
@@ -40,5 +46,6 @@ __all__ = [
     "no_wait",
     "recorded",
     "reset",
+    "simulate",
     "virtual_time",
 ]

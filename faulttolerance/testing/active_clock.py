@@ -56,9 +56,7 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
     60.0
     """
     global _active
-    if not _claim.acquire(blocking=False):
-        raise RuntimeError("virtual_time() is active already; one clock serves the whole process")
-    try:
+    with claimed():
         clock = _active = VirtualClock(seed)
         shared_clock.use(clock)
         loop_thread.stop_if_idle()
@@ -71,6 +69,15 @@ def virtual_time(seed: Seed = 0) -> Iterator[VirtualClock]:
             loop_thread.stop_if_idle()
             shared_clock.use_system()
             clock._end()
+
+
+@contextmanager
+def claimed() -> Iterator[None]:
+    """Be the only one who puts another clock in the place of the system's."""
+    if not _claim.acquire(blocking=False):
+        raise RuntimeError("virtual_time() or simulate() is active already; one clock serves the whole process")
+    try:
+        yield
     finally:
         _claim.release()
 

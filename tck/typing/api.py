@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any, Literal, Protocol, assert_type
 
 import faulttolerance as ft
+from faulttolerance import testing
 from faulttolerance import (
     AdaptiveThrottle,
     Bulkhead,
@@ -789,3 +790,15 @@ with testing.recorded(priced) as calls, testing.captured_events() as events:
     assert_type(calls, list[testing.RecordedCall])
     assert_type(calls[0].attempts[0].delay, float | None)
     assert_type(events, list[Event])
+
+
+def scenario(sim: testing.Simulation) -> None:
+    caller = sim.start(judged)
+    sim.always(lambda: sim.now < 5, "what it says")
+    assert_type(caller.exception(), BaseException | None)
+    assert_type(sim.random.random(), float)
+    sim.join()
+
+
+assert_type(testing.simulate(scenario, seeds=["a", 1], switch_in=[testing, "x"], expected=OSError), testing.Explored)
+testing.simulate(judged)  # type: ignore[arg-type]

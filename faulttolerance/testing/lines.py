@@ -1,0 +1,116 @@
+"""Switching between the lines of chosen modules, and the locks that are taken there."""
+
+from __future__ import annotations
+
+import _thread
+import ast
+import linecache
+import threading
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType, ModuleType
+from typing import Any, TypeAlias
+
+Trace: TypeAlias = Callable[[FrameType, str, Any], Any]
+
+_OWN = __name__.rpartition(".")[0]
+_LOCKS = (_thread.LockType, type(threading.RLock()))
+
+
+def lock_of(thing: object) -> Any:
+    """The lock that ``with thing`` takes; ``None`` where that is none that blocks for others."""
+    while isinstance(thing, threading.Condition):
+        thing = thing._lock  # type: ignore[attr-defined]
+    return thing if isinstance(thing, _LOCKS) else None
+
+
+def is_own(lock: Any) -> bool:
+    """Whether the calling thread holds *lock*, and may take it again."""
+    owned = getattr(lock, "_is_owned", None)
+    return owned is not None and owned()
+
+
+def is_free(lock: Any) -> bool:
+    """Whether another thread than the calling one could take *lock*."""
+    if is_own(lock) or not lock.acquire(blocking=False):
+        return False
+    lock.release()
+    return True
+
+
+class LineTracer:
+    """Calls *at_line* before each line of the modules, with the lock that it takes by ``with``, if there is one."""
+
+    def __init__(self, modules: Iterable[ModuleType | str], at_line: Callable[[Any], object]) -> None:
+        names = tuple(module if isinstance(module, str) else module.__name__ for module in modules)
+        self._names = frozenset(names)
+        self._packages = tuple(f"{name}." for name in names)
+        self._at_line = at_line
+        self._locks: dict[CodeType, dict[int, CodeType] | None] = {}
+        """By code: what its ``with`` statements take, by where they begin; ``None`` where it is not switched in."""
+
+    @property
+    def trace(self) -> Trace | None:
+        """What ``sys.settrace`` is to be given on each thread; ``None`` where no module is chosen."""
+        return self._on_call if self._names else None
+
+    def _on_call(self, frame: FrameType, event: str, _: Any) -> Trace | None:
+        code = frame.f_code
+        try:
+            locks = self._locks[code]
+        except KeyError:
+            locks = self._locks[code] = self._look_at(frame)
+        if locks is None:
+            return None
+        return self._on_line if not locks else self._on_line_with_locks
+
+    def _on_line(self, frame: FrameType, event: str, _: Any) -> Trace:
+        if event == "line":
+            self._at_line(None)
+        return self._on_line
+
+    def _on_line_with_locks(self, frame: FrameType, event: str, _: Any) -> Trace:
+        if event == "line":
+            taken = (self._locks[frame.f_code] or {}).get(frame.f_lasti)
+            self._at_line(None if taken is None else _evaluated(taken, frame))
+        return self._on_line_with_locks
+
+    def _look_at(self, frame: FrameType) -> dict[int, CodeType] | None:
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith(_OWN) or not (name in self._names or name.startswith(self._packages)):
+            return None
+        lines = _with_lines(frame.f_code.co_filename)
+        begins: dict[int, int] = {}
+        for offset, _, line in frame.f_code.co_lines():
+            if line in lines:
+                begins.setdefault(line, offset)  # the same line comes again where the block is left
+        return {offset: lines[line] for line, offset in begins.items()}
+
+
+def _evaluated(taken: CodeType, frame: FrameType) -> Any:
+    try:
+        return lock_of(eval(taken, frame.f_globals, frame.f_locals))  # names and attributes of the program itself
+    except Exception:  # noqa: BLE001  # the line itself will raise it
+        return None
+
+
+_known_files: dict[str, dict[int, CodeType]] = {}
+
+
+def _with_lines(file: str) -> dict[int, CodeType]:
+    if file not in _known_files:
+        found = _known_files[file] = {}
+        try:
+            tree = ast.parse("".join(linecache.getlines(file)))
+        except SyntaxError:
+            return found
+        for node in ast.walk(tree):
+            if isinstance(node, ast.With) and _is_plain(node.items[0].context_expr):
+                taken = ast.Expression(node.items[0].context_expr)
+                found[node.lineno] = compile(taken, file, "eval", dont_inherit=True)
+    return _known_files[file]
+
+
+def _is_plain(expression: ast.expr) -> bool:
+    while isinstance(expression, ast.Attribute):
+        expression = expression.value
+    return isinstance(expression, ast.Name)

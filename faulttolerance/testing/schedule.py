@@ -1,0 +1,68 @@
+"""Who goes on where several callers can: drawn from a seed, or as it was written down."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+Switches: TypeAlias = Mapping[tuple[str, int], str]
+"""Who went on instead of whom: the caller that came to so many of its points, and the one that was chosen there.
+
+What is not written down went the plain way: who can go on does, and otherwise who has been able to for longest.
+"""
+
+_RATES: Final = (0.0, 0.003, 0.01, 0.03, 0.1)
+"""How often a caller that could go on is stopped: one of these for a whole run, so that few switches are tried too."""
+
+
+class Plan(NamedTuple):
+    """What one run is to do; the same plan gives the same run."""
+
+    seed: object
+    """Where the callers' random numbers come from, and the order unless it is given."""
+    without: frozenset[int] = frozenset()
+    """The numbers of the callers that are left out."""
+    switches: Switches | None = None
+    """The order; ``None``: drawn."""
+    draw: int = 0
+    """Which of the orders that can be drawn from the seed."""
+    is_serial: bool = False
+    """Whether each caller ends before the next one begins."""
+
+
+class Schedule:
+    """The choices of one run, which are written down as they are made."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.switches: dict[tuple[str, int], str] = {}
+        """Those that were made so far."""
+        self._given = plan.switches
+        self._chance = random.Random(f"order {plan.draw} of {plan.seed!r}")
+        self._rate = self._chance.choice(_RATES)
+        self._stops: dict[str, list[int]] = {}
+        for who, point in sorted(plan.switches or (), key=lambda switch: -switch[1]):
+            self._stops.setdefault(who, []).append(point)
+
+    def next_stop(self, who: str, point: int) -> float:
+        """The next point at which *who* is to be asked whether it goes on, after *point*."""
+        if self._given is None:
+            if not self._rate:
+                return math.inf
+            return point + 1 + int(math.log(1.0 - self._chance.random()) / math.log(1.0 - self._rate))
+        stops = self._stops.get(who, [])
+        while stops and stops[-1] <= point:
+            stops.pop()
+        return stops[-1] if stops else math.inf
+
+    def choose(self, who: str, point: int, names: Sequence[str], plain: int) -> int:
+        """Choose one of *names*, of which *plain* would go on the plain way; *who* stands at its *point*."""
+        if self._given is None:
+            chosen = int(self._chance.random() * len(names))
+        else:
+            name = self._given.get((who, point))
+            chosen = names.index(name) if name in names else plain
+        if chosen != plain:
+            self.switches[who, point] = names[chosen]
+        return chosen

@@ -1,0 +1,175 @@
+"""What the library asks of the clock, the pool and the watchdog while callers are simulated."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from .._call import attempt, retrying
+from .._runtime.clock import Alarm, chance, clock as shared_clock, next_deadline, raise_if_expired
+from .._runtime.interrupting.watchdog import watchdog
+from .._runtime.loop_thread import loop_thread
+from .._runtime.pool import Job, pool
+from .simulated_run import BEGIN, Run, SimulatedTimer, Wait
+from .waiter import VirtualTimeStalled
+
+if TYPE_CHECKING:
+    from .simulated_loop import SimulatedLoop
+
+_UNLOCKED = (attempt.__name__, retrying.__name__)
+"""Where a guard asks for the time while it holds no lock."""
+_original_wait = threading.Condition.wait
+_START = threading.Thread.start.__code__
+
+
+class SimulatedClock:
+    """The clock of the run that goes on."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self._sleeping: dict[Wait, Any] = {}
+        self._jobs_running = 0
+        self._jobs: deque[tuple[str, Job]] = deque()
+
+    def begin(self, run: Run) -> None:
+        """Be the clock of *run*."""
+        self.run = run
+        self._sleeping.clear()
+        self._jobs.clear()
+        self._jobs_running = 0
+
+    def _here(self) -> Run:
+        run = self.run
+        if run is None or not run.is_here():
+            raise VirtualTimeStalled(
+                f"simulate() is active, and the thread {threading.current_thread().name!r} is none of its callers;"
+                " let sim.start(...) start it"
+            )
+        return run
+
+    # The protocol of a clock
+
+    def monotonic(self) -> float:
+        """Seconds; where an attempt begins or ends, and so asks, the caller may be stopped."""
+        run = self.run
+        if run is None:
+            return BEGIN
+        if sys._getframe(1).f_globals.get("__name__") in _UNLOCKED and run.is_here():
+            run.point()
+        return run.now
+
+    def random(self) -> float:
+        """The next random number of the caller."""
+        run = self.run
+        return run.chance().random() if run is not None and run.is_here() else chance()
+
+    def sleep(self, seconds: float, alarm: Alarm | None = None) -> None:
+        """Let others go on until the time is over, a deadline passes, or *alarm* rings."""
+        run = self._here()
+        end = run.now + seconds
+        while True:
+            raise_if_expired(run.now)
+            if run.now >= end or (alarm is not None and alarm.rings):
+                return
+            wait = Wait(run.current)
+            self._sleeping[wait] = run.current.deadlines
+            if alarm is not None:
+                alarm.ends(wait.come)
+            try:
+                run.wait(wait, min(end, next_deadline()))
+            finally:
+                del self._sleeping[wait]
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> SimulatedTimer:
+        """Run a short callback in a strand of its own once the time has come."""
+        run = self._here()
+        timer = SimulatedTimer(run, run.name_for("timer"), callback)
+        run.add(when, timer)
+        return timer
+
+    # What else waits
+
+    def rouse(self) -> None:
+        """Wake the sleepers whose interruption was asked for."""
+        for wait, deadlines in self._sleeping.items():
+            if deadlines.requested:
+                wait.come()
+
+    def submit(self, job: Job, urgent: bool = False) -> None:
+        """Run a job of the pool in a strand of its own."""
+        run = self._here()
+        name, most = run.name_for("pool"), pool.max_threads
+        if urgent or most is None or self._jobs_running < most:
+            self._begin(run, name, job)
+        else:
+            self._jobs.append((name, job))
+
+    def _begin(self, run: Run, name: str, job: Job) -> None:
+        def work() -> None:
+            try:
+                job()
+            finally:
+                self._jobs_running -= 1
+                if self._jobs:
+                    self._begin(run, *self._jobs.popleft())
+
+        self._jobs_running += 1
+        run.strand(name, work, Context())
+
+    def loop(self) -> SimulatedLoop:
+        """The loop on which the tasks of the run are."""
+        from .simulated_loop import SimulatedLoop
+
+        run = self._here()
+        return run.loops[0] if run.loops else SimulatedLoop(run)
+
+    def wait_for_condition(self, condition: threading.Condition, timeout: float | None = None) -> bool:
+        """Stand in for ``threading.Condition.wait`` in callers."""
+        run = self.run
+        if run is None or not run.is_here() or sys._getframe(3).f_code is _START:
+            return _original_wait(condition, timeout)
+        inner: Any = condition
+        if not inner._is_owned():
+            raise RuntimeError("cannot wait on un-acquired lock")
+        wait = Wait(run.current)
+        inner._waiters.append(wait)
+        saved = inner._release_save()
+        try:
+            run.wait(wait, math.inf if timeout is None else run.now + max(0.0, timeout))
+        finally:
+            run.await_lock(inner._lock)
+            inner._acquire_restore(saved)
+            was_notified = wait not in inner._waiters
+            if not was_notified:
+                inner._waiters.remove(wait)
+        return was_notified
+
+
+@contextmanager
+def in_use(clock: SimulatedClock) -> Iterator[None]:
+    """Let the whole process follow *clock* within the block."""
+
+    def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+        return clock.wait_for_condition(condition, timeout)
+
+    shared_clock.use(clock)
+    loop_thread.stop_if_idle()
+    pool.submit, watchdog.rouse = clock.submit, clock.rouse  # type: ignore[method-assign]
+    loop_thread.acquire, loop_thread.release = clock.loop, _nothing  # type: ignore[method-assign]
+    threading.Condition.wait = wait  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        threading.Condition.wait = _original_wait  # type: ignore[method-assign]
+        del pool.submit, watchdog.rouse, loop_thread.acquire, loop_thread.release
+        shared_clock.use_system()
+
+
+def _nothing() -> None:
+    pass

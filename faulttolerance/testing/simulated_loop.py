@@ -1,0 +1,158 @@
+"""The event loop of a simulated run: no input, the run's time, and tasks in the order of the schedule."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context, copy_context
+from typing import Any
+
+from .simulated_run import Run, Strand, Wait
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """A loop in a strand of its own. What its executors run are strands, too."""
+
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+        self._selector = self
+        self._ready = _Ready(self, run)
+        self._wait: Wait | None = None
+        self._tasks_begun = 0
+        self.set_debug(False)
+        self.strand: Strand = run.strand("loop", self.run_forever, Context())
+        self.strand.loop = self
+        run.alive -= 1
+        run.loops.append(self)
+
+    def time(self) -> float:
+        """Seconds of the run."""
+        return self._run.now
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Wait until something is ready or *timeout* is over; there is no input."""
+        if (timeout is None or timeout > 0) and not self._stopping:
+            wait = self._wait = Wait(self._run.current)
+            try:
+                self._run.wait(wait, math.inf if timeout is None else self._run.now + timeout)
+            finally:
+                self._wait = None
+        return []
+
+    def _process_events(self, events: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        if self._wait is not None:
+            self._wait.come()
+
+    def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
+        """Make a task; its name does not depend on earlier runs."""
+        if options.get("name") is None:
+            self._tasks_begun += 1
+            options["name"] = f"task {self._tasks_begun}"
+        return super().create_task(coro, **options)
+
+    def begin_task(self, coroutine: Coroutine[Any, Any, Any], name: str, ended: Callable[[Any], None]) -> None:
+        """Begin a task, from any strand; *ended* is given it when it is over."""
+        context = copy_context()
+
+        def begin() -> None:
+            self.create_task(coroutine, name=name, context=context).add_done_callback(ended)
+
+        self.call_soon_threadsafe(begin)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run a function in a strand of its own, whatever the executor."""
+        future = self.create_future()
+
+        def work() -> None:
+            result, failure = None, None
+            try:
+                result = func(*args)
+            except BaseException as error:  # noqa: BLE001  # it is the future's to raise
+                failure = error
+            self.call_soon_threadsafe(_settle, future, result, failure)
+
+        self._run.strand(self._run.name_for("executor"), work, Context())
+        return future
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Say what went wrong beside the callers, but not what comes of giving the run up."""
+        if not self._run.is_abandoned:
+            super().call_exception_handler(context)
+
+    def who(self) -> str:
+        """The name of the task that runs; empty between tasks."""
+        task = asyncio.current_task(self)
+        return "" if task is None else task.get_name()
+
+    def is_busy(self) -> bool:
+        """Whether a task is not over."""
+        return bool(self._ready) or any(not task.done() for task in asyncio.all_tasks(self))
+
+    def standing(self) -> Iterator[str]:
+        """Who waits, and where, for people."""
+        for task in sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name):
+            frames = task.get_stack(limit=1)
+            where = f"at line {frames[0].f_lineno} of {frames[0].f_code.co_qualname}" if frames else "somewhere"
+            yield f"{task.get_name()} waits {where}"
+
+    def discard(self) -> None:
+        """Close the loop, of which nothing runs any more."""
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._ready.clear()
+        if not self.is_running():
+            self.close()
+
+
+class _Ready(deque[asyncio.Handle]):
+    """What a loop is to call: its tasks in the order of the schedule, all else in the order in which it came."""
+
+    def __init__(self, loop: SimulatedLoop, run: Run) -> None:
+        super().__init__()
+        self._loop = loop
+        self._run = run
+
+    def popleft(self) -> asyncio.Handle:
+        run = self._run
+        if run.is_over or run.is_abandoned:
+            return super().popleft()
+        run.step()
+        if len(self) < 2 or not _steps_task(self[0]) or run.failure is not None:
+            return super().popleft()
+        handles = [handle for handle in self if _steps_task(handle)]
+        if len(handles) == 1:
+            return super().popleft()
+        names = [_task_of(handle).get_name() for handle in handles]
+        run.current.points += 1
+        chosen = handles[run.schedule.choose(run.current.name, run.current.points, names, 0)]
+        self.remove(chosen)
+        if run.told is not None:
+            run.tell(f"{_task_of(chosen).get_name()} goes on, of the tasks {', '.join(names)}")
+        return chosen
+
+
+def _task_of(handle: asyncio.Handle) -> Any:
+    return getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+
+
+def _steps_task(handle: asyncio.Handle) -> bool:
+    return not handle.cancelled() and isinstance(_task_of(handle), asyncio.Task)
+
+
+def _settle(future: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
+    if not future.done():
+        if failure is None:
+            future.set_result(result)
+        else:
+            future.set_exception(failure)

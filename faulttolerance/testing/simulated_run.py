@@ -1,0 +1,476 @@
+"""One run of a simulation: callers on threads of their own, of which one at a time goes on, and time between them."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
+
+from .._runtime.interrupting.thread_deadlines import ThreadDeadlines, this_thread
+from .lines import Trace, is_free, is_own
+from .places import place
+from .schedule import Plan, Schedule
+from .waiter import VirtualTimeStalled
+
+if TYPE_CHECKING:
+    from .simulated_loop import SimulatedLoop
+
+BEGIN: Final = 2.0**20
+"""The moment at which every run begins."""
+_TICKS: Final = 2**30
+_REAL_SECONDS: Final = 0.25
+"""How often the thread that started the run looks whether it moves."""
+_PATIENCE: Final = 4
+"""So many looks in which nothing moved and nothing was computed, and the run is stuck."""
+_GIVEN_UP: Final = "the simulated run was given up"
+
+
+class Thread:
+    """A thread that runs one strand after the other."""
+
+    def __init__(self, trace: Trace | None) -> None:
+        self._trace = trace
+        self._strand: Strand | None = None
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.is_idle = True
+        self._thread = threading.Thread(target=self._work, name="simulated", daemon=True)
+        self._thread.start()
+
+    def serve(self, strand: Strand) -> None:
+        """Run *strand* as soon as its turn comes."""
+        self._strand = strand
+        self.is_idle = False
+
+    def end(self) -> None:
+        """Let an idle thread end."""
+        self._strand = None
+        self.gate.release()
+
+    def _work(self) -> None:
+        while True:
+            self.gate.acquire()
+            strand, self._strand = self._strand, None
+            if strand is None:
+                return
+            self.run(strand)
+            del strand
+
+    def run(self, strand: Strand) -> None:
+        """Run *strand* on the calling thread, whose turn it is."""
+        strand.ident = threading.get_ident()
+        this_thread.deadlines = strand.deadlines = type(this_thread.deadlines)()
+        sys.settrace(self._trace)
+        try:
+            if not strand.run.is_abandoned:
+                strand.context.run(strand.work)
+        except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
+            strand.run.fail(error)
+        finally:
+            strand.forget()  # while it is its turn: finalizers are the program's, too
+            sys.settrace(None)
+            self.is_idle = True
+            strand.run.end(strand)
+
+
+class Strand:
+    """Something that goes on by itself: a caller, a timer's callback, a job of the pool, a loop."""
+
+    ident = 0
+    deadlines: ThreadDeadlines | None = None
+    may_go: Callable[[], bool] | None = None
+    """Whether it can go on; ``None``: it can whenever it is ready."""
+    loop: SimulatedLoop | None = None
+    is_over = False
+    is_unwound = False
+
+    def __init__(self, run: Run, name: str, work: Callable[[], object], context: Context) -> None:
+        self.run = run
+        self.name = name
+        self.work = work
+        self.context = context
+        self.points = 0
+        """How often it could have been stopped so far."""
+        self.next_stop = run.schedule.next_stop(name, 0)
+        self.ended = threading.Lock()
+        self.ended.acquire()
+        self.thread: Thread
+
+    def forget(self) -> None:
+        """Let go of what it did."""
+        self.work, self.context = _nothing, Context()
+
+
+def _nothing() -> None:
+    pass
+
+
+class Wait:
+    """A strand's wait for a moment, or for somebody who wakes it."""
+
+    __slots__ = ("_strand",)
+
+    def __init__(self, strand: Strand) -> None:
+        self._strand: Strand | None = strand
+
+    def come(self) -> None:
+        """Let the strand go on, when its turn comes; again: nothing."""
+        strand, self._strand = self._strand, None
+        if strand is not None:
+            strand.run.ready[strand] = None
+
+    release = come
+    """What ``threading.Condition`` calls."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the strand goes on."""
+        return self._strand is None
+
+
+class SimulatedTimer:
+    """A callback that is due at a moment, in a strand of its own."""
+
+    def __init__(self, run: Run, owner: str, callback: Callable[[], object]) -> None:
+        self._run = run
+        self._owner = owner
+        self._callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """Forget the callback if it has not begun."""
+        self._callback = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has begun or was cancelled."""
+        return self._callback is None
+
+    def come(self) -> None:
+        """Let the callback run when its turn comes."""
+        if self._callback is not None:
+            self._run.strand(self._owner, self._call, Context())
+
+    def _call(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class Run:
+    """Strands, time, and whose turn it is. Only the strand whose turn it is touches anything; so there is no lock."""
+
+    def __init__(self, plan: Plan, threads: list[Thread], trace: Trace | None, max_steps: int, tells: bool) -> None:
+        self.plan = plan
+        self.schedule = Schedule(plan)
+        self.now = BEGIN
+        self.ready: dict[Strand, None] = {}
+        """Who can go on, in the order in which they came to it; the one whose turn it is, too."""
+        self.current: Strand
+        self.checks: list[tuple[Callable[[], object], str]] = []
+        self.failure: BaseException | None = None
+        self.told: list[str] | None = [] if tells else None
+        self.steps = 0
+        self.joining = 0
+        self.alive = 0
+        """Strands that are not over, loops apart."""
+        self.is_abandoned = False
+        self.is_stuck = False
+        """Whether it waited for something that is not simulated."""
+        self.is_over = True
+        """Whether nothing goes on: before it began, too."""
+        self.loops: list[SimulatedLoop] = []
+        self._strands: list[Strand] = []
+        self._due: list[tuple[float, int, Wait | SimulatedTimer]] = []
+        self._asked = 0
+        self._max_steps = max_steps
+        self._threads = threads
+        self._trace = trace
+        self._locks: dict[int, Any] = {}
+        """Those that were taken between lines where callers are stopped."""
+        self._begun: dict[str, int] = {}
+        self._chances: dict[str, random.Random] = {}
+        self._is_checking = False
+        self._finished = threading.Lock()
+        self._finished.acquire()
+
+    # Beginning and ending, on the thread that simulates
+
+    def go(self, work: Callable[[], object], context: Context) -> None:
+        """Run *work* and all that it starts, until nothing of it goes on."""
+        first = self.strand("scenario", work, context)
+        self.current, self.is_over = first, False
+        first.thread.gate.release()
+        try:
+            self._wait_until_finished()
+        finally:
+            self.is_abandoned = self.is_abandoned or not self.is_over
+            self.is_over = True
+            for strand in self._strands:
+                if not strand.is_over:
+                    self._unwind(strand)
+            for loop in self.loops:
+                loop.discard()
+
+    def _wait_until_finished(self) -> None:
+        seen, idle, cpu = (0, 0), 0, _cpu_seconds()
+        while not self._finished.acquire(timeout=_REAL_SECONDS):
+            now, last_cpu, cpu = (self.steps, self.current.points), cpu, _cpu_seconds()
+            idle = idle + 1 if now == seen and cpu - last_cpu < 0.2 * _REAL_SECONDS else 0
+            seen = now
+            if idle >= _PATIENCE:
+                self.is_stuck = True
+                where = place(sys._current_frames().get(self.current.ident))
+                self.fail(
+                    VirtualTimeStalled(
+                        f"{self.current.name} waits {where} for something that is not simulated: a lock that another"
+                        " caller holds while it waits or was stopped, a thread, or input; a lock that is taken by"
+                        " `with` in a module of switch_in does not block"
+                    )
+                )
+                return
+
+    def _unwind(self, strand: Strand) -> None:
+        if strand.loop is not None:
+            strand.loop.stop()
+        try:
+            strand.thread.gate.release()
+        except RuntimeError:
+            pass  # it runs, or is stuck
+        strand.ended.acquire(timeout=1.0)
+
+    def fail(self, error: BaseException) -> None:
+        """Note what went wrong first; the rest of the run goes on undisturbed, and in the plain order."""
+        if self.failure is None and not (self.is_abandoned and isinstance(error, VirtualTimeStalled)):
+            self.failure = error
+
+    def _abandon(self, error: BaseException) -> None:
+        self.fail(error)
+        self.is_abandoned = True
+        self._finished.release()
+
+    # Strands
+
+    def strand(self, name: str, work: Callable[[], object], context: Context) -> Strand:
+        """Let *work* go on by itself, as *name*, when its turn comes."""
+        strand = Strand(self, name, work, context)
+        strand.thread = self._idle_thread()
+        strand.thread.serve(strand)
+        self._strands.append(strand)
+        self.ready[strand] = None
+        self.alive += 1
+        return strand
+
+    def name_for(self, what: str) -> str:
+        """A name for what the current strand begins for its caller: it depends on what that one did before."""
+        owner = self.who().rpartition(" of ")[2]
+        self._begun[owner] = self._begun.get(owner, 0) + 1
+        return f"{what} {self._begun[owner]} of {owner}"
+
+    def who(self) -> str:
+        """The name of the caller whose turn it is; that of the task, on a loop."""
+        loop = self.current.loop
+        return self.current.name if loop is None else loop.who() or self.current.name
+
+    def chance(self) -> random.Random:
+        """The random numbers of the caller whose turn it is: they depend on nobody else."""
+        who = self.who()
+        if who not in self._chances:
+            self._chances[who] = random.Random(f"{self.plan.seed!r} {who}")
+        return self._chances[who]
+
+    def is_here(self) -> bool:
+        """Whether the calling thread is the one whose turn it is."""
+        return not self.is_over and self.current.ident == threading.get_ident()
+
+    def end(self, strand: Strand) -> None:
+        """Note that *strand* is over, and let another one go on."""
+        strand.is_over = True
+        self.ready.pop(strand, None)
+        if strand.loop is None:
+            self.alive -= 1
+        strand.ended.release()
+        if not self.is_abandoned and not self.is_over:
+            self._pass_on(strand, "ends")
+
+    def _idle_thread(self) -> Thread:
+        for thread in self._threads:
+            if thread.is_idle:
+                return thread
+        self._threads.append(Thread(self._trace))
+        return self._threads[-1]
+
+    # Whose turn it is
+
+    def point(self) -> None:
+        """Stop the current strand here if the schedule says so."""
+        strand = self.current
+        strand.points += 1
+        if strand.points < strand.next_stop or self._is_checking or self.is_abandoned or self.failure is not None:
+            return
+        strand.next_stop = self.schedule.next_stop(strand.name, strand.points)
+        self._pass_on(strand, "is stopped")
+
+    def at_line(self, lock: Any) -> None:
+        """The same, before a line; where it takes *lock*, it waits until that is free."""
+        if self._is_checking:
+            return
+        self.point()
+        if lock is not None:
+            self._locks[id(lock)] = lock
+            self.await_lock(lock)
+
+    def await_lock(self, lock: Any) -> None:
+        """Let others go on until *lock* is free."""
+        if not is_own(lock) and not is_free(lock) and not self.is_abandoned:
+            self.wait_until(lambda: is_free(lock))
+
+    def wait_until(self, may_go: Callable[[], bool]) -> None:
+        """Let others go on until *may_go*, which is asked on any strand."""
+        if may_go():
+            return
+        if self.is_abandoned:
+            raise VirtualTimeStalled(_GIVEN_UP)
+        strand = self.current
+        strand.may_go = may_go
+        try:
+            strand.points += 1
+            self._pass_on(strand, "waits")
+        finally:
+            strand.may_go = None
+
+    def wait(self, wait: Wait, when: float = math.inf) -> None:
+        """Let others go on until *wait*, of the current strand, is over; it is when the moment comes."""
+        strand = self.current
+        if self.is_abandoned:
+            raise VirtualTimeStalled(_GIVEN_UP)
+        if wait.is_over:
+            return
+        if when < math.inf:
+            self.add(when, wait)
+        del self.ready[strand]
+        strand.points += 1
+        self._pass_on(strand, "waits")
+
+    def add(self, when: float, due: Wait | SimulatedTimer) -> None:
+        """Let *due* come at a moment."""
+        self._asked += 1
+        heappush(self._due, (math.ceil(when * _TICKS) / _TICKS, self._asked, due))
+
+    def step(self) -> None:
+        """Count a step between two tasks of a loop, whose strand may be stopped there."""
+        self.point()
+        self._check()
+        if self.is_abandoned:
+            self._sleep(self.current)
+
+    def _pass_on(self, strand: Strand, why: str) -> None:
+        self._check()
+        target = self._next(strand) if not self.is_abandoned else None
+        if target is strand:
+            return
+        if target is None:
+            if not strand.is_over:
+                self._sleep(strand)
+            return
+        if self.told is not None:
+            where = "" if why == "ends" else place(sys._getframe(1))
+            self.tell(f"{strand.name} {why}{where and ' '}{where}; {target.name} goes on")
+        if strand in self.ready:
+            del self.ready[strand]
+            self.ready[strand] = None  # behind those that can go on already
+        self.current = target
+        target.thread.gate.release()
+        if not strand.is_over:
+            self._sleep(strand)
+
+    def _sleep(self, strand: Strand) -> None:
+        strand.thread.gate.acquire()
+        if self.is_abandoned and not strand.is_unwound:
+            strand.is_unwound = True
+            raise VirtualTimeStalled(_GIVEN_UP)
+
+    def _next(self, strand: Strand) -> Strand | None:
+        while True:
+            options = [one for one in self.ready if one.may_go is None or one.may_go()]
+            if options:
+                break
+            if self._is_done() or not self._move_time():
+                self._finish()
+                return None
+        plain = options.index(strand) if strand in options else 0
+        if self.failure is not None or len(options) == 1:
+            return options[plain]
+        return options[self.schedule.choose(strand.name, strand.points, [one.name for one in options], plain)]
+
+    def _move_time(self) -> bool:
+        due = self._due
+        while due and due[0][2].is_over:
+            heappop(due)
+        if not due:
+            return False
+        self.now = max(self.now, due[0][0])
+        while due and due[0][0] <= self.now:
+            heappop(due)[2].come()
+        return True
+
+    def are_alone(self) -> bool:
+        """Whether nothing goes on any more but those that wait for just that."""
+        return self.alive <= self.joining and not any(loop.is_busy() for loop in self.loops)
+
+    def _is_done(self) -> bool:
+        return not self.alive and not any(loop.is_busy() for loop in self.loops)
+
+    def _finish(self) -> None:
+        if self._is_done():
+            self.is_over = True
+            self._finished.release()
+        else:
+            self._abandon(VirtualTimeStalled(f"nobody can go on: {'; '.join(self._standing())}"))
+
+    def _standing(self) -> Sequence[str]:
+        frames = sys._current_frames()
+        waiting = [one for one in self._strands if not one.is_over and one.loop is None]
+        return [f"{one.name} waits {place(frames.get(one.ident))}" for one in waiting] + [
+            words for loop in self.loops for words in loop.standing()
+        ]
+
+    def tell(self, what: str) -> None:
+        """Note what happened, for people."""
+        if self.told is not None:
+            self.told.append(f"{self.now - BEGIN:8.3f} s  {what}")
+
+    # Invariants
+
+    def _check(self) -> None:
+        """Count a step, and see whether every invariant holds."""
+        self.steps += 1
+        if self.steps > self._max_steps and not self.is_abandoned:
+            self._abandon(VirtualTimeStalled(f"the run does not end: {self._max_steps:,} steps were made"))
+        if self.failure is not None or self._is_checking or not self.checks:
+            return
+        if self._locks and not all(map(is_free, self._locks.values())):
+            return  # somebody is in the middle of it, and who looks may take the same lock
+        self._is_checking = True
+        try:
+            for check, what in self.checks:
+                try:
+                    holds = check()
+                except Exception as error:  # noqa: BLE001  # it is what fails the run
+                    self.failure = error
+                    return
+                if holds is False:
+                    self.failure = AssertionError(f"{what} does not hold, after {self.who()} went on")
+                    return
+        finally:
+            self._is_checking = False
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.system

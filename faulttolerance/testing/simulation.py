@@ -1,0 +1,348 @@
+"""Many concurrent callers in virtual time, one at a time, in an order that a seed chooses: ``simulate``."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import random
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from contextvars import copy_context
+from types import ModuleType
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from .._guard.control import forget_state
+from ..exceptions import FaultToleranceDefinitionException, FaultToleranceException
+from .active_clock import claimed
+from .lines import LineTracer
+from .schedule import Plan, Switches
+from .simulated_clock import SimulatedClock, in_use
+from .simulated_run import BEGIN, Run, Thread
+from .waiter import VirtualTimeStalled
+
+__all__ = ["Caller", "Explored", "Simulation", "SimulationFailed", "simulate"]
+
+T = TypeVar("T")
+
+_MOST_STEPS: Final = 100_000
+_COLLECTED: Final = 50
+"""After so many seeds garbage is collected."""
+_DRAWS: Final = 40
+"""So many orders are tried for a failure with fewer callers."""
+
+
+class Explored(NamedTuple):
+    """What ``simulate`` went through where nothing failed."""
+
+    seeds: int
+    schedules: int
+    """How many different orders there were; 1: nobody ever could have been stopped, or overtaken."""
+    steps: int
+
+
+class SimulationFailed(AssertionError):
+    """A seed for which the scenario fails; its cause is what failed, its text how that came about.
+
+    ``seed`` is what ``simulate(scenario, seeds=[seed])`` replays it with; ``schedule`` are the lines of the smallest
+    run that was found, ``callers`` and ``switches`` its size.
+    """
+
+    def __init__(self, seed: object, schedule: list[str], callers: int, switches: int, reason: str) -> None:
+        super().__init__(seed, schedule, callers, switches, reason)
+        self.seed = seed
+        self.schedule = schedule
+        self.callers = callers
+        self.switches = switches
+        self._reason = reason
+
+    def __str__(self) -> str:
+        return "\n  ".join(
+            [
+                f"seed {self.seed!r} fails: {self._reason}",
+                f"the smallest run found: {self.callers} callers, {self.switches} switches out of the plain order",
+                *self.schedule,
+                f"replay it by simulate(..., seeds=[{self.seed!r}])",
+            ]
+        )
+
+
+class Caller(Generic[T]):
+    """Something that ``Simulation.start`` started."""
+
+    def __init__(self, run: Run, name: str, is_there: bool = True) -> None:
+        self._run = run
+        self._is_there = is_there
+        self._is_over = False
+        self._result: T
+        self._error: BaseException | None = None
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, {'over' if self._is_over else 'under way'}>"
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._is_over
+
+    def result(self) -> T:
+        """Wait until it has ended; return or raise what it did."""
+        error = self.exception()
+        if error is not None:
+            raise error
+        return self._result
+
+    def exception(self) -> BaseException | None:
+        """Wait until it has ended; what it raised, ``None`` where it returned."""
+        if not self._is_there:
+            raise _LeftOut
+        self._run.wait_until(self.done)
+        return self._error
+
+
+class _LeftOut(BaseException):
+    """The scenario asks for a caller that was left out, so it cannot be."""
+
+
+class Simulation:
+    """What a scenario is given."""
+
+    def __init__(self, run: Run, clock: SimulatedClock, expected: tuple[type[BaseException], ...]) -> None:
+        self._run = run
+        self._clock = clock
+        self._expected = expected
+        self._started = 0
+        self.callers: list[Caller[Any]] = []
+        """Those that were started; where a failure is made smaller, some are left out."""
+
+    def __repr__(self) -> str:
+        return f"<Simulation of seed {self._run.plan.seed!r}, {len(self.callers)} callers>"
+
+    @property
+    def random(self) -> random.Random:
+        """Random numbers for the caller that asks: they depend on the seed, and not on the order."""
+        return self._run.chance()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the scenario began."""
+        return self._run.now - BEGIN
+
+    def start(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Caller[Any]:
+        """Let *function* be called beside all others: on a thread of its own; a coroutine function as a task.
+
+        A call that returns a future of ``concurrent.futures`` or a coroutine ends when that does.
+        """
+        run, number = self._run, self._started + 1
+        self._started = number
+        what = getattr(function, "__name__", type(function).__name__)
+        caller: Caller[Any] = Caller(run, f"{what} #{number}", number not in run.plan.without)
+        if not caller._is_there:
+            return caller
+        self.callers.append(caller)
+        if inspect.iscoroutinefunction(function):
+            self._await(caller, function(*args, **kwargs))
+        else:
+            run.strand(caller.name, lambda: self._call(caller, function, args, kwargs), copy_context())
+        if run.plan.is_serial:
+            self.join()
+        run.point()
+        return caller
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass for the calling thread; tasks await ``asyncio.sleep``."""
+        self._clock.sleep(seconds)
+
+    def join(self) -> None:
+        """Wait until all callers have ended, and what they left behind."""
+        run = self._run
+        run.joining += 1
+        run.wait_until(run.are_alone)
+        run.joining -= 1
+
+    def always(self, invariant: Callable[[], object], what: str = "") -> None:
+        """Call *invariant* after each step from now on; the seed fails if it returns ``False`` or raises.
+
+        Args:
+            invariant: Looks, and waits for nothing.
+            what: What it says, for the message.
+        """
+        self._run.checks.append((invariant, what or getattr(invariant, "__name__", "") or "an invariant"))
+
+    def _call(self, caller: Caller[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        try:
+            result = function(*args, **kwargs)
+            if isinstance(result, Coroutine):
+                self._await(caller, result)
+                return
+            if isinstance(result, Future):
+                self._run.wait_until(result.done)
+                result = result.result(0)
+        except BaseException as error:  # noqa: BLE001  # it is the caller's
+            self._end(caller, None, error)
+        else:
+            self._end(caller, result, None)
+
+    def _await(self, caller: Caller[Any], coroutine: Coroutine[Any, Any, Any]) -> None:
+        def ended(task: Any) -> None:
+            error = CancelledError() if task.cancelled() else task.exception()
+            self._end(caller, None if error is not None else task.result(), error)
+
+        self._clock.loop().begin_task(coroutine, caller.name, ended)
+
+    def _end(self, caller: Caller[Any], result: Any, error: BaseException | None) -> None:
+        caller._result, caller._error, caller._is_over = result, error, True
+        is_answer = isinstance(error, (CancelledError, *self._expected))
+        if error is not None and (not is_answer or isinstance(error, FaultToleranceDefinitionException)):
+            self._run.fail(error)
+
+
+class _Simulator:
+    def __init__(
+        self,
+        scenario: Callable[[Simulation], object],
+        modules: Iterable[ModuleType | str],
+        expected: tuple[type[BaseException], ...],
+    ) -> None:
+        self.threads: list[Thread] = []
+        self.clock = SimulatedClock()
+        self._scenario = scenario
+        self._expected = expected
+        self._run: Run
+        self._tracer = LineTracer(modules, lambda lock: self._run.at_line(lock))
+
+    def run(self, plan: Plan, tells: bool = False) -> Run:
+        run = self._run = Run(plan, self.threads, self._tracer.trace, _MOST_STEPS, tells)
+        self.clock.begin(run)
+        sim = Simulation(run, self.clock, self._expected)
+        forget_state()
+        random.seed(f"{plan.seed!r}")
+        run.go(lambda: self._scenario(sim), copy_context())
+        self.callers, self.started = len(sim.callers), sim._started
+        self.clock.run = None
+        self.threads[:] = [thread for thread in self.threads if thread.is_idle]
+        return run
+
+    # Making a failure smaller
+
+    def smaller(self, run: Run) -> tuple[Plan, bool]:
+        """The smallest plan that was found which fails as *run* does, and whether that one replays."""
+        reason = _kind(run.failure)
+        plan = run.plan._replace(switches=dict(run.schedule.switches))
+        if not self._fails(plan, reason):
+            return run.plan, _kind(self.run(run.plan).failure) == reason
+        is_of_order = self.run(Plan(plan.seed, is_serial=True)).failure is None
+        for number in range(self.started, 0, -1):
+            plan = self._without(plan, number, reason, is_of_order) or plan
+        return self._with_fewer_switches(plan, reason), True
+
+    def _fails(self, plan: Plan, reason: str) -> Switches | None:
+        run = self.run(plan)
+        return run.schedule.switches if _kind(run.failure) == reason else None
+
+    def _without(self, plan: Plan, number: int, reason: str, is_of_order: bool) -> Plan | None:
+        fewer = plan._replace(without=plan.without | {number})
+        if is_of_order and self.run(fewer._replace(switches=None, is_serial=True)).failure is not None:
+            return None  # it counts on that caller
+        for draw in range(_DRAWS):
+            tried = fewer if not draw else fewer._replace(switches=None, draw=draw)
+            switches = self._fails(tried, reason)
+            if switches is not None:
+                return fewer._replace(switches=dict(switches), draw=0)
+        return None
+
+    def _with_fewer_switches(self, plan: Plan, reason: str) -> Plan:
+        switches = list((plan.switches or {}).items())
+        size = len(switches)
+        while size:
+            begin = 0
+            while begin < len(switches):
+                tried = plan._replace(switches=dict(switches[:begin] + switches[begin + size :]))
+                made = self._fails(tried, reason)
+                if made is not None and len(made) < len(switches):
+                    switches = list(made.items())
+                else:
+                    begin += size
+            size //= 2
+        return plan._replace(switches=dict(switches))
+
+
+def _kind(failure: BaseException | None) -> str:
+    """What failed, apart from numbers and names that differ where fewer callers are there."""
+    if failure is None:
+        return ""
+    trace = failure.__traceback__
+    if trace is None or isinstance(failure, VirtualTimeStalled):
+        return f"{type(failure).__name__} {str(failure).partition(',')[0][:18]}"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{type(failure).__name__} at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+def simulate(
+    scenario: Callable[[Simulation], object],
+    seeds: Iterable[Hashable] = range(1000),
+    *,
+    switch_in: Iterable[ModuleType | str] = (),
+    expected: type[BaseException] | tuple[type[BaseException], ...] = (),
+) -> Explored:
+    """Run *scenario* once for each seed: its callers take turns in an order that the seed chooses, in virtual time.
+
+    Before each seed all guards forget what they counted and held; their configuration stays.
+
+    Args:
+        scenario: Is given a ``Simulation``, with which it starts callers and says what is always to hold.
+        seeds: Numbers or texts; a seed stands for one order and one row of random numbers, also in later runs.
+        switch_in: Modules or packages, or their names, between whose lines callers are stopped, too. Otherwise that is
+            where they wait, and where an attempt begins and ends.
+        expected: What callers may end by, besides what this library raises; anything else fails the seed.
+
+    Returns:
+        How much there was to explore.
+
+    Raises:
+        SimulationFailed: For the first seed that fails, with the smallest run that was found.
+        RuntimeError: Another clock is in use, of ``virtual_time()`` say.
+    """
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    simulator = _Simulator(scenario, [*switch_in], (FaultToleranceException, *expected))
+    seen, number, steps = set(), 0, 0
+    with claimed(), in_use(simulator.clock), _undisturbed(simulator):
+        for seed in seeds:
+            run = simulator.run(Plan(seed))
+            number += 1
+            steps += run.steps
+            if not number % _COLLECTED:
+                gc.collect(1)
+            if run.failure is not None:
+                raise _failed(simulator, run)
+            seen.add(hash(tuple(run.schedule.switches.items())))
+    return Explored(number, len(seen), steps)
+
+
+def _failed(simulator: _Simulator, run: Run) -> SimulationFailed:
+    plan, replays = simulator.smaller(run) if not run.is_stuck else (run.plan, True)  # each would take a second
+    last = simulator.run(plan, tells=True)
+    cause = last.failure or run.failure
+    reason = f"{type(cause).__name__}: {cause}"
+    if not replays or last.failure is None:
+        reason += " (it does not replay: the scenario depends on something else than its seed)"
+    failed = SimulationFailed(plan.seed, last.told or [], simulator.callers, len(last.schedule.switches), reason)
+    failed.__cause__ = cause
+    return failed
+
+
+@contextmanager
+def _undisturbed(simulator: _Simulator) -> Iterator[None]:
+    """Keep away what would make runs differ: the process' own chance, and finalizers that come whenever they like."""
+    chance, collects = random.getstate(), gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+        random.setstate(chance)
+        forget_state()
+        for thread in simulator.threads:
+            thread.end()
