@@ -131,12 +131,11 @@ class FleetRateLimit:
         Raises:
             RateLimitException: It would wait for its turn in vain.
         """
-        if place.answer == _OUT:
+        if place.answer != _NOT_ASKED:  # the answer may have come this moment
+            place.is_cut_short, place.gives_up_at = True, now + left
             if left > 0.0:
-                place.is_cut_short, place.gives_up_at = True, now + left
                 return left
-            place.answer, place.decides_alone = _NOT_ASKED, True
-            seconds = self._decide_alone(place, now)
+            seconds = self.ask(place, now)
             if not seconds:
                 return 0.0
         return self._limit.cut_short(place, now, seconds, left)
@@ -167,7 +166,7 @@ class FleetRateLimit:
         with limit.lock:
             moment = due = ticks(now)
             if limit.kind != "fixed":  # whose windows begin elsewhere in the fleet
-                due = limit.due_locked(moment)
+                due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
                 due = limit.last + limit.spacing
             first = limit.waiting[0] if limit.waiting else place

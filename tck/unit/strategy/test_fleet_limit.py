@@ -154,6 +154,23 @@ def test_a_deadline_that_cuts_the_wait_short_says_nothing_of_the_fleet() -> None
     assert calls.ask(10.03) == "refused, 0.99"
 
 
+def test_an_answer_that_comes_as_the_wait_is_cut_short_is_taken() -> None:
+    """By rule F2: a turn that was granted is used, and a refusal is the fleet's, were it at the last moment."""
+    calls = Calls(Link(), "rolling", value=9)
+    soon, late, refused = calls.place(), calls.place(), calls.place()
+    for place in (soon, late, refused):
+        calls.ask(10.0, place)
+    for tell, answer in zip(calls.link.tells, (0, 0, 400_000), strict=True):
+        tell(answer)
+
+    assert calls.limit.cut_short(soon, 10.0, 0.05, 0.02) == 0.02
+    assert calls.ask(10.0, soon) == 0.0
+    assert calls.limit.cut_short(late, 10.0, 0.05, 0.0) == 0.0
+    with pytest.raises(RateLimitException) as raised:
+        calls.limit.cut_short(refused, 10.0, 0.05, 0.0)
+    assert raised.value.retry_after == pytest.approx(0.4)
+
+
 # the line
 
 
