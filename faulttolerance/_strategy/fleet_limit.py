@@ -25,12 +25,14 @@ _OUT: Final = -2
 _MICROSECOND: Final = 1000
 """In nanoseconds."""
 _ROUNDING: Final = 5e-7
+_LATE: Final = 0.005
+"""Seconds. Who wakes up later than that was not let run."""
 
 
 class FleetPlace(Place):
     """The place of a call that may have a question out, too."""
 
-    __slots__ = ("answer", "asked_at", "decides_alone", "gives_up_at", "is_cut_short", "limit", "patience")
+    __slots__ = ("answer", "asked_at", "decides_alone", "gives_up_at", "has_grace", "is_cut_short", "limit", "patience")
 
     limit: RateLimit
     asked_at: float
@@ -43,6 +45,8 @@ class FleetPlace(Place):
         self.patience = 0.0
         self.decides_alone = False
         """Whether the answer to a question was not waited for, and may still come: then nothing else is asked."""
+        self.has_grace = False
+        """Whether it waits longer than the patience, because it came too late to see whether there was an answer."""
         self.is_cut_short = False
         """Whether a deadline ends the wait for the answer, before the patience does."""
 
@@ -107,6 +111,10 @@ class FleetRateLimit:
         if answer == _OUT:
             if (wait := place.gives_up_at - now) > 0.0:
                 return wait
+            if wait < -_LATE and not (place.has_grace or place.is_cut_short):
+                # The whole process stood still, and who takes the answers with it.
+                place.has_grace, place.gives_up_at = True, now + place.patience / 2
+                return place.gives_up_at - now
             place.answer, place.decides_alone, answer = _NOT_ASKED, True, None
             if not place.is_cut_short:
                 self._link.give_up()

@@ -130,6 +130,35 @@ def test_an_answer_is_waited_for_no_longer_than_the_patience() -> None:
     assert calls.ask(11.05) == 0.0
 
 
+@pytest.mark.parametrize(("late", "is_late"), [(0.0, False), (0.004, False), (0.006, True), (3.0, True)])
+def test_who_was_not_let_run_takes_nobody_for_lost(late: float, is_late: bool) -> None:
+    """A process that stood still has read no answer; so a call that wakes up too late waits once more, half as long."""
+    calls = Calls(Link())
+    place = calls.place()
+    calls.ask(10.0, place)
+    woken = 10.05 + late
+
+    if not is_late:
+        assert calls.ask(woken, place) == 0.0
+        assert not calls.link.is_up
+        return
+    assert calls.ask(woken, place) == 0.025
+    assert calls.link.is_up
+    assert calls.ask(woken + 1.0, place) == 0.0
+    assert not calls.link.is_up
+
+
+def test_an_answer_that_a_process_finds_after_it_stood_still_counts() -> None:
+    calls = Calls(Link())
+    place = calls.place()
+    calls.ask(10.0, place)
+    calls.ask(13.0, place)
+    calls.link.tells.pop()(250_000)
+
+    assert calls.ask(13.01, place) == "refused, 0.25"
+    assert calls.link.is_up
+
+
 def test_a_lost_fleet_leaves_the_window_of_the_process_as_it_is() -> None:
     """By rules F2 and F5: ``value`` for each replica, and what the fleet had granted counts."""
     calls = Calls(Link(0, None), "rolling", value=3)
