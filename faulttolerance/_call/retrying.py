@@ -222,7 +222,7 @@ def follow(
         policies.examine(result)
     if retry is not None and retry.is_remembered and call.is_given:
         result = Given(result)
-    policies.finish(call, returned=True)
+    policies.finish(call, True)
     return result
 
 
@@ -264,7 +264,7 @@ async def follow_async(
         failure, result = await policies.attempt()(args, kwargs, call)
     if retry is not None and retry.is_remembered and call.is_given:
         result = Given(result)
-    policies.finish(call, returned=True)
+    policies.finish(call, True)
     return result
 
 
@@ -442,7 +442,7 @@ def fail(
         and not any(_accepts(fallback, args, kwargs, replaced) for _, fallback in policies.fallbacks)
     ):
         call.replaced = None
-    policies.finish(call, returned=False)
+    policies.finish(call, False)
 
 
 def _accepts(fallback: Aside, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from .._strategy.verdict import deadline_outcome
+from .._strategy.verdict import deadline_outcome, is_late
 from .callback import to_its_end
 from .clock import clock
 from .environment import AttemptRecord
@@ -159,7 +159,9 @@ def task_and_queue(seconds: float, what: str) -> tuple[Any, DeadlineQueue]:
     Raises:
         FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
     """
-    loop = running_loop(what)
+    loop = asyncio._get_running_loop()
+    if loop is None or "trio" in sys.modules:
+        loop = running_loop(what)
     task = current_task(loop)
     return NO_TASK if task is None else task, queue_of(loop, seconds)
 
@@ -184,13 +186,17 @@ def conclude_at(
 ) -> BaseException | None:
     """Return the same for one that *ended* under *deadline*, in its caller's task or in one of its own."""
     was_interrupted = deadline.state >= EXPIRED
+    is_own = was_interrupted and isinstance(error, asyncio.CancelledError)
+    if not is_late(error, ended, deadline.when, is_own, was_interrupted):  # as nearly all: no text is made for these
+        record.timed_out = False
+        return error
     outcome = deadline_outcome(
         error,
         ended,
         deadline.when,
         partial(message, record),
         partial(_why_not_interrupted, deadline),
-        is_own=was_interrupted and isinstance(error, asyncio.CancelledError),
+        is_own=is_own,
         was_interrupted=was_interrupted,
     )
     record.timed_out = outcome is not error

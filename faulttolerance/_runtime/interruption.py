@@ -16,7 +16,7 @@ from sys import modules
 from typing import TYPE_CHECKING
 
 from .._log import WARNING, log
-from .._strategy.verdict import deadline_outcome
+from .._strategy.verdict import deadline_outcome, is_late
 from .clock import clock, raise_if_expired
 from .hub import watch_in_hub
 from .inherited import pass_on
@@ -97,6 +97,9 @@ def conclude_at(
 ) -> BaseException | None:
     """Say the same of one that *ended* under *entry*, in its caller's thread or in one of the pool."""
     is_own, was_interrupted = _is_own(deadlines, entry, error), id(entry) in deadlines.sent
+    if not is_late(error, ended, entry[0], is_own, was_interrupted):  # as nearly all: no text is made for these
+        record.timed_out = False
+        return error
     outcome = deadline_outcome(
         error,
         ended,
@@ -186,6 +189,9 @@ def see_to(deadlines: ThreadDeadlines) -> None:
         watchdog.wake()
 
 
+_get_current = current.get  # each call finds it anew otherwise
+
+
 def remaining() -> float | None:
     """Return the seconds left to the innermost deadline of the running call, the nearest one where they differ.
 
@@ -193,11 +199,13 @@ def remaining() -> float | None:
     """
     soonest = inf
     entry = (this_thread.deadlines if "greenlet" not in modules else deadlines_here()).innermost
+    deadline = _get_current().counts
+    if entry is None and deadline is None:
+        return None
     while entry is not None:
         if type(entry) is not list and entry[0] < soonest and not (type(entry) is BlockDeadline and entry.is_at_rest):
             soonest = entry[0]
         entry = entry[1]
-    deadline = current.get().counts
     while deadline is not None:
         if deadline.when < soonest and deadline.counts is deadline:
             soonest = deadline.when

@@ -32,9 +32,9 @@ def contains(classes: Classes, error: BaseException) -> bool:
     ``Exception`` either; ``BaseException`` names everything and therefore nothing.
     """
     if isinstance(error, Exception):
-        if not classes or isinstance(error, classes):
-            return bool(classes)
-        return isinstance(error, ExceptionGroup) and _contains_members(classes, error)
+        if isinstance(error, classes):
+            return True
+        return isinstance(error, ExceptionGroup) and classes != () and _contains_members(classes, error)
     if isinstance(error, _control_flow):
         return False
     return any(one is not BaseException and isinstance(error, one) for one in classes)
@@ -80,11 +80,21 @@ def verdict_on(error: BaseException, fail_on: Classes, skip_on: Classes, fails: 
     An error that is no ``Exception`` is neutral unless one of the sets names it. *fails* is what a predicate says that
     stands beside *fail_on*.
     """
-    if contains(skip_on, error):
+    if skip_on and contains(skip_on, error):
         return SUCCESS
     if fails or contains(fail_on, error):
         return FAILURE
     return SUCCESS if isinstance(error, Exception) else NEUTRAL
+
+
+def is_late(error: BaseException | None, ended: float, due: float, is_own: bool, was_interrupted: bool) -> bool:
+    """Whether an attempt came too late for its deadline; the arguments are those of ``deadline_outcome``.
+
+    Control flow passes as it is, however late (rule R0), but for the interruption by this very deadline.
+    """
+    if is_own or (error is not None and not isinstance(error, Exception)):
+        return is_own
+    return ended >= due or was_interrupted
 
 
 def deadline_outcome(
@@ -99,8 +109,6 @@ def deadline_outcome(
 ) -> BaseException | None:
     """Decide the outcome of an attempt with a deadline: *error*, nothing, or a ``TimeoutException`` with a note.
 
-    Control flow passes as it is, however late (rule R0), but for the interruption by this very deadline.
-
     Args:
         error: What the body raised; ``None``: it returned.
         ended: When the body ended.
@@ -110,10 +118,8 @@ def deadline_outcome(
         is_own: Whether *error* is the interruption by this deadline, whatever the clock says.
         was_interrupted: Whether this deadline interrupted the body, which may have gone on.
     """
-    if not is_own:
-        is_control_flow = error is not None and not isinstance(error, Exception)
-        if is_control_flow or (ended < due and not was_interrupted):
-            return error
+    if not is_late(error, ended, due, is_own, was_interrupted):
+        return error
     late = TimeoutException(message())
     late.__cause__ = error
     reason = ""
