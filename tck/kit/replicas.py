@@ -1,0 +1,207 @@
+"""Several processes of a fleet and its server, one step after the other: a breaker with its gate and what they share.
+
+The server is the one that keeps a fleet in memory. Processes are asked and told by hand: questions reach the server
+late, answers come late or never, in the order in which they were sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import Any
+
+from faulttolerance import CircuitBreakerOpenException
+from faulttolerance._fleet.memory import Memory
+from faulttolerance._strategy.circuit_breaker import CLOSED, CircuitBreaker
+from faulttolerance._strategy.fleet import ABSENT, Question, ReadCircuits, Tell
+from faulttolerance._strategy.fleet_circuit import FleetGate, SharedCircuit
+from faulttolerance._strategy.gate import Era
+from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
+
+__all__ = ["PATIENCE", "POLL", "TICK", "Process", "World", "closed_again", "opened"]
+
+POLL, TICK, PATIENCE = 1.0, 0.3, 0.05
+
+
+class World:
+    """The server, the time, and the processes."""
+
+    def __init__(self, processes: int = 2, *, latency: float = 0.0, delay: float = 5.0, **values: Any) -> None:
+        self.now = 1000.0
+        self.ahead = 1_000_000.0
+        self.server = Memory()
+        self.latency = latency
+        self.names = map(str, itertools.count())
+        self.values = {"delay": delay, "request_volume_threshold": 2, "failure_ratio": 0.5, "success_threshold": 1}
+        self.values |= values
+        self.processes = [Process(self) for _ in range(processes)]
+        for process in self.processes:
+            process.read()
+
+    def exchange(self, question: Question) -> Any:
+        return self.server.exchange([question], round((self.now + self.ahead) * 1e6))[0]
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and happen what is due meanwhile."""
+        end = self.now + seconds
+        while True:
+            due = min((process.due for process in self.processes), default=end)
+            if due > end:
+                break
+            self.now = max(self.now, due)
+            for process in self.processes:
+                process.work()
+        self.now = end
+
+    @property
+    def record(self) -> Any:
+        return self.exchange(ReadCircuits()).get("key", ABSENT)
+
+    @property
+    def states(self) -> list[str]:
+        return [process.breaker.state_name(self.now) for process in self.processes]
+
+
+class Process:
+    """One process of a fleet, and its way to the server."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.patience = PATIENCE
+        self.is_up = True
+        self.asked: deque[tuple[float, Question, Tell]] = deque()
+        self.answered: deque[tuple[float, Question, Any, Tell]] = deque()
+        self.next_read = world.now + POLL
+        self.next_tick = world.now + TICK
+        self.sent: list[Question] = []
+        self.breaker = CircuitBreaker("name", **world.values, now=world.now)
+        self.moves: list[tuple[str, str, str]] = []
+        self.circuit = SharedCircuit("key", self.breaker, self, lambda: next(world.names), self.deliver)
+        self.gate = FleetGate(self.breaker, self.circuit)
+        self.running: dict[object, tuple[Era, float, bool]] = {}
+        """By attempt: its era, when it began, and whether the fleet knows of it."""
+
+    def deliver(self, breaker: CircuitBreaker) -> None:
+        breaker.deliver(lambda *move: self.moves.append(move))
+
+    # The way to the server
+
+    def ask(self, question: Question, tell: Tell) -> bool:
+        if not self.is_up:
+            return False
+        self.sent.append(question)
+        if self.world.latency:
+            self.asked.append((self.world.now + self.world.latency / 2, question, tell))
+        else:
+            self.hear(question, self.world.exchange(question), tell)
+        return True
+
+    def give_up(self) -> None:
+        self.lose()
+
+    def hear(self, question: Question, answer: Any, tell: Tell) -> None:
+        if isinstance(question, ReadCircuits):
+            answer = answer.get("key", ABSENT)
+        self.circuit.follow(getattr(answer, "circuit", answer), self.world.now)
+        tell(answer)
+
+    @property
+    def due(self) -> float:
+        return min(
+            self.next_read,
+            self.next_tick,
+            *(first[0] for first in itertools.islice(self.asked, 1)),
+            *(first[0] for first in itertools.islice(self.answered, 1)),
+        )
+
+    def work(self) -> None:
+        now, world = self.world.now, self.world
+        while self.asked and self.asked[0][0] <= now:
+            _, question, tell = self.asked.popleft()
+            self.answered.append((now + world.latency / 2, question, world.exchange(question), tell))
+        while self.answered and self.answered[0][0] <= now:
+            self.hear(*self.answered.popleft()[1:])
+        if self.next_read <= now:
+            self.next_read = now + POLL
+            self.read()
+        if self.next_tick <= now:
+            self.next_tick = now + TICK
+            if self.is_up:
+                for question, tell in self.circuit.renewals(now):
+                    self.ask(question, tell)
+
+    def read(self) -> None:
+        self.ask(ReadCircuits(), lambda _: None)
+
+    def lose(self, arrives: bool = False) -> None:
+        """Lose the fleet; *arrives*: what was sent reaches the server all the same."""
+        self.is_up = False
+        lost = [tell for *_, tell in (*self.answered, *self.asked)]
+        if arrives:
+            for _, question, _ in self.asked:
+                self.world.exchange(question)
+        self.asked.clear()
+        self.answered.clear()
+        for tell in lost:
+            tell(None)
+        self.circuit.follow(None, self.world.now)
+
+    def regain(self) -> None:
+        if not self.is_up:
+            self.is_up = True
+            self.read()
+
+    # Calls
+
+    def begin(self) -> object | None:
+        """Begin a call; ``None``: it is refused."""
+        me, now = object(), self.world.now
+        era = self.gate.state
+        is_leased = False
+        if not era.is_closed:
+            if now < era.until:
+                return None
+            try:
+                before = len(self.circuit._probes)
+                era = self.gate.admit(me, 1, now)
+                is_leased = len(self.circuit._probes) > before
+            except CircuitBreakerOpenException:
+                return None
+        self.running[me] = era, now, is_leased
+        return me
+
+    def end(self, me: object, verdict: Verdict) -> None:
+        era, _, _ = self.running.pop(me)
+        if not (era.is_clean if verdict is SUCCESS else verdict is NEUTRAL and era.is_closed):
+            self.gate.settle(era, me, verdict, self.world.now, "OSError" if verdict is FAILURE else "")
+        self.deliver(self.breaker)
+
+    def call(self, verdict: Verdict = SUCCESS) -> bool:
+        """Make a call that takes no time; false: it is refused."""
+        me = self.begin()
+        if me is not None:
+            self.end(me, verdict)
+        return me is not None
+
+    def fail(self) -> None:
+        """Open the circuit here, if it is closed."""
+        for _ in range(2):
+            self.call(FAILURE)
+
+
+def opened(*, after: float = 5.0, **values: Any) -> World:
+    """A fleet whose circuit was opened by its first process, and everybody knows."""
+    world = World(**values)
+    world.processes[0].fail()
+    world.advance(after)
+    return world
+
+
+def closed_again() -> World:
+    """A fleet whose circuit was open, and was closed by a probe."""
+    world = opened()
+    world.processes[0].call()
+    world.processes[0].call()
+    world.advance(POLL)
+    assert world.states == [CLOSED, CLOSED]
+    return world

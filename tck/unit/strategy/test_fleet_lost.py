@@ -1,0 +1,404 @@
+"""The circuit of a fleet that is lost, found again, emptied or not told, and what stays local (rules F5 and F6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from faulttolerance import CircuitBreakerOpenException
+from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
+from faulttolerance._strategy.fleet import EndProbe, LeaseProbe, OpenCircuit, Question, Tell
+from faulttolerance._strategy.verdict import FAILURE, NEUTRAL
+from kit.replicas import POLL, TICK, Process, World, closed_again, opened
+
+# F5, and what is local
+
+
+def test_lost_the_circuit_is_local_and_regained_the_shared_one_holds() -> None:
+    """By rule F5: it probes and closes here; an open circuit of the fleet opens it again."""
+    world = opened(after=1.0)
+    one, other = world.processes
+    one.lose()
+    world.advance(4.5)
+    assert one.call()
+    assert world.states[0] == CLOSED
+    other.call()
+    assert other.call(FAILURE)
+    one.regain()
+
+    assert world.states == [OPEN, OPEN]
+
+
+def test_what_was_opened_while_the_fleet_was_lost_is_written_when_it_is_back() -> None:
+    """By rule F5: with what is left of the delay."""
+    world = World()
+    one, other = world.processes
+    one.lose()
+    one.fail()
+    world.advance(2.0)
+    assert world.states == [OPEN, CLOSED]
+    one.regain()
+    world.advance(POLL)
+
+    assert world.states == [OPEN, OPEN]
+    assert round(other.breaker.state.until - world.now, 1) == 2.0
+
+
+def test_what_is_half_open_when_the_fleet_is_back_is_probed_by_all() -> None:
+    """By rule F5: nothing stays half-open without a place that anybody could get."""
+    world = World()
+    one, other = world.processes
+    one.lose()
+    one.fail()
+    world.advance(5.0)
+    probe = one.begin()
+    assert probe is not None
+    one.regain()
+    world.advance(POLL)
+    assert other.breaker.state_name(world.now) == HALF_OPEN
+    one.end(probe, NEUTRAL)
+    one.call()
+
+    assert one.call()
+    assert world.record.state == CLOSED
+
+
+def test_a_call_that_nobody_can_be_asked_about_is_decided_here() -> None:
+    """By rule F5: the fleet is lost, and the circuit was not told yet."""
+    world = opened()
+    one = world.processes[0]
+    one.is_up = False
+
+    assert one.call()
+    assert world.states[0] == CLOSED
+
+
+def test_a_reset_holds_until_the_circuit_of_the_fleet_moves() -> None:
+    """By rule F6: it is local, also where the fleet is lost and found meanwhile; a forced circuit follows nothing."""
+    world = opened()
+    one, other = world.processes
+    one.breaker.reset(world.now)
+    world.advance(2 * POLL)
+    assert world.states[0] == CLOSED
+    one.lose()
+    one.regain()
+    assert world.states[0] == CLOSED
+    other.call()
+    assert other.call(FAILURE)
+    world.advance(POLL)
+    assert world.states == [OPEN, OPEN]
+    one.breaker.force_closed(world.now)
+    world.advance(20.0)
+    other.call()
+    other.call(FAILURE)
+    world.advance(POLL)
+
+    assert world.states == [CLOSED, OPEN]
+
+
+def test_a_circuit_that_is_forced_open_asks_nobody_and_gives_its_place_back() -> None:
+    """By rule F6: whoever is refused elsewhere gets the place at once."""
+    world = opened()
+    one, other = world.processes
+    one.call()
+    one.breaker.force_open(world.now)
+    one.sent.clear()
+    for _ in range(3):
+        one.call()
+    world.advance(TICK)
+
+    assert [type(question) for question in one.sent] == [EndProbe]
+    assert [other.call(), other.call()] == [False, True]
+    assert world.states[0] == OPEN
+
+
+def test_a_child_process_has_no_place_of_its_parent() -> None:
+    """By rule F4: it follows the fleet anew, and what its parent probes is its parent's business."""
+    world = opened()
+    one, other = world.processes
+    one.call()
+    probe = one.begin()
+    assert probe is not None
+    one.breaker.keep_only(1)
+    one.circuit.keep_only()
+    one.sent.clear()
+    one.end(probe, NEUTRAL)
+
+    assert one.sent == []
+    assert one.circuit.is_idle(world.now)
+    one.read()
+    assert [one.call(), one.call(), other.call()] == [False] * 3
+
+
+def test_answers_to_questions_of_before_a_loss_give_the_place_back() -> None:
+    """By rule F4: nobody here would use it."""
+    world = opened(after=6.0, latency=0.02)
+    one = world.processes[0]
+    one.call()
+    one.circuit.follow(None, world.now)
+    world.advance(0.1)
+
+    assert EndProbe in map(type, one.sent)
+    assert one.circuit.is_idle(world.now)
+
+
+def test_new_values_are_those_of_the_next_decision() -> None:
+    """A reload changes threshold and delay: the place that is asked for next, and the next opening, have them."""
+    world = opened()
+    one = world.processes[0]
+    one.breaker.reconfigure(7.0, 2, 0.5, 2, world.now)
+    world.advance(2.0)
+    one.call()
+    lease = one.sent[-1]
+    assert isinstance(lease, LeaseProbe)
+    assert lease.places == 2
+    assert one.call(FAILURE)
+
+    assert world.record.wait == 7_000_000
+
+
+def test_what_was_never_said_because_of_an_interruption_is_said_later() -> None:
+    """Control flow may come before anything is asked: an opening is written at the next reading."""
+    world = World()
+    one = world.processes[0]
+    for _ in range(2):
+        one.breaker.settle(one.breaker.state, object(), FAILURE, world.now, "OSError")
+    world.advance(2 * POLL)
+
+    assert world.states == [OPEN, OPEN]
+
+
+def test_what_opens_before_a_process_has_heard_anything_is_news_for_the_fleet() -> None:
+    """By rule F5: a process that has just begun knows no version that could be newer."""
+    world = closed_again()
+    late = Process(world)
+    world.processes.append(late)
+    late.fail()
+    late.read()
+    world.advance(POLL)
+
+    assert world.states == [OPEN] * 3
+
+
+def test_what_opens_while_the_fleet_is_lost_is_written_over_what_was_closed_before() -> None:
+    """By rule F5: the version is the one that was known, so there is nothing newer."""
+    world = closed_again()
+    one = world.processes[0]
+    one.lose()
+    one.fail()
+    one.regain()
+    world.advance(POLL)
+
+    assert world.states == [OPEN, OPEN]
+
+
+def test_what_is_still_open_when_the_fleet_is_back_is_open_here() -> None:
+    """By rule F5: although nothing has moved there, and the circuit has closed here meanwhile."""
+    world = opened(after=1.0, max_delay=60.0, delay=20.0)
+    one = world.processes[0]
+    one.breaker.reconfigure(2.0, 2, 0.5, 1, world.now)
+    one.lose()
+    world.advance(3.0)
+    assert one.call()
+    one.regain()
+
+    assert world.states == [OPEN, OPEN]
+
+
+def test_until_the_fleet_is_heard_of_the_circuit_is_local() -> None:
+    """By rule F5: also where it could be asked already."""
+    world = opened()
+    one = world.processes[0]
+    one.circuit.follow(None, world.now)
+
+    assert one.call()
+
+
+def test_an_opening_is_written_once() -> None:
+    """By rule F3: not by each call that was under way, nor by what was forced or reset."""
+    world = World(latency=0.02)
+    one, other = world.processes
+    other.breaker.force_open(world.now)
+    world.advance(3 * POLL)
+    begun = [one.begin() for _ in range(8)]
+    for me in begun[:5]:
+        one.end(me, FAILURE)
+    world.advance(0.5)
+    for me in begun[5:]:
+        one.end(me, FAILURE)
+    one.breaker.reset(world.now)
+    one.fail()
+
+    assert [type(question) for question in (*one.sent, *other.sent)].count(OpenCircuit) == 1
+
+
+@pytest.mark.parametrize("kind", [OpenCircuit, LeaseProbe])
+def test_what_was_interrupted_before_it_was_asked_is_asked_again(kind: type) -> None:
+    """Control flow, such as Ctrl-C, came between deciding and asking: no answer is waited for longer than a second."""
+    world = World() if kind is OpenCircuit else opened()
+    one = world.processes[0]
+    ask = one.ask
+
+    def interrupted(question: Question, tell: Tell) -> bool:
+        if isinstance(question, kind):
+            raise KeyboardInterrupt
+        return ask(question, tell)
+
+    one.ask = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        one.fail()
+    one.ask = ask  # type: ignore[method-assign]
+    world.advance(1.1 * POLL)
+    one.call()
+    world.advance(POLL)
+
+    assert world.record.state == (OPEN if kind is OpenCircuit else HALF_OPEN)
+
+
+def test_an_emptied_server_hears_at_once_what_was_opened_a_moment_ago() -> None:
+    """By rule F3: what was answered is no longer on its way."""
+    world = World()
+    one = world.processes[0]
+    one.fail()
+    world.server.forget()
+    one.read()
+
+    assert world.record.state == OPEN
+
+
+def test_a_place_that_was_not_renewed_in_time_is_not_used() -> None:
+    """By rule F4: a lane that stands still has no place when somebody else has got it, or may while a question goes."""
+    world = opened(after=6.0, latency=0.04)
+    one, other = world.processes
+    one.next_tick = float("inf")
+    one.call()
+    world.advance(0.93)
+    assert one.begin() is None
+    world.advance(5.0)
+    other.call()
+    world.advance(0.1)
+    probe = other.begin()
+    assert probe is not None
+
+    assert one.begin() is None
+
+
+def test_a_place_is_not_used_while_it_is_asked_for_again() -> None:
+    """By rule F4: the answer may be that somebody else has wanted it; one question is on its way at most."""
+    world = opened(after=6.0, latency=0.04)
+    one, other = world.processes
+    one.call()
+    other.call()
+    world.advance(0.25)
+    one.next_tick = float("inf")
+    other.call()
+    world.advance(0.3)
+    for question, tell in one.circuit.renewals(world.now):
+        one.ask(question, tell)
+    assert isinstance(one.sent[-1], LeaseProbe)
+    assert one.circuit.renewals(world.now) == []
+
+    assert one.begin() is None
+
+
+def test_a_place_that_is_asked_for_again_is_the_same_one() -> None:
+    """By rule F4: the server still keeps it for a moment when it is not certain here any more."""
+    world = opened(processes=1)
+    (one,) = world.processes
+    one.next_tick = float("inf")
+    one.call()
+    assert not one.circuit.is_idle(world.now)
+    world.advance(0.95)
+    assert one.circuit.is_idle(world.now)
+    probe = one.begin()
+
+    assert probe is not None
+    assert not one.circuit.is_idle(world.now)
+
+
+def test_a_place_is_lent_for_longer_the_rarer_calls_are() -> None:
+    """By rule F4: a second at first, twice the time between two calls then, thirty seconds at most."""
+    world = opened(processes=1)
+    (one,) = world.processes
+    one.next_tick = float("inf")
+    one.circuit._new_holder = lambda: "another"
+    world.exchange(LeaseProbe("key", world.record.version, "else", 1, 3_600_000_000))
+    for seconds in (0.1, 0.7, 4.0, 100.0):
+        one.call()
+        world.advance(seconds)
+    one.call()
+    lengths = [question.length / 1e6 for question in one.sent if isinstance(question, LeaseProbe)]
+
+    assert [round(length, 1) for length in dict.fromkeys(lengths)] == [1.0, 1.4, 8.0, 30.0]
+
+
+def test_a_fleet_with_much_patience_lends_for_longer() -> None:
+    """By rule F4: what is sent may take as long as the patience."""
+    world = opened(processes=1)
+    (one,) = world.processes
+    one.patience = 1.0
+    one.call()
+    lease = one.sent[-1]
+
+    assert isinstance(lease, LeaseProbe)
+    assert lease.length == 4_000_000
+
+
+def test_without_a_delay_a_second_place_is_no_probe_of_a_circuit_that_has_opened() -> None:
+    """By rule F4: what the fleet says to the failure is on its way."""
+    world = World(1, latency=0.04, delay=0.0, success_threshold=2)
+    (one,) = world.processes
+    world.advance(0.1)
+    one.fail()
+    world.advance(0.1)
+    one.call()
+    world.advance(0.1)
+    probe = one.begin()
+    assert probe is not None
+    one.call()
+    world.advance(0.1)
+    one.end(probe, FAILURE)
+
+    assert one.begin() is None
+
+
+def test_a_probe_that_ends_while_the_circuit_is_forced_open_is_told_with_the_delay() -> None:
+    """By rule F6: that it is forced for ever is for this process alone."""
+    world = opened()
+    one = world.processes[0]
+    one.call()
+    probe = one.begin()
+    assert probe is not None
+    one.breaker.force_open(world.now)
+    one.end(probe, FAILURE)
+
+    assert world.record.wait == 5_000_000
+
+
+def test_a_verdict_that_was_not_told_leaves_a_circuit_that_probes_again() -> None:
+    """Control flow came between the local verdict and the question: the place is free after the delay, here too."""
+    world = opened(processes=1)
+    (one,) = world.processes
+    one.call()
+    probe = one.begin()
+    assert probe is not None
+    era, _, _ = one.running.pop(probe)
+    one.breaker.settle(era, probe, FAILURE, world.now)
+    one.circuit._probes.clear()
+    world.advance(5.5)
+
+    assert [one.call(), one.call()] == [False, True]
+    assert world.states == [CLOSED]
+
+
+def test_who_asks_before_the_delay_is_over_is_told_for_how_long_it_is_not() -> None:
+    """By rule F3: the delay counts at the server, whatever a reload makes of it here; nobody asks till then."""
+    world = opened(after=1.0)
+    one = world.processes[0]
+    one.breaker.reconfigure(0.5, 2, 0.5, 1, world.now)
+    one.call()
+    one.sent.clear()
+    with pytest.raises(CircuitBreakerOpenException) as found:
+        one.gate.admit(object(), 1, world.now)
+
+    assert found.value.retry_after == pytest.approx(4.0)
+    assert one.sent == []
