@@ -135,10 +135,11 @@ class SharedCircuit:
             if not is_back or is_alike:
                 return None
         state = HALF_OPEN if record.state == OPEN and not record.wait else record.state
-        if state == CLOSED:
+        if state != HALF_OPEN:
             self._wished_at = -inf
-        if is_news:
+        if is_news:  # the places of before are none any more
             self._lease = None
+            self._probes.clear()
         self._denials, self._pause_until = 0, -inf
         self._breaker.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
         return None

@@ -7,7 +7,7 @@ import pytest
 from faulttolerance import CircuitBreakerOpenException
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 from faulttolerance._strategy.fleet import EndProbe, LeaseProbe, OpenCircuit, Question, Tell
-from faulttolerance._strategy.verdict import FAILURE, NEUTRAL
+from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 from kit.replicas import POLL, TICK, Process, World, closed_again, opened
 
 # F5, and what is local
@@ -329,6 +329,36 @@ def test_a_place_is_lent_for_longer_the_rarer_calls_are() -> None:
     lengths = [question.length / 1e6 for question in one.sent if isinstance(question, LeaseProbe)]
 
     assert [round(length, 1) for length in dict.fromkeys(lengths)] == [1.0, 1.4, 8.0, 30.0]
+
+
+def test_how_rare_calls_are_is_found_anew_each_time_the_circuit_has_been_open() -> None:
+    """By rule F4: a process that was refused for a minute is not one that is called once a minute."""
+    world = opened(processes=1, delay=60.0, after=60.0)
+    (one,) = world.processes
+    one.call()
+    assert one.call(FAILURE)
+    world.advance(60.0)
+    one.call()
+
+    assert [question.length for question in one.sent if isinstance(question, LeaseProbe)] == [1_000_000] * 2
+
+
+def test_a_probe_that_never_ends_is_forgotten_when_the_circuit_moves() -> None:
+    """By rule F4: its verdict would have no effect, and nothing here waits for it."""
+    world = opened()
+    one, other = world.processes
+    one.call()
+    probe = one.begin()
+    assert probe is not None
+    world.advance(6.0)
+    other.call()
+    assert other.call()
+    world.advance(POLL)
+    assert one.circuit.is_idle(world.now)
+    one.sent.clear()
+    one.end(probe, SUCCESS)
+
+    assert one.sent == []
 
 
 def test_a_fleet_with_much_patience_lends_for_longer() -> None:
