@@ -149,11 +149,23 @@ class FleetRateLimit:
         return self._limit.cut_short(place, now, seconds, left)
 
     def _decide_alone(self, place: FleetPlace, now: float) -> float:
+        limit = self._limit
         place.is_patient = None
+        if limit.waiting:
+            self._wake_first(place, now)
         if self._may_wait:
-            return self._limit.ask(place, now)
-        self._limit.admit(now)
+            return limit.ask(place, now)
+        limit.admit(now)
         return 0.0
+
+    def _wake_first(self, place: FleetPlace, now: float) -> None:
+        """Let the first of the line go by the window of this process, whatever a lost fleet has told it."""
+        limit = self._limit
+        with limit.lock:
+            first = limit.waiting[0] if limit.waiting else place
+            if first is not place and first.is_patient:
+                first.is_patient = None
+        limit.leave(NOBODY, now)
 
     def _question(self) -> TakeTurn:
         limit = self._limit
