@@ -140,6 +140,18 @@ def test_no_more_turns_than_the_limit_come_back(server: Server, kind: str, burst
     assert count == in_ten_seconds
 
 
+def test_a_part_of_a_microsecond_is_waited_for_whole(server: Server) -> None:
+    """And not lost: the third turn comes back with the whole second."""
+    question = turn("smooth", 3, burst=1)
+    waits = []
+    for _ in range(3):
+        assert server.ask(question) == 0
+        waits.append(server.ask(question))
+        server.now += waits[-1]
+
+    assert waits == [333_334, 333_333, 333_333]
+
+
 @pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])
 def test_spacing_keeps_turns_apart(server: Server, kind: str) -> None:
     question = turn(kind, 10, spacing=300)

@@ -13,12 +13,14 @@ MUTANTS = mutation.mutants()
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_change_can_be_made_in_one_place(mutant: mutation.Mutant) -> None:
-    """The text to be changed is there once, the file that comes out is Python and another one, the tests exist."""
+    """The text to be changed is there once, a module that comes out is Python and another one, the tests exist."""
     text = (mutation.ROOT / mutant.path).read_text(encoding="utf-8")
 
     changed = mutant.applied_to(text)
 
-    assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
+    assert changed != text
+    if mutant.path.endswith(".py"):
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
     assert [test for test in mutant.tests if not (mutation.ROOT / "tck" / test).exists()] == []
 
 
