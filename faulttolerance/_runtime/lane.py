@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from .._strategy.fleet import Fleet, Question, Tell
 from .background import aside
 from .clock import clock
+from .direct_line import DirectLine
 from .enrolled import Enrolled, SharedCircuit
 from .fork import at_fork
-from .line import DirectLine, ThreadLine, follow
+from .line import ThreadLine, follow
 
 
 class Lane:

@@ -23,7 +23,8 @@ from .native import native
 
 Asked: TypeAlias = tuple[Question, Tell]
 
-_CLOSED = "no longer configured"
+CLOSED = "no longer configured"
+"""Why nobody is answered any more; told to nobody."""
 _NO_THREADS = "no thread can be started here"
 _CONNECTING_SECONDS = 1.0
 _START_SECONDS = 1.0
@@ -163,7 +164,8 @@ def follow(circuit: SharedCircuit, record: CircuitRecord | None, now: float) -> 
         log(ERROR, "a circuit of the fleet was not told", error=error)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Say why the fleet is lost, for people."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -234,7 +236,7 @@ class ThreadLine(Line):
     def end(self) -> None:
         """Answer nobody any more: another fleet comes, or none. What is being asked ends by itself."""
         self._is_over = self._stopping = True
-        self._lose(_CLOSED)
+        self._lose(CLOSED)
         self._answer_all()
 
     def _answer_all(self) -> None:
@@ -258,12 +260,11 @@ class ThreadLine(Line):
             if self._began.locked():
                 self._began.release()
             while not self._stopping:
-                self._turn(self._gather())
-        except BaseException as error:  # nobody else is on this thread
-            log(ERROR, "the fleet is asked no more", error=error)
-            self._stopping = True
-            self._lose(_reason(error))
-            self._answer_all()
+                try:
+                    self._turn(self._gather())
+                except BaseException as error:  # an answer that is none, say; nobody else is on this thread
+                    log(ERROR, "what the fleet said was not understood", error=error)
+                    self._fail(error, self.is_up)
         finally:
             self._close()
             hub = hub_here()
@@ -324,12 +325,7 @@ class ThreadLine(Line):
         try:
             answers = self._exchange(questions)
         except BaseException as error:  # whatever it is, there is no answer
-            self._close()
-            if was_up:
-                self._lose(_reason(error))
-            else:
-                contact.miss(_reason(error), native.monotonic(), chance())
-            self._answer_all()
+            self._fail(error, was_up)
             return
         finally:
             if timer is not None:
@@ -348,6 +344,14 @@ class ThreadLine(Line):
                 tell = outstanding.pop(place, None)
                 if tell is not None:
                     _answer(tell, answer)
+
+    def _fail(self, error: BaseException, was_up: bool) -> None:
+        self._close()
+        if was_up:
+            self._lose(reason_of(error))
+        else:
+            self.contact.miss(reason_of(error), native.monotonic(), chance())
+        self._answer_all()
 
     def _hurry(self) -> Timer:
         """Give the fleet up if it takes too long to connect; nobody may be there to do so who waits for an answer."""
@@ -368,74 +372,3 @@ class ThreadLine(Line):
             for circuit in self._circuits.of(key):
                 for renewal in circuit.renewals(moment):
                     self._asked.put(renewal)
-
-
-class DirectLine(Line):
-    """A fleet in this process, asked on the thread of the call; it says when it has changed."""
-
-    is_asking = False
-
-    def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
-        super().__init__(fleet, circuits)
-        self.contact = Contact(fleet.poll, clock.monotonic())
-
-    def begin(self) -> None:
-        """Tell the circuits how they stand."""
-        self._read()
-
-    def ask(self, question: Question, tell: Tell) -> bool:
-        """Ask *question* now."""
-        if not self.contact.is_up:
-            return False
-        try:
-            (answer,) = self._exchange([question])
-        except Exception as error:  # whatever it is, there is no answer
-            self._lose(_reason(error))
-            return False
-        self._hear(question, answer)
-        tell(answer)
-        return True
-
-    def welcome(self, circuit: SharedCircuit) -> None:
-        """Tell *circuit*, which has just come, what there is."""
-        if self.contact.is_up:
-            self._read()
-
-    def stop(self) -> bool:
-        """Do nothing: there is no thread."""
-        return True
-
-    def end(self) -> None:
-        """Answer nobody any more."""
-        self._is_over = True
-        self._lose(_CLOSED)
-        self._close()
-
-    def aside(self, function: Callable[[], object]) -> None:
-        """Call *function* here: nobody waits behind this thread."""
-        function()
-
-    def _connect(self) -> Session:
-        return self.fleet.connect(self._read)
-
-    def _now(self) -> float:
-        return clock.monotonic()
-
-    def _lose(self, reason: str) -> None:
-        super()._lose(reason)
-        self._tell_circuits_of_loss()
-
-    def _read(self) -> None:
-        """Read all circuits, or find out whether the lost fleet is there again."""
-        if self._is_over:
-            return
-        was_up = self.contact.is_up
-        try:
-            (answer,) = self._exchange([ReadCircuits()])
-        except Exception as error:  # as above
-            if was_up:
-                self._lose(_reason(error))
-            return
-        if not was_up:
-            self._regain()
-        self._hear(ReadCircuits(), answer)

@@ -210,6 +210,20 @@ def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(fleet: Distan
         goes_on.set()
 
 
+@pytest.mark.parametrize("answers", [[], ["no mapping"], [3, 4]], ids=str)
+def test_a_fleet_that_says_what_nobody_understands_is_lost(
+    fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch, answers: list[Any]
+) -> None:
+    """And asked again later, as any that is lost."""
+    ask()
+    with monkeypatch.context() as patch:
+        patch.setattr(DistantSession, "exchange", lambda *_: answers)
+        wait_until(lambda: not lane.is_up)
+    wait_until(lambda: lane.is_up)
+
+    assert ask() == 0
+
+
 def test_a_lost_fleet_is_asked_by_the_lane_and_holds_again(fleet: DistantFleet) -> None:
     """After about a second; an open circuit included (rule F5)."""
     circuit = Circuit()
