@@ -20,7 +20,7 @@ from faulttolerance.testing import reset
 from kit.fleet import DistantFleet
 from kit.waiting import wait_until
 
-VALUE = 200
+VALUE = 400
 WINDOW = 0.1
 
 
