@@ -43,6 +43,8 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
     """A server that the test may end, and that this process uses."""
     with redis_server(tmp_path) as server:
         configure(fleet=RedisFleet(server.url, namespace="shop", poll=200, patience=PATIENCE * 1000))
+        served()  # what a first call does, on many threads at once, is no concern of these tests
+        asyncio.run(awaited())
         yield server
         reset()
 
