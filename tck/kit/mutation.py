@@ -57,9 +57,9 @@ class Mutant:
         return text.replace(self.old, self.new)
 
 
-def mutants() -> list[Mutant]:
+def mutants(file: str = "mutants.toml") -> list[Mutant]:
     """All changes, in the order of the file."""
-    document = tomllib.loads((ROOT / "tck" / "kit" / "mutants.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads((ROOT / "tck" / "kit" / file).read_text(encoding="utf-8"))
     return [
         Mutant(**{**table, "tests": tuple(table.get("tests") or document["tests"][table["file"]])})
         for table in document["mutant"]
