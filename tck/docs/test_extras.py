@@ -35,7 +35,9 @@ def test_the_readme_names_the_extras() -> None:
     """Rule M6: each has a row."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
-    assert all(f"`{name}`" in readme for name in ("files", "cli", "prometheus", "opentelemetry", "patch", "redis", "all"))
+    assert all(
+        f"`{name}`" in readme for name in ("files", "cli", "prometheus", "opentelemetry", "patch", "redis", "all")
+    )
 
 
 def test_there_is_a_script() -> None:
