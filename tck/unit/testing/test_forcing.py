@@ -45,7 +45,7 @@ class Outage(Exception):
     pass
 
 
-class Client:
+class Forced:
     @circuit_breaker(request_volume_threshold=4, delay=HOUR)
     def query(self, fails: bool = False) -> int:
         if fails:
@@ -68,11 +68,11 @@ class Client:
         return host
 
 
-class Special(Client):
+class SpeciallyForced(Forced):
     pass
 
 
-guard = Guard(circuit_breaker=CircuitBreaker(delay=HOUR), name="forced")
+guard = Guard(circuit_breaker=CircuitBreaker(delay=HOUR), name="imposed upon")
 
 
 @guard
@@ -81,18 +81,18 @@ def guarded() -> int:
 
 
 WAYS: dict[str, tuple[Any, Callable[[], Any]]] = {
-    "def": (Client.query, Client().query),
-    "object": (Client().query, Client().query),
-    "class": (Client, Client().query),
-    "async def": (Client.query_async, Client().query_async),
-    "offloaded": (Client.query_offloaded, Client().query_offloaded),
+    "def": (Forced.query, Forced().query),
+    "object": (Forced().query, Forced().query),
+    "class": (Forced, Forced().query),
+    "async def": (Forced.query_async, Forced().query_async),
+    "offloaded": (Forced.query_offloaded, Forced().query_offloaded),
     "Guard": (guard, guarded),
     "Guard.call": (guard, lambda: guard.call(lambda: 1)),
     "decorated by a Guard": (guarded, guarded),
-    "key": (Client.fetch, lambda: Client().fetch("a") and 1),
+    "key": (Forced.fetch, lambda: Forced().fetch("a") and 1),
 }
 
-NAME = f"{__name__}.Client.query"
+NAME = f"{__name__}.Forced.query"
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -127,17 +127,17 @@ def test_a_circuit_is_as_it_was_found_after_it_was_used(found: str, state: Any) 
     """State, since when, results in its window, how often it opened, the last failure, and when it lets probes in."""
     with virtual_time() as clock:
         for fails in (True, False) if found == "closed" else (True,) * 4:
-            outcome(lambda fails=fails: Client().query(fails))  # type: ignore[misc]
+            outcome(lambda fails=fails: Forced().query(fails))  # type: ignore[misc]
         clock.advance(3600 if found == "half-open" else 1)
         before = circuit_breakers.snapshot(NAME)
         assert before.state == found
-        with force(Client.query, state):
+        with force(Forced.query, state):
             assert circuit_breakers.state(NAME) == state
             for _ in range(9):
-                outcome(lambda: Client().query(True))
+                outcome(lambda: Forced().query(True))
             with configured({"CircuitBreaker/successThreshold": 2}):
                 clock.advance(60)
-                outcome(Client().query)
+                outcome(Forced().query)
             circuit_breakers.reset(NAME)
 
         assert circuit_breakers.snapshot(NAME) == before
@@ -145,18 +145,18 @@ def test_a_circuit_is_as_it_was_found_after_it_was_used(found: str, state: Any) 
 
 def test_a_half_open_circuit_goes_on_by_its_probes() -> None:
     """It is the way to see what a service does when another one comes back, or does not."""
-    with force(Client.query, "half-open"):
-        Client().query()
+    with force(Forced.query, "half-open"):
+        Forced().query()
         assert circuit_breakers.state(NAME) == "closed"
-    with force(Client.query, "half-open"):
-        outcome(lambda: Client().query(True))
+    with force(Forced.query, "half-open"):
+        outcome(lambda: Forced().query(True))
         assert circuit_breakers.state(NAME) == "open"
 
 
 def test_a_closed_circuit_stays_closed() -> None:
     """Whatever its calls come to."""
-    with force(Client.query, "closed"):
-        assert [outcome(lambda: Client().query(True)) for _ in range(9)] == [Outage] * 9
+    with force(Forced.query, "closed"):
+        assert [outcome(lambda: Forced().query(True)) for _ in range(9)] == [Outage] * 9
     assert circuit_breakers.snapshot(NAME).results == 0
 
 
@@ -164,7 +164,7 @@ def test_a_call_under_way_counts_in_the_circuit_that_let_it_in() -> None:
     """Its window was put aside, and takes the result when it is back; a probe gives up its place all the same."""
     with virtual_time() as clock:
         for _ in range(4):
-            outcome(lambda: Client().query(True))
+            outcome(lambda: Forced().query(True))
         clock.advance(3600)
         begun, go_on = threading.Event(), threading.Event()
 
@@ -173,7 +173,7 @@ def test_a_call_under_way_counts_in_the_circuit_that_let_it_in() -> None:
             begun.set()
             go_on.wait(5)
 
-        circuit_breakers.reset("forced")
+        circuit_breakers.reset("imposed upon")
         with force(guard, "half-open"):
             future = clock.start(probing)
             assert begun.wait(5)
@@ -181,45 +181,45 @@ def test_a_call_under_way_counts_in_the_circuit_that_let_it_in() -> None:
                 assert outcome(guarded) is CircuitBreakerOpenException
                 go_on.set()
                 future.result(5)
-            assert circuit_breakers.state("forced") == "half-open"
+            assert circuit_breakers.state("imposed upon") == "half-open"
             assert outcome(guarded) == 1
 
 
 def test_an_object_stands_for_its_class_and_a_function_for_all() -> None:
     """A circuit belongs to a method of one class."""
-    with force(Special().query, "open"):
-        assert (outcome(Special().query), outcome(Client().query)) == (CircuitBreakerOpenException, 1)
-    with force(Client.query, "open"):
-        assert outcome(Special().query) is outcome(Client().query) is CircuitBreakerOpenException
+    with force(SpeciallyForced().query, "open"):
+        assert (outcome(SpeciallyForced().query), outcome(Forced().query)) == (CircuitBreakerOpenException, 1)
+    with force(Forced.query, "open"):
+        assert outcome(SpeciallyForced().query) is outcome(Forced().query) is CircuitBreakerOpenException
 
 
 def test_keys_come_and_go_within_a_block() -> None:
     """Those that are remembered, and those whose first call is within."""
-    Client().fetch("known")
-    name = f"{__name__}.Client.fetch"
+    Forced().fetch("known")
+    name = f"{__name__}.Forced.fetch"
     for state in ("open", "half-open"):
-        with force(Client.fetch, state):  # type: ignore[arg-type]
+        with force(Forced.fetch, state):  # type: ignore[arg-type]
             assert circuit_breakers.state(name, "known") == state
-            outcome(lambda: Client().fetch(state))  # noqa: B023
+            outcome(lambda: Forced().fetch(state))  # noqa: B023
             assert circuit_breakers.state(name, state) == ("open" if state == "open" else "closed")
-    with exhaust(Client.fetch), exhaust(Client.fetch, "Bulkhead"):
-        assert outcome(lambda: Client().fetch("new")) is outcome(lambda: Client().fetch("known")) is BulkheadException
+    with exhaust(Forced.fetch), exhaust(Forced.fetch, "Bulkhead"):
+        assert outcome(lambda: Forced().fetch("new")) is outcome(lambda: Forced().fetch("known")) is BulkheadException
 
-    assert [Client().fetch(key) for key in ("known", "open", "new")] == ["known", "open", "new"]
+    assert [Forced().fetch(key) for key in ("known", "open", "new")] == ["known", "open", "new"]
 
 
 def test_listeners_hear_of_it_and_of_its_end() -> None:
     """Code that follows circuits sees both, and does not take a circuit for open that is not."""
-    Client().query()
+    Forced().query()
     heard: list[tuple[str, str]] = []
     circuit_breakers.on_state_change(NAME, lambda _, old, new: heard.append((old, new)))
-    with force(Client.query, "open"):
+    with force(Forced.query, "open"):
         pass
 
     assert heard == [("closed", "open"), ("open", "closed")]
 
 
-class Limited:
+class Exhausted:
     def __init__(self) -> None:
         self.attempts = 0
 
@@ -272,8 +272,8 @@ class Limited:
 )
 def test_what_is_exhausted_refuses_every_call_at_once(name: str, refusal: type[Exception]) -> None:
     """Also one that would wait in a queue or for its turn, and for as long as the block lasts."""
-    call = getattr(Limited(), name)
-    with exhaust(getattr(Limited, name)):
+    call = getattr(Exhausted(), name)
+    with exhaust(getattr(Exhausted, name)):
         assert outcome(call) is refusal
         configure(properties={"Bulkhead/value": 7, "RateLimit/value": 9})
         reload()
@@ -311,11 +311,11 @@ def test_a_spent_budget_ends_the_retries() -> None:
 def test_the_rate_window_is_as_it_was_found() -> None:
     """No call within the block has counted in it."""
     with virtual_time() as clock:
-        Limited().ask()
-        with exhaust(Limited.ask):
-            assert outcome(Limited().ask) is RateLimitException
+        Exhausted().ask()
+        with exhaust(Exhausted.ask):
+            assert outcome(Exhausted().ask) is RateLimitException
             clock.advance(0.001)
-        assert (outcome(Limited().ask), outcome(Limited().ask)) == (1, RateLimitException)
+        assert (outcome(Exhausted().ask), outcome(Exhausted().ask)) == (1, RateLimitException)
 
 
 def test_calls_that_run_and_wait_go_on_when_the_block_ends() -> None:
@@ -362,27 +362,27 @@ def test_which_limits_are_used_up_can_be_said() -> None:
 def test_both_are_decorators_and_forget_with_a_reset() -> None:
     """A block around a reset ends without a word."""
 
-    @force(Client.query, "open")
-    @exhaust(Limited.run)
+    @force(Forced.query, "open")
+    @exhaust(Exhausted.run)
     def test() -> list[Any]:
-        return [outcome(Client().query), outcome(Limited().run)]
+        return [outcome(Forced().query), outcome(Exhausted().run)]
 
     assert test() == [CircuitBreakerOpenException, BulkheadException]
-    with force(Client.query, "open"), exhaust(Limited.run):
+    with force(Forced.query, "open"), exhaust(Exhausted.run):
         reset()
-    assert (Client().query(), Limited().run()) == (1, 1)
+    assert (Forced().query(), Exhausted().run()) == (1, 1)
 
 
 @pytest.mark.parametrize(
     ("enter", "words"),
     [
-        (lambda: force(Client.query, "ajar"), ("testing.force(state)", "'ajar'", "'half-open'")),  # type: ignore[arg-type]
+        (lambda: force(Forced.query, "ajar"), ("testing.force(state)", "'ajar'", "'half-open'")),  # type: ignore[arg-type]
         (lambda: force(outcome, "open"), ("testing.force", "not guarded")),
-        (lambda: force(Limited.run, "open"), ("testing.force", "Limited.run", "CircuitBreaker in force")),
-        (lambda: exhaust(Client.query), ("testing.exhaust", "Client.query", "Bulkhead, RateLimit")),
-        (lambda: exhaust(Limited.run, "RateLimit"), ("Limited.run", "RateLimit in force")),
-        (lambda: exhaust(Limited.run, "Retry"), ("testing.exhaust", "'Retry'", "'AdaptiveThrottle'")),
-        (lambda: exhaust(Limited.run, "Bulkead"), ("did you mean 'Bulkhead'",)),
+        (lambda: force(Exhausted.run, "open"), ("testing.force", "Exhausted.run", "CircuitBreaker in force")),
+        (lambda: exhaust(Forced.query), ("testing.exhaust", "Forced.query", "Bulkhead, RateLimit")),
+        (lambda: exhaust(Exhausted.run, "RateLimit"), ("Exhausted.run", "RateLimit in force")),
+        (lambda: exhaust(Exhausted.run, "Retry"), ("testing.exhaust", "'Retry'", "'AdaptiveThrottle'")),
+        (lambda: exhaust(Exhausted.run, "Bulkead"), ("did you mean 'Bulkhead'",)),
     ],
 )
 def test_what_makes_no_sense_is_refused(enter: Callable[[], Any], words: tuple[str, ...]) -> None:
@@ -390,5 +390,5 @@ def test_what_makes_no_sense_is_refused(enter: Callable[[], Any], words: tuple[s
     with refused(*words), enter():
         pass
     for policy in (Retry, RetryBudget, AdaptiveThrottle):
-        with refused("in force"), disabled(policy, "Bulkhead"), exhaust(Limited.run):
+        with refused("in force"), disabled(policy, "Bulkhead"), exhaust(Exhausted.run):
             pass

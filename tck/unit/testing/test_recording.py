@@ -38,7 +38,7 @@ class Outage(Exception):
         return "Outage()"
 
 
-class Client:
+class Recorded:
     """The same four times, called in each way."""
 
     @retry(max_retries=2, delay=20, jitter=0)
@@ -98,8 +98,8 @@ WAYS = ("call", "call_async", "call_offloaded", "call_as_task")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_call_tells_its_attempts_delays_and_why_it_stopped(way: str) -> None:
     """However it is called; of one that goes well, of one that fails, and of one that is late."""
-    with no_wait(), recorded(getattr(Client, way)) as calls:
-        method = getattr(Client(), way)
+    with no_wait(), recorded(getattr(Recorded, way)) as calls:
+        method = getattr(Recorded(), way)
         ended(lambda: method("", then="fine"))
         ended(lambda: method("down"))
         ended(lambda: method("slow"))
@@ -120,11 +120,11 @@ def test_a_call_tells_its_attempts_delays_and_why_it_stopped(way: str) -> None:
 
 def test_what_is_written_down_reads_as_a_sentence() -> None:
     """A failing assertion shows what happened."""
-    with no_wait(), recorded(Client.call) as calls:
-        ended(lambda: Client().call("down", then="never"))
+    with no_wait(), recorded(Recorded.call) as calls:
+        ended(lambda: Recorded().call("down", then="never"))
 
     assert repr(calls) == (
-        f"[<{__name__}.Client.call('down', then='never'): 1 raised Outage(), then 0.02 s; 2 raised Outage(),"
+        f"[<{__name__}.Recorded.call('down', then='never'): 1 raised Outage(), then 0.02 s; 2 raised Outage(),"
         " then 0.02 s; 3 raised Outage(); raised Outage(), because max_retries reached>]"
     )
 
@@ -206,12 +206,12 @@ def test_a_hedge_stands_beside_its_attempt() -> None:
 
 def test_concurrent_calls_are_told_apart() -> None:
     """Tasks of one loop, threads, and offloaded calls: each event goes to the call that it is of."""
-    client, moods = Client(), ["", "down"] * 8
+    client, moods = Recorded(), ["", "down"] * 8
 
     async def main() -> None:
         await asyncio.gather(*(client.call_async(mood) for mood in moods), return_exceptions=True)
 
-    with no_wait(), recorded(Client) as calls:
+    with no_wait(), recorded(Recorded) as calls:
         asyncio.run(main())
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda mood: ended(lambda: client.call(mood)), moods))
@@ -257,7 +257,7 @@ def test_guards_and_their_blocks_are_recorded() -> None:
         async for attempt in guard.attempts():
             async with attempt:
                 await asyncio.sleep(0)
-        await guard.call_async(Client().call_async.__wrapped__, Client(), "")  # type: ignore[attr-defined]
+        await guard.call_async(Recorded().call_async.__wrapped__, Recorded(), "")  # type: ignore[attr-defined]
 
     def block(mood: str) -> None:
         for attempt in guard.attempts():
@@ -290,14 +290,14 @@ def test_it_goes_with_the_rest_of_the_kit() -> None:
     def keyed(key: str) -> str:
         return key
 
-    with recorded(Client.call) as calls, recorded(keyed) as others:
+    with recorded(Recorded.call) as calls, recorded(keyed) as others:
         with disabled():
-            ended(lambda: Client().call("down"))
+            ended(lambda: Recorded().call("down"))
         configure(properties={"Retry/maxRetries": 1})
-        ended(lambda: Client().call("down"))
+        ended(lambda: Recorded().call("down"))
         reset()
         with virtual_time():
-            ended(lambda: Client().call("down"))
+            ended(lambda: Recorded().call("down"))
         keyed("a")
     assert [len(call.attempts) for call in calls] == [1, 2, 3]
     assert calls[2].seconds == pytest.approx(0.04)
@@ -346,20 +346,20 @@ def test_events_are_captured_beside_whoever_is_told() -> None:
     with no_wait(), captured_events() as outer:
         before = get_event_sinks()
         with captured_events() as events:
-            ended(lambda: Client().call("down"))
+            ended(lambda: Recorded().call("down"))
         set_event_sinks([])
-        fallback(lambda *_: 0)(Client().call)("down")
+        fallback(lambda *_: 0)(Recorded().call)("down")
         assert before == (told.append,)
 
     assert [type(event) for event in events] == [RetryScheduled, RetryScheduled, GaveUp] == [*map(type, told)]
     assert [type(event) for event in outer[3:]] == [RetryScheduled, RetryScheduled, GaveUp, FallbackApplied]
-    assert all(event.method.endswith("Client.call") for event in events)
+    assert all(event.method.endswith("Recorded.call") for event in events)
 
 
 def test_events_of_other_threads_are_captured() -> None:
     """Whoever makes a call."""
     with no_wait(), captured_events() as events:
-        thread = threading.Thread(target=lambda: ended(lambda: Client().call("down")))
+        thread = threading.Thread(target=lambda: ended(lambda: Recorded().call("down")))
         thread.start()
         thread.join()
 

@@ -42,7 +42,7 @@ async def attempt_async(*_: object) -> None:
     attempt()
 
 
-class Client:
+class Switched:
     @retry(max_retries=3, delay=LONG, max_duration=0, jitter=0)
     @timeout(LONG)
     def charge(self) -> None:
@@ -58,7 +58,7 @@ class Client:
         attempt()
 
 
-class Special(Client):
+class OfItsOwn(Switched):
     pass
 
 
@@ -77,9 +77,9 @@ def in_blocks() -> None:
 
 
 WAYS: dict[str, Callable[[], Any]] = {
-    "def": Client().charge,
-    "async def": Client().charge_async,
-    "offloaded": Client().charge_offloaded,
+    "def": Switched().charge,
+    "async def": Switched().charge_async,
+    "offloaded": Switched().charge_offloaded,
     "decorated by a Guard": guarded,
     "Guard.call": lambda: guard.call(attempt),
     "Guard.call_async": lambda: guard.call_async(attempt_async),
@@ -129,15 +129,15 @@ def test_what_is_switched_off_takes_no_part(way: str) -> None:
         (("Retry",), 1, 1, 1),
         ((Retry,), 1, 1, 1),
         (("Timeout",), 4, 4, 4),
-        ((Client.charge,), 1, 1, 4),
-        ((Client.charge, "Timeout"), 4, 4, 4),
-        ((Client.charge, "Timeout", "Retry"), 1, 1, 4),
-        ((Client,), 1, 1, 4),
-        ((Special,), 4, 1, 4),
-        ((Special().charge,), 4, 1, 4),
+        ((Switched.charge,), 1, 1, 4),
+        ((Switched.charge, "Timeout"), 4, 4, 4),
+        ((Switched.charge, "Timeout", "Retry"), 1, 1, 4),
+        ((Switched,), 1, 1, 4),
+        ((OfItsOwn,), 4, 1, 4),
+        ((OfItsOwn().charge,), 4, 1, 4),
         ((guard,), 4, 4, 1),
         ((guarded,), 4, 4, 1),
-        ((guard, Special), 4, 1, 1),
+        ((guard, OfItsOwn), 4, 1, 1),
     ],
 )
 def test_annotations_and_targets_say_what_is_switched_off(
@@ -145,9 +145,13 @@ def test_annotations_and_targets_say_what_is_switched_off(
 ) -> None:
     """Annotations everywhere, targets with all their policies, and both together those policies of these targets."""
     with no_wait(), disabled(*what):
-        assert (attempts(Client().charge), attempts(Special().charge), attempts(guarded)) == (charge, special, other)
+        assert (attempts(Switched().charge), attempts(OfItsOwn().charge), attempts(guarded)) == (
+            charge,
+            special,
+            other,
+        )
     with no_wait():
-        assert attempts(Special().charge) == attempts(guarded) == 4
+        assert attempts(OfItsOwn().charge) == attempts(guarded) == 4
 
 
 def test_a_fallback_is_switched_off_and_asynchronous_only_by_name() -> None:
@@ -169,19 +173,19 @@ def test_blocks_nest_and_each_takes_back_its_own() -> None:
     """What an outer block switched off stays so when an inner one ends, in whichever order they end."""
     with no_wait(), disabled("Retry") as nothing:
         with disabled("Retry"), disabled("Timeout"):
-            assert attempts(Client().charge) == 1
+            assert attempts(Switched().charge) == 1
         assert nothing is None
-        assert attempts(Client().charge) == 1
+        assert attempts(Switched().charge) == 1
 
-    first, second = disabled("Retry"), disabled(Client)
+    first, second = disabled("Retry"), disabled(Switched)
     with no_wait():
         first.__enter__()
         with second:
             first.__exit__(None, None, None)
-            assert attempts(Client().charge) == 1
+            assert attempts(Switched().charge) == 1
         with first, first:
             pass
-        assert attempts(Client().charge) == 4
+        assert attempts(Switched().charge) == 4
 
 
 def test_what_is_configured_within_stays_and_switches_nothing_on() -> None:
@@ -190,16 +194,16 @@ def test_what_is_configured_within_stays_and_switches_nothing_on() -> None:
         with configured({"Retry/maxRetries": 2}), disabled("Retry"):
             configure(properties={"Retry/enabled": True, "Retry/maxRetries": 1})
             reload()
-            assert attempts(Client().charge) == 1
-        assert attempts(Client().charge) == 4
+            assert attempts(Switched().charge) == 1
+        assert attempts(Switched().charge) == 4
 
         with disabled("Retry"):
             reset()
             configure(properties={"Retry/maxRetries": 1})
             with configured({"Timeout/value": 60_000}):
-                assert attempts(Client().charge) == 1
-            assert attempts(Client().charge) == 1
-        assert attempts(Client().charge) == 2
+                assert attempts(Switched().charge) == 1
+            assert attempts(Switched().charge) == 1
+        assert attempts(Switched().charge) == 2
 
 
 def test_a_block_that_outlives_a_configured_one_goes_on() -> None:
@@ -208,16 +212,16 @@ def test_a_block_that_outlives_a_configured_one_goes_on() -> None:
     with no_wait(), configured({"Retry/maxRetries": 1}):
         off.__enter__()
     with no_wait():
-        assert attempts(Client().charge) == 1
+        assert attempts(Switched().charge) == 1
         off.__exit__(None, None, None)
-        assert attempts(Client().charge) == 4
+        assert attempts(Switched().charge) == 4
 
 
 def test_what_is_declared_within_a_block_is_switched_off_too() -> None:
     """Also a function that nobody has called, and a class that is made within."""
     with disabled("Retry"):
 
-        class Late(Client):
+        class Late(Switched):
             pass
 
         assert attempts(Late().charge) == 1
@@ -228,7 +232,7 @@ def test_other_threads_see_it() -> None:
     """The switch is one of the process."""
     seen: list[int] = []
     with disabled("Retry"):
-        thread = threading.Thread(target=lambda: seen.append(attempts(Client().charge)))
+        thread = threading.Thread(target=lambda: seen.append(attempts(Switched().charge)))
         thread.start()
         thread.join()
 
@@ -240,28 +244,28 @@ def test_both_are_decorators() -> None:
 
     @disabled("Retry")
     def plain(times: int = 1) -> int:
-        return attempts(Client().charge) if not times else plain(times - 1)
+        return attempts(Switched().charge) if not times else plain(times - 1)
 
     @disabled("Retry")
     async def awaited() -> None:
         await asyncio.sleep(0)
-        await Client().charge_async()
+        await Switched().charge_async()
 
     @no_wait(attempts=2)
     def yielding() -> Iterator[int]:
-        yield attempts(Client().charge)
+        yield attempts(Switched().charge)
 
     assert plain() == 1
     assert attempts(awaited) == 1
     assert list(yielding()) == [2]
     with no_wait():
-        assert attempts(Client().charge) == 4
+        assert attempts(Switched().charge) == 4
 
 
 def test_explain_says_who_switched_off() -> None:
     """Else the reader looks for a variable that nobody set."""
     with disabled("Retry"), no_wait(attempts=2):
-        assert "switched off by testing.disabled()" in explain(Client().charge)
+        assert "switched off by testing.disabled()" in explain(Switched().charge)
         assert "maxRetries = 1  [testing.no_wait(attempts)]" in explain(guard)
 
 
@@ -270,7 +274,7 @@ def test_events_tell_the_delays_that_would_have_been() -> None:
     told: list[float] = []
     set_event_sinks([lambda event: told.append(event.delay) if isinstance(event, RetryScheduled) else None])
     with no_wait():
-        attempts(Client().charge)
+        attempts(Switched().charge)
 
     assert told == [3600.0] * 3
 
@@ -310,7 +314,7 @@ def test_time_outs_and_hedges_take_their_time() -> None:
         (lambda: disabled(3), ("not guarded",)),
         (lambda: no_wait(attempts=0), ("no_wait(attempts)", "is 0", ">= 1")),
         (lambda: no_wait(attempts=True), ("is True",)),
-        (lambda: disabled()(Client), ("@testing.disabled", "a function")),
+        (lambda: disabled()(Switched), ("@testing.disabled", "a function")),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], object], words: tuple[str, ...]) -> None:
