@@ -61,6 +61,7 @@ class SimulatedClock:
         if run is None:
             return BEGIN
         if sys._getframe(1).f_globals.get("__name__") in _UNLOCKED and run.is_here():
+            _refuse_foreign_loop()
             run.point()
         return run.now
 
@@ -72,6 +73,7 @@ class SimulatedClock:
     def sleep(self, seconds: float, alarm: Alarm | None = None) -> None:
         """Let others go on until the time is over, a deadline passes, or *alarm* rings."""
         run = self._here()
+        run.point()
         end = run.now + seconds
         while True:
             raise_if_expired(run.now)
@@ -169,6 +171,15 @@ def in_use(clock: SimulatedClock) -> Iterator[None]:
         threading.Condition.wait = _original_wait  # type: ignore[method-assign]
         del pool.submit, watchdog.rouse, loop_thread.acquire, loop_thread.release
         shared_clock.use_system()
+
+
+def _refuse_foreign_loop() -> None:
+    asyncio = sys.modules.get("asyncio")
+    loop = asyncio._get_running_loop() if asyncio is not None else None
+    if loop is not None and not hasattr(loop, "who"):
+        raise VirtualTimeStalled(
+            "simulate() is active, and this event loop is none of its own: let sim.start(...) start the coroutine"
+        )
 
 
 def _nothing() -> None:

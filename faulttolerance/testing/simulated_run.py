@@ -66,7 +66,9 @@ class Thread:
         """Run *strand* on the calling thread, whose turn it is."""
         strand.ident = threading.get_ident()
         this_thread.deadlines = strand.deadlines = type(this_thread.deadlines)()
-        sys.settrace(self._trace)
+        before = sys.gettrace()  # a debugger's, or that of coverage
+        if self._trace is not None:
+            sys.settrace(self._trace)
         try:
             if not strand.run.is_abandoned:
                 strand.context.run(strand.work)
@@ -74,7 +76,7 @@ class Thread:
             strand.run.fail(error)
         finally:
             strand.forget()  # while it is its turn: finalizers are the program's, too
-            sys.settrace(None)
+            sys.settrace(before)
             self.is_idle = True
             strand.run.end(strand)
 
@@ -334,8 +336,7 @@ class Run:
         """Let others go on until *may_go*, which is asked on any strand."""
         if may_go():
             return
-        if self.is_abandoned:
-            raise VirtualTimeStalled(_GIVEN_UP)
+        self._refuse_to_wait()
         strand = self.current
         strand.may_go = may_go
         try:
@@ -347,8 +348,7 @@ class Run:
     def wait(self, wait: Wait, when: float = math.inf) -> None:
         """Let others go on until *wait*, of the current strand, is over; it is when the moment comes."""
         strand = self.current
-        if self.is_abandoned:
-            raise VirtualTimeStalled(_GIVEN_UP)
+        self._refuse_to_wait()
         if wait.is_over:
             return
         if when < math.inf:
@@ -356,6 +356,12 @@ class Run:
         del self.ready[strand]
         strand.points += 1
         self._pass_on(strand, "waits")
+
+    def _refuse_to_wait(self) -> None:
+        if self.is_abandoned:
+            raise VirtualTimeStalled(_GIVEN_UP)
+        if self._is_checking:
+            raise RuntimeError("an invariant has to wait; it may only look")
 
     def add(self, when: float, due: Wait | SimulatedTimer) -> None:
         """Let *due* come at a moment."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 import gc
 import inspect
 import random
+import sys
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from contextvars import copy_context
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .._guard.control import forget_state
-from ..exceptions import FaultToleranceDefinitionException, FaultToleranceException
+from .._runtime.interruption import sleep
+from .._shown import shown
+from ..exceptions import Fault, FaultToleranceDefinitionException, FaultToleranceException
 from .active_clock import claimed
 from .lines import LineTracer
 from .schedule import Plan, Switches
@@ -151,7 +155,7 @@ class Simulation:
 
     def sleep(self, seconds: float) -> None:
         """Let so much time pass for the calling thread; tasks await ``asyncio.sleep``."""
-        self._clock.sleep(seconds)
+        sleep(seconds)
 
     def join(self) -> None:
         """Wait until all callers have ended, and what they left behind."""
@@ -283,7 +287,7 @@ def simulate(
     scenario: Callable[[Simulation], object],
     seeds: Iterable[Hashable] = range(1000),
     *,
-    switch_in: Iterable[ModuleType | str] = (),
+    switch_in: Iterable[ModuleType | str] | ModuleType | str = (),
     expected: type[BaseException] | tuple[type[BaseException], ...] = (),
 ) -> Explored:
     """Run *scenario* once for each seed: its callers take turns in an order that the seed chooses, in virtual time.
@@ -302,10 +306,15 @@ def simulate(
 
     Raises:
         SimulationFailed: For the first seed that fails, with the smallest run that was found.
+        FaultToleranceDefinitionException: If an argument is none of these.
         RuntimeError: Another clock is in use, of ``virtual_time()`` say.
     """
     expected = expected if isinstance(expected, tuple) else (expected,)
-    simulator = _Simulator(scenario, [*switch_in], (FaultToleranceException, *expected))
+    modules = [switch_in] if isinstance(switch_in, (str, ModuleType)) else [*switch_in]
+    faults = [*_faults(scenario, seeds, modules, expected)]
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+    simulator = _Simulator(scenario, modules, (FaultToleranceException, *expected))
     seen, number, steps = set(), 0, 0
     with claimed(), in_use(simulator.clock), _undisturbed(simulator):
         for seed in seeds:
@@ -318,6 +327,28 @@ def simulate(
                 raise _failed(simulator, run)
             seen.add(hash(tuple(run.schedule.switches.items())))
     return Explored(number, len(seen), steps)
+
+
+def _faults(scenario: object, seeds: object, modules: Iterable[object], expected: Iterable[object]) -> Iterator[Fault]:
+    if not callable(scenario) or inspect.iscoroutinefunction(scenario):
+        allowed = "a function of one argument, and no coroutine function; sim.start begins those"
+        yield Fault("simulate(scenario)", f"is {shown(scenario)}", scenario, allowed)
+    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
+        yield Fault("simulate(seeds)", f"is {shown(seeds)}", seeds, "several seeds, as range(1000) or [17]")
+    for module in modules:
+        if not (isinstance(module, ModuleType) or (isinstance(module, str) and _is_known(module))):
+            allowed = "modules, or names of modules that are there"
+            yield Fault("simulate(switch_in)", f"has {shown(module)}", module, allowed)
+    for kind in expected:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            yield Fault("simulate(expected)", f"has {shown(kind)}", kind, "an exception class, or a tuple of them")
+
+
+def _is_known(name: str) -> bool:
+    try:
+        return name in sys.modules or find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _failed(simulator: _Simulator, run: Run) -> SimulationFailed:

@@ -59,7 +59,7 @@ class Shop:
         self.running += 1
         self.begun += 1
         try:
-            yield self._chance().choice(_DELAYS) if self.failing else 0.0
+            yield self._chance().choice(_DELAYS if self.failing else _DELAYS[:2])
             if self._chance().random() < self.failing:
                 raise ConnectionError
         finally:
@@ -82,6 +82,21 @@ class Shop:
     def queue(self) -> None:
         with self._body() as seconds:
             faulttolerance.sleep(seconds)
+
+    @bulkhead(1, waiting_task_queue=10)
+    @asynchronous
+    def order(self) -> faulttolerance.Future[int]:
+        with self._body() as seconds:
+            faulttolerance.sleep(seconds)
+        return faulttolerance.completed_future(1)
+
+    @coalesce(key=lambda _, article: article)
+    def look_up(self, article: int) -> int:
+        with self._body() as seconds:
+            faulttolerance.sleep(seconds)
+            if self._chance().random() < 0.2:
+                raise KeyboardInterrupt
+        return article
 
     @coalesce(key=lambda _, article: article)
     @_retrying
@@ -191,9 +206,10 @@ def _scenario(sim: Simulation, method: str, start: Callable[[Shop, int], object]
 def _recovers(sim: Simulation, shop: Shop, watch: _Watch, start: Callable[[Shop, int], object], before: int) -> None:
     """Once the backend is well again, the circuit closes."""
     shop.failing = 0.0
-    for number in range(PROBES + 3):  # the window may fill, and open the circuit once more, with the second success
+    for again in range(3):  # the window may fill, and open the circuit once more, with what succeeds first
         sim.sleep(0.5)
-        start(shop, before + number)
+        for number in range(PROBES + 1):
+            start(shop, before + again * (PROBES + 1) + number)
         sim.join()
     breaker = watch.strategy(CircuitBreaker)
     assert breaker is None or breaker.state.is_closed or not sim.callers, "the circuit does not close any more"
@@ -206,13 +222,26 @@ def threads(sim: Simulation) -> None:
 
 def queue(sim: Simulation) -> None:
     """Callers that wait for a permit for as long as it takes: as none is lost, that is not long."""
-    shop = Shop(lambda: sim.random)
-    shop.failing = 0.1
-    sim.always(lambda: 0 <= shop.running <= 1, "at most one body runs")
-    for _ in range(5):
+    shop, other = Shop(lambda: sim.random), Shop(lambda: sim.random)
+    shop.failing = other.failing = 0.1
+    sim.always(lambda: 0 <= shop.running <= 1 and 0 <= other.running <= 1, "at most one body of each runs")
+    for _ in range(4):
         sim.start(shop.queue)
+    for _ in range(3):
+        sim.start(other.order)
     sim.join()
     assert sim.now < 60, "a waiter was not woken"
+
+
+def shared(sim: Simulation) -> None:
+    """Callers that want the same, one of whom gets it for all; where that one is interrupted, another one does."""
+    shops, watch = [Shop(lambda: sim.random) for _ in range(2)], _Watch("look_up")
+    sim.always(lambda: all(shop.running <= 1 for shop in shops), "each is looked up once at a time")
+    for number in range(5):
+        sim.start(shops[number // 3].look_up, number // 3)
+    sim.join()
+    flights = watch.strategy(Coalesce)
+    assert flights is None or not len(flights), "a flight goes on"
 
 
 def tasks(sim: Simulation) -> None:
@@ -243,7 +272,7 @@ def offloaded(sim: Simulation) -> None:
 
 
 EXPECTED: Final = (ConnectionError, KeyboardInterrupt)
-SCENARIOS: Final = {"threads": threads, "queue": queue, "tasks": tasks, "offloaded": offloaded}
+SCENARIOS: Final = {"threads": threads, "queue": queue, "shared": shared, "tasks": tasks, "offloaded": offloaded}
 
 
 def main(name: str, seeds: int) -> str:

@@ -398,6 +398,47 @@ def test_guards_begin_each_seed_afresh_and_keep_their_configuration() -> None:
         Shop().fail()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"scenario": 3}, r"simulate\(scenario\) is 3"),
+        ({"scenario": Account.add_in_task}, "no coroutine function"),
+        ({"seeds": 1000}, r"simulate\(seeds\) is 1000; allowed: several seeds"),
+        ({"switch_in": ["no.such.module"]}, "names of modules that are there"),
+        ({"expected": "OSError"}, "an exception class"),
+    ],
+)
+def test_bad_arguments_are_definition_errors(arguments: dict[str, Any], words: str) -> None:
+    """Each says what is allowed; a name that is no module would switch nowhere, without a word."""
+    with pytest.raises(faulttolerance.FaultToleranceDefinitionException, match=words):
+        simulate(**{"scenario": adding(Account.add_locked), **arguments})
+
+
+def test_one_module_may_stand_for_itself() -> None:
+    """A name is not taken for its letters."""
+    assert failure_of(adding(Account.add), switch_in=__name__).callers == 2
+
+
+def test_invariant_that_waits_is_refused() -> None:
+    """It is asked in the middle of things, and may only look."""
+
+    def scenario(sim: Simulation) -> None:
+        sim.always(lambda: sim.sleep(1))
+        sim.sleep(1)
+
+    assert "it may only look" in str(failure_of(scenario))
+
+
+def test_loop_that_is_not_simulated_is_refused() -> None:
+    """A guarded coroutine under ``asyncio.run`` says so, instead of taking real time."""
+
+    @retry(max_retries=1, delay="1m", retry_on=OSError)
+    async def fetch() -> None:
+        pytest.fail("it ran")
+
+    assert "let sim.start(...) start the coroutine" in str(failure_of(lambda sim: asyncio.run(fetch())))
+
+
 def test_one_clock_serves_the_process() -> None:
     """Neither within ``virtual_time()`` nor within itself is there a second simulation."""
     with virtual_time(), pytest.raises(RuntimeError, match="one clock"):
