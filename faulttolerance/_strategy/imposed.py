@@ -28,12 +28,11 @@ class ExhaustedBulkhead(Bulkhead):
     limit = property(lambda self: 0, vars(Bulkhead)["limit"].__set__)
 
     def enter(self, waiter: Waiter) -> Waiter | None:
-        """Refuse everybody, who has stored a key before.
+        """Refuse everybody.
 
         Raises:
             BulkheadException: Always.
         """
-        self.held.pop(waiter.attempt_id, None)
         raise self.refusal("full")
 
 
