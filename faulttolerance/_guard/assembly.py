@@ -75,7 +75,7 @@ def method_call(declaration: Declaration, effective: EffectivePolicies, draft: S
     if inner := [interceptor for interceptor in interceptors if interceptor.priority >= priority]:
         intercepted = _around(unguarded_call(function), inner, declaration)
         function = lambda *args, **kwargs: intercepted(args, kwargs)  # noqa: E731
-    is_guarded = bool(effective.policies or effective.recorders)
+    is_guarded = bool(effective.policies or effective.companions)
     call = _by_policies(function, declaration, effective, draft) if is_guarded else unguarded_call(function)
     outer = [interceptor for interceptor in interceptors if interceptor.priority < priority]
     return _around(call, outer, declaration)
@@ -151,8 +151,9 @@ def guarded_call(
 
     def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
         is_awaited = asynchronous and (not detached or is_coroutine_code(function))
-        for recorder in effective.recorders:
-            function = recorder.around_attempt(function, effective.name, is_awaited)
+        waits_in = None if on_threads else environment
+        for companion in effective.companions:
+            function = companion.around_attempt(function, effective.name, waits_in, is_awaited)
 
         def make(strategies: Strategies) -> GuardedCall:
             bound_to = binding._replace(strategies=strategies)
@@ -167,8 +168,8 @@ def guarded_call(
 
         partition_by = effective.policies.get(PartitionBy)
         call = _by_key(partition_by, binding, draft, make) if partition_by is not None else make(draft.strategies)
-        for recorder in effective.recorders:
-            call = recorder.around_call(call, effective.name, environment, own)
+        for companion in effective.companions:
+            call = companion.around_call(call, effective.name, environment, own)
         return call
 
     if not asynchronous:
@@ -242,12 +243,12 @@ def block_call(
     timeout, as_method = effective.policies.get(Timeout), binding._replace(is_block=False)
     if timeout is not None and (layer := ROWS[Timeout].layer) and (observed := layer(timeout, as_method)) is not None:
         body = _spreading(observed(unguarded_call(run_block), environment))
-    for recorder in effective.recorders:
-        body = recorder.around_attempt(body, effective.name, True)
+    for companion in effective.companions:
+        body = companion.around_attempt(body, effective.name, environment, True)
     call = _composed([policies], (), hook, body, environment, True)
     stop_between_attempts(policies)
-    for recorder in effective.recorders:
-        call = recorder.around_call(call, effective.name, environment, 2)
+    for companion in effective.companions:
+        call = companion.around_call(call, effective.name, environment, 2)
     return asking_the_time(call, effective.name, asynchronous=True) if Asking.is_on else call
 
 

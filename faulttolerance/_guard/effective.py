@@ -18,15 +18,23 @@ from .checking.definition import callback_faults, companion_faults, latency_faul
 from .declaration import INSTANCE, Declaration, accessors, covering, declaration_of, first_definition, unbound
 
 
-class Recorder(Protocol):
-    """Writes calls down: an override of the configuration that changes no value."""
+class Companion(Protocol):
+    """Stands around attempts and calls, and is no policy: an override of the configuration that changes no value."""
 
-    def records(self, subject: object) -> bool:
+    is_innermost: bool
+    """Whether it is a part of the body to the others."""
+
+    def accompanies(self, subject: object) -> bool:
         """Tell whether calls of *subject* are meant, a guard and the class that uses it."""
         ...
 
-    def around_attempt(self, function: Callable[..., Any], name: str, is_awaited: bool) -> Callable[..., Any]:
-        """Stand around the *function* that the guard *name* calls for each attempt."""
+    def around_attempt(
+        self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
+    ) -> Callable[..., Any]:
+        """Stand around the *function* that the guard *name* calls for each attempt.
+
+        Without an *environment* that blocks its thread.
+        """
         ...
 
     def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
@@ -34,10 +42,10 @@ class Recorder(Protocol):
         ...
 
 
-def recorders_of(basis: Configuration, subject: object) -> list[Recorder]:
-    """Give the recorders among the overrides of *basis* that are for *subject*."""
-    found: list[Any] = [override for override in basis.overrides if hasattr(override, "records")]
-    return [recorder for recorder in found if recorder.records(subject)]
+def companions_of(basis: Configuration, subject: object) -> list[Companion]:
+    """Give the companions among the overrides of *basis* that are for *subject*, the innermost first."""
+    found: list[Any] = [override for override in basis.overrides if hasattr(override, "accompanies")]
+    return sorted((one for one in found if one.accompanies(subject)), key=lambda one: not one.is_innermost)
 
 
 class EffectivePolicies(NamedTuple):
@@ -52,7 +60,7 @@ class EffectivePolicies(NamedTuple):
         declared_by: The class that declares each policy; empty for a function.
         switches: Those for the whole application.
         line: What metrics name it, if that is something else: the line that several guards have in common.
-        recorders: Those of tests that write its calls down.
+        companions: Those of tests that stand around its calls, the innermost first.
     """
 
     name: str
@@ -63,7 +71,7 @@ class EffectivePolicies(NamedTuple):
     declared_by: Mapping[type[Policy], type] = {}
     switches: Switches = Switches()
     line: str = ""
-    recorders: Sequence[Recorder] = ()
+    companions: Sequence[Companion] = ()
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
@@ -103,9 +111,9 @@ def effective_policies(
     declared.sort(key=lambda entry: RANK[type(entry.policy)])
     subject = (declaration.resolver, cls)
     values, faults = settings.resolve(declared, name, basis, subject)
-    switches, recorders = settings.switches_under(basis), recorders_of(basis, subject)
+    switches, companions = settings.switches_under(basis), companions_of(basis, subject)
     effective = EffectivePolicies(
-        name, function, declared, values, interceptors, declared_by, switches, recorders=recorders
+        name, function, declared, values, interceptors, declared_by, switches, companions=companions
     )
     return effective, faults or _faults(declaration, effective, cls)
 

@@ -32,7 +32,7 @@ from .assembly import block_call, guarded_call
 from .awaited import call_awaited
 from .checking.definition import callback_faults
 from .declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
-from .effective import EffectivePolicies, mismatches, recorders_of
+from .effective import EffectivePolicies, companions_of, mismatches
 from .place import Place
 from .resolver import Draft, Resolver
 
@@ -78,9 +78,9 @@ class GuardResolver(Resolver):
         basis = basis or settings.basis
         subject = (self, None)
         values, faults = settings.resolve(self.declared, self.name, basis, subject)
-        switches, recorders = settings.switches_under(basis), recorders_of(basis, subject)
+        switches, companions = settings.switches_under(basis), companions_of(basis, subject)
         effective = EffectivePolicies(
-            self.name, call_given, self.declared, values, switches=switches, line=self._line, recorders=recorders
+            self.name, call_given, self.declared, values, switches=switches, line=self._line, companions=companions
         )
         return effective, faults or self._faults(effective)
 

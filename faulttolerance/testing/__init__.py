@@ -6,8 +6,8 @@
         clock.advance(5.0)  # the circuit breaker's delay is over
 
 ``disabled("Retry")`` switches policies off for a block, ``no_wait()`` lets delays pass at once on the real clock,
-``force(target, "open")`` and ``exhaust(target)`` bring circuits and limits into a state, ``recorded(target)`` writes
-down what calls do,
+``force(target, "open")`` and ``exhaust(target)`` bring circuits and limits into a state, ``inject(target, error=...)``
+and ``fail_times(n, error)`` let attempts fail, ``recorded(target)`` writes down what calls do,
 ``reset()`` forgets what earlier tests left behind, ``configured({...})`` sets configuration keys for a block. The
 pytest plugin offers the same as the fixtures ``ft_clock``, ``ft_reset``, ``ft_configured``, ``ft_calls`` and
 ``ft_events``. A ``MemoryFleet`` stands for other replicas and their server. ``simulate(scenario)`` lets callers take
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from .._guard.control import configured, reset
 from .active_clock import loop_factory, virtual_time
+from .faults import fail_times, inject
 from .forcing import exhaust, force
 from .memory_fleet import MemoryFleet
 from .record import RecordedAttempt, RecordedCall
@@ -41,7 +42,9 @@ __all__ = [
     "configured",
     "disabled",
     "exhaust",
+    "fail_times",
     "force",
+    "inject",
     "loop_factory",
     "no_wait",
     "recorded",

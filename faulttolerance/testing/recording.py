@@ -113,7 +113,9 @@ class _Recorder:
         """Leave every value as it is."""
         return effective
 
-    def records(self, subject: object) -> bool:
+    is_innermost = False
+
+    def accompanies(self, subject: object) -> bool:
         """Tell whether *subject* belongs to the target."""
         return self._target.covers(subject)
 
@@ -144,7 +146,9 @@ class _Recorder:
         call = self._call_here(name)
         return call._begin(clock.monotonic()) if call is not None else RecordedAttempt(1, 0, 0.0)
 
-    def around_attempt(self, function: Callable[..., Any], name: str, is_awaited: bool) -> Callable[..., Any]:
+    def around_attempt(
+        self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
+    ) -> Callable[..., Any]:
         """Write down each attempt."""
         begin = self._begin_attempt
 

@@ -786,6 +786,13 @@ testing.no_wait(attempts="2")  # type: ignore[arg-type]
 with testing.force(priced, "half-open") as forced, testing.exhaust(ft.Guard, "Bulkhead", ft.RateLimit):
     assert_type(forced, None)
 testing.force(priced, "ajar")  # type: ignore[arg-type]
+with testing.inject(
+    priced, error=testing.fail_times(2, OSError), latency=timedelta(seconds=1), rate=0.5, seed=7
+) as none:
+    assert_type(none, None)
+assert_type(testing.fail_times(2, OSError("gone"))(switched_off)(2), str)
+testing.fail_times(2, OSError)()
+testing.inject(priced, error="OSError")  # type: ignore[arg-type]
 with testing.recorded(priced) as calls, testing.captured_events() as events:
     assert_type(calls, list[testing.RecordedCall])
     assert_type(calls[0].attempts[0].delay, float | None)

@@ -1,0 +1,213 @@
+"""Faults: bodies that fail so many times, and what befalls the attempts of a target."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+
+from .._call.block import BlockingEnvironment
+from .._call.disturbing import BODY, Disturbance
+from .._config import Effective
+from .._guard.transaction import overridden
+from .._policy import ChronoUnit, seconds
+from .._policy.kind import duration, number
+from .._runtime.clock import clock
+from .._runtime.tasks import BlockEnvironment
+from .._shown import shown
+from ..typing import Duration
+from .passing import Passing
+from .target import Target, definition_error, target_of
+
+if TYPE_CHECKING:
+    from .._runtime.blocking import GuardedCall
+    from .._runtime.environment import Environment
+
+__all__ = ["FailTimes", "fail_times", "inject"]
+
+Error: TypeAlias = BaseException | type[BaseException]
+Failure: TypeAlias = Callable[[], BaseException | None]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ERRORS = "an exception, or an exception class that can be made without arguments"
+
+
+class FailTimes:
+    """What fails so many times, in whichever threads and tasks, and then goes well; made by ``fail_times``."""
+
+    def __init__(self, times: int, error: Error) -> None:
+        self._make = _maker("testing.fail_times(error)", error)
+        self._times = times
+        self._left = times
+        self._lock = threading.Lock()
+
+    def next_failure(self) -> BaseException | None:
+        """Give what is to be raised now; ``None``: all that were to come have come."""
+        with self._lock:
+            if not self._left:
+                return None
+            self._left -= 1
+        return self._make()
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(self) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise the next failure, or return ``None``; given a function alone, let that fail so, as a decorator."""
+        if len(args) == 1 and not kwargs and callable(args[0]) and not isinstance(args[0], type):
+            return self._failing(args[0])
+        self._raise()
+        return None
+
+    def _raise(self) -> None:
+        failure = self.next_failure()
+        if failure is not None:
+            raise failure
+
+    def _failing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._raise()
+            return function(*args, **kwargs)
+
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            self._raise()
+            return await function(*args, **kwargs)
+
+        return wraps(function)(awaited if iscoroutinefunction(function) else call)
+
+    def __repr__(self) -> str:
+        return f"<testing.fail_times: {self._times - self._left} of {self._times} failures have come>"
+
+
+def fail_times(n: int, error: Error) -> FailTimes:
+    """Make what fails *n* times with *error*, and then goes well.
+
+    Called without a function it is a side effect, for a stand-in or in a body: it raises, and later returns ``None``.
+    It decorates a function or coroutine function, which then fails *n* times in the place of its own body, and it is
+    an ``error`` of ``inject``. All uses of one object count together.
+
+    Args:
+        n: How many times; 0: never.
+        error: An exception, or an exception class, of which each failure is a new one.
+
+    Raises:
+        FaultToleranceDefinitionException: *n* or *error* is something else.
+
+    >>> from faulttolerance import retry
+    >>> @retry(max_retries=3, delay=0, jitter=0, retry_on=ConnectionError)
+    ... @fail_times(2, ConnectionError)
+    ... def fetch():
+    ...     return "fresh"
+    >>> fetch()
+    'fresh'
+    """
+    if type(n) is not int or n < 0:
+        raise definition_error("testing.fail_times(n)", f"is {shown(n)}", n, "an integer >= 0")
+    return FailTimes(n, error)
+
+
+def inject(
+    target: Any,
+    *,
+    error: Error | FailTimes | None = None,
+    latency: Duration = 0,
+    result: Any = BODY,
+    rate: float = 1.0,
+    seed: float | str | None = None,
+) -> Passing[None]:
+    """Let attempts of a target fail, take long, or return something else within a block, or for a decorated test.
+
+    It stands in the place of the body, inside all policies, which see it as the body's: failures are retried and open
+    circuits, time-outs and deadlines interrupt the latency, which passes on the clock of the library. Attempts that
+    are made without the block go on as they began. Blocks nest; the one that was entered last is asked first.
+
+    Args:
+        target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
+            ``Guard``; of its blocks, too, which are not entered where they fail, and have no result.
+        error: What attempts raise instead of running the body: an exception, an exception class, of which each is a
+            new one, or what ``fail_times`` gives, after which the body runs.
+        latency: How long attempts wait before that, or before the body, in milliseconds.
+        result: What attempts return instead of running the body; not beside *error*.
+        rate: The probability that it befalls an attempt, from 0 to 1; one draw decides about all of it.
+        seed: What the draws come from; ``None``: the clock of the library, which ``virtual_time`` seeds.
+
+    Raises:
+        FaultToleranceDefinitionException: The target is not guarded, a value is out of range, or nothing is injected.
+
+    >>> from faulttolerance import fallback
+    >>> @fallback(lambda *_: "from the cache")
+    ... def fetch():
+    ...     return "fresh"
+    >>> with inject(fetch, error=ConnectionError):
+    ...     fetch()
+    'from the cache'
+    """
+    where = "testing.inject"
+    meant = target_of(where, target)
+    for name, value, kind in (("latency", latency, duration()), ("rate", rate, number(0.0, 1.0))):
+        if not kind.accepts(value):
+            raise definition_error(f"{where}({name})", kind.problem(value), value, kind.allowed)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, float, str))):
+        raise definition_error(f"{where}(seed)", f"is {shown(seed)}", seed, "a number, a text, or None")
+    if error is not None and result is not BODY:
+        raise definition_error(f"{where}(result)", "is given beside an error", result, "an error, or a result")
+    delay = seconds(latency, ChronoUnit.MILLIS)
+    if error is None and result is BODY and not delay:
+        raise definition_error(where, "injects nothing", None, "an error, a latency or a result")
+    if isinstance(error, FailTimes):
+        failure: Failure = error.next_failure
+    else:
+        failure = (lambda: None) if error is None else _maker(f"{where}(error)", error)
+
+    def injecting() -> Any:
+        chance = (lambda: clock.random()) if seed is None else random.Random(seed).random
+        return overridden(_Injected(meant, Disturbance(failure, delay, result, float(rate), chance)))
+
+    return Passing("inject", injecting)
+
+
+def _maker(where: str, error: Any) -> Failure:
+    """Give what makes *error* anew, if that is a class."""
+    if isinstance(error, BaseException):
+        return lambda: error.with_traceback(None)
+    if isinstance(error, type) and issubclass(error, BaseException):
+        try:
+            error()
+        except TypeError:
+            problem = f"is {shown(error)}, which needs arguments"
+            raise definition_error(where, problem, error, _ERRORS) from None
+        return error
+    raise definition_error(where, f"is {shown(error)}", error, _ERRORS)
+
+
+class _Injected:
+    """Lets a disturbance befall the attempts of one target."""
+
+    is_innermost = True
+
+    def __init__(self, target: Target, disturbance: Disturbance) -> None:
+        self._target = target
+        self._disturbance = disturbance
+
+    def __call__(self, subject: object, effective: Effective) -> Effective:
+        """Leave every value as it is."""
+        return effective
+
+    def accompanies(self, subject: object) -> bool:
+        """Tell whether *subject* belongs to the target."""
+        return self._target.covers(subject)
+
+    def around_attempt(
+        self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
+    ) -> Callable[..., Any]:
+        """Let it befall each attempt."""
+        is_block = isinstance(environment, (BlockingEnvironment, BlockEnvironment))
+        return self._disturbance.around(function, environment, is_awaited, is_block=is_block)
+
+    def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
+        """Leave the call as it is."""
+        return call
