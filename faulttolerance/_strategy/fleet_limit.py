@@ -25,6 +25,8 @@ _OUT: Final = -2
 _MICROSECOND: Final = 1000
 """In nanoseconds."""
 _ROUNDING: Final = 5e-7
+_APART: Final = 3 * _MICROSECOND
+"""The fleet may count in whole microseconds what is due here by so much sooner."""
 _LATE: Final = 0.005
 """Seconds. Who wakes up later than that was not let run."""
 
@@ -217,7 +219,7 @@ class FleetRateLimit:
             moment, waiting, ahead = ticks(now), limit.waiting, limit.ahead_of_locked(place)
             until = place.until
             if until is None:
-                until = moment + (limit.max_wait if self._may_wait else 0)
+                until = moment + (limit.max_wait + _APART if self._may_wait else 0)
             if ahead:
                 due = max(due, self._turn_behind_locked(ahead))
             due = max(due, moment + 1)
@@ -231,7 +233,7 @@ class FleetRateLimit:
                 return wait_for(now, place.asks_at)
         if place.until is not None:
             limit.leave(place, now)
-        raise limit.refusal(max(told, wait_for(now, due)))
+        raise limit.refusal(max(told, wait_for(now, due if told else due + _APART)))
 
     def _turn_behind_locked(self, ahead: int) -> int:
         """Give the moment before which a call has no turn that stands behind *ahead* others."""

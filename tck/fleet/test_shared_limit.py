@@ -396,6 +396,39 @@ def test_what_is_observed_asks_nobody(clocked: tuple[Any, Counting]) -> None:
     assert fleet.turns == []
 
 
+@pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
+def test_a_refusal_says_a_time_that_is_long_enough(clocked: tuple[Any, Counting], kind: Any) -> None:
+    """By rule F2: whoever refuses, this process in nanoseconds or the fleet in whole microseconds."""
+    clock, _ = clocked
+    guard = Guard(rate_limit=RateLimit(7, type=kind), fleet_wide=FleetWide(), name=f"told{next(numbers)}")
+    refused = 0
+    for step in range(300):
+        clock.advance(step * 1.37e-5)
+        try:
+            guard.call(lambda: None)
+        except RateLimitException as refusal:
+            refused += 1
+            clock.advance(refusal.retry_after or 0.0)
+            guard.call(lambda: None)
+    assert refused > 20
+
+
+@pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
+def test_the_longest_wait_is_not_short_of_what_is_rounded(clocked: tuple[Any, Counting], kind: Any) -> None:
+    """By rule F2: a wait of exactly two windows lets three calls through, as in one process."""
+    clock, _ = clocked
+    for _ in range(20):
+        clock.advance(0.12345678)
+        limit = RateLimit(1, type=kind, max_wait="2s")
+        guard = Guard(rate_limit=limit, fleet_wide=FleetWide(), name=f"exact{next(numbers)}")
+
+        async def four(guard: Guard = guard) -> list[Any]:
+            calls = (guard.call_async(asyncio.sleep, 0, True) for _ in range(4))
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        assert [result is True for result in clock.run(four())] == [True, True, True, False]
+
+
 def test_a_hedge_asks_and_never_stands_in_line(clocked: tuple[Any, Counting]) -> None:
     """By rule F2: the first attempt may wait for its turn, the other one is not sent without."""
     clock, fleet = clocked
