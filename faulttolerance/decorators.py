@@ -170,7 +170,7 @@ def _declaring(kind: Any, takes_target: bool) -> Any:
         known = parameters(kind)
         for name in named:
             if name not in known:
-                raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known)}")
+                raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known) or 'none'}")
         values = kind._bound(tuple(args), named)
         if not takes_target:
             refuse_bare(kind, next(iter(args), None))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import bulkhead, decorators, explain, retry, timeout
+from faulttolerance import bulkhead, decorators, explain, fleet_wide, retry, timeout
 from faulttolerance._policy import Policy, Retry, parameters
 
 
@@ -32,6 +32,7 @@ def test_a_decorator_shows_the_parameters_of_its_policy(policy: type[Policy]) ->
     ("call", "message"),
     [
         (lambda: retry(max_retris=3), "@Retry has no parameter 'max_retris'; it has max_retries, delay, "),
+        (lambda: fleet_wide(namespace="n"), "@FleetWide has no parameter 'namespace'; it has none"),
         (lambda: bulkhead(1, 2, 3), "Bulkhead: too many positional arguments"),
         (lambda: bulkhead(1, value=2), "Bulkhead: multiple values for argument 'value'"),
         (lambda: decorators.custom_backoff(), "CustomBackoff: missing a required argument: 'value'"),
