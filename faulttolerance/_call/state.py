@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from operator import is_
 
 from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
-from .._policy import CircuitBreaker, CircuitBreakerName, PartitionBy, Policy, RetryBudget
+from .._policy import CircuitBreaker, CircuitBreakerName, FleetWide, PartitionBy, Policy, RetryBudget
 from .._runtime.clock import clock
 from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition
@@ -103,6 +103,16 @@ class State:
         for breaker in self.every_breaker():
             breaker.start_counting(clock.monotonic())
         self.follow()  # a thread that is not here may have been about to
+
+
+def conditions_of(state: State | None, in_force: Container[type[Policy]]) -> dict[type[Policy], Condition]:
+    """Say how each strategy stands; of what is fleet-wide also before the first call, when there is no *state*."""
+    told = state.conditions() if state is not None else {}
+    if FleetWide in in_force and FleetWide not in told:
+        from .._runtime.lane import lane  # few functions are the fleet's
+
+        told[FleetWide] = Condition(lane.words)
+    return told
 
 
 class StateDraft:

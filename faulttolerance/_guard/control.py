@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .._call.budgeting import named_budgets
+from .._call.state import conditions_of
 from .._config import Declared, settings
 from .._config.report import Change, Unused, collisions, unused
 from .._config.snapshot import inputs_of
@@ -86,8 +87,7 @@ class GuardedMethod:
     @property
     def conditions(self) -> Mapping[str, str]:
         """How each policy that remembers something stands now: ``{"CircuitBreaker": "open, half-open in 3.2 s"}``."""
-        state = self._resolver.state(self._cls)
-        conditions = state.conditions() if state is not None else {}
+        conditions = conditions_of(self._resolver.state(self._cls), self._effective.policies)
         return {kind.annotation: condition.in_full for kind, condition in conditions.items()}
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from .._call.order import is_detached
+from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys
 from .._policy import Parameter, parameters
 from .._signature.kind import is_coroutine_function
@@ -126,7 +127,7 @@ class GuardLayer:
         self._where = where
         self._wrong = [*wrong, *map(str, faults)]
         remembered = resolver.state(cls) if resolver is not None else None
-        self._conditions = remembered.conditions() if remembered is not None else {}
+        self._conditions = conditions_of(remembered, effective.policies)
 
     @property
     def title(self) -> str:

@@ -143,10 +143,12 @@ def test_without_a_fleet_all_is_local_and_silent(clock: VirtualClock) -> None:
 
 
 def test_what_is_shared_is_said(fleet: MemoryFleet) -> None:
-    """By rule X10: ``explain()`` says with whom."""
+    """By rule X10: ``explain()`` and ``guards()`` say with whom, before the first call, too."""
     pay = replica()
-    pay()
 
+    assert "shared in 'memory'" in str(explain(pay))
+    assert [one.conditions for one in guards() if one.method is pay] == [{"FleetWide": "shared in 'memory'"}]
+    pay()
     assert "shared in 'memory'" in str(explain(pay))
 
 
