@@ -186,8 +186,10 @@ def guarded_call(
     target = function if is_certain else partial(call_awaited, function)
     driver = composed(target, TaskEnvironment(), awaits)
     driver = _named(driver if is_certain else refusing(effective.name, driver), declaration)
+    if Asking.is_on:
+        driver = asking_the_time(driver, effective.name, asynchronous=True)
     if not detached:
-        return asking_the_time(driver, effective.name, asynchronous=True) if Asking.is_on else driver
+        return driver
     from .._runtime.async_call import AsyncCall
 
     return lambda args, kwargs: AsyncCall(partial(driver, args, kwargs))

@@ -246,6 +246,30 @@ def test_no_guard_begins_a_call_in_a_block_without_time_left(policy: Decorate, i
     assert (asyncio.run(guarded_async()) if is_awaited else guarded()) == "served"
 
 
+def test_no_detached_call_on_a_loop_begins_in_a_block_without_time_left() -> None:
+    """By rule D2: the task of an ``@asynchronous async def`` would run before the loop could cancel it."""
+    from faulttolerance.testing import virtual_time
+
+    ran = []
+
+    @asynchronous
+    @retry
+    async def guarded() -> str:
+        ran.append(1)
+        return "served"
+
+    async def late() -> None:
+        async with deadline(100):
+            time.advance(0.2)
+            with pytest.raises(TimeoutException, match="guarded: no time is left"):
+                await asyncio.shield(asyncio.ensure_future(guarded()))
+
+    with virtual_time() as time, pytest.raises(TimeoutException, match=r"deadline of 0\.1 s passed"):
+        time.run(late())
+
+    assert not ran
+
+
 def test_no_guard_begins_a_call_in_a_call_without_time_left() -> None:
     """By rule D2: what runs under the deadline of a guard has none either."""
     from faulttolerance.testing import virtual_time
