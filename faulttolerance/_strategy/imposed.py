@@ -6,7 +6,8 @@ What it has counted, lent and promised stays where it was, and goes on: calls in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import threading
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from .adaptive_throttle import WATCHING, AdaptiveThrottle
@@ -17,7 +18,7 @@ from .gate import Era
 from .rate_limit import Place, RateLimit
 from .retry_budget import RetryBudget
 
-__all__ = ["exhaust", "force"]
+__all__ = ["become", "exhaust", "force"]
 
 
 class ExhaustedBulkhead(Bulkhead):
@@ -115,13 +116,55 @@ _EXHAUSTED: Final[dict[type, type]] = {
 }
 
 
-def exhaust(strategy: Any) -> Callable[[], object]:
-    """Let *strategy* refuse everybody; give what ends that."""
-    found = type(strategy)
-    strategy.__class__ = _EXHAUSTED.get(found, found)
+_layers: dict[int, list[_Layer]] = {}  # guarded by _lock: of each object, by its id, the lowest first
+_lock = threading.RLock()  # a handler of a signal may enter a block of its own
+
+
+class _Layer:
+    """What was put over an object, and what was there before: threads may end theirs in any order.
+
+    Who ends one that is not on top leaves the object as it is, and what it has found to the one above.
+    """
+
+    def __init__(self, strategy: object, found: Any) -> None:
+        self._strategy = strategy  # kept: another object could have its id
+        self._found = found
+        _layers.setdefault(id(strategy), []).append(self)
+
+    def end_locked(self) -> Any:
+        """Give what was there before; ``None`` where that does not come back yet."""
+        layers = _layers[id(self._strategy)]
+        place = layers.index(self)
+        del layers[place]
+        if place < len(layers):
+            layers[place]._found = self._found
+            return None
+        if not layers:
+            del _layers[id(self._strategy)]
+        return self._found
+
+
+def become(strategy: Any, kind: type) -> Callable[[], None]:
+    """Let *strategy* be of another class, *kind*; give what ends that."""
+    with _lock:
+        layer = _Layer(strategy, type(strategy))
+        strategy.__class__ = kind
 
     def end() -> None:
-        strategy.__class__ = found
+        with _lock:
+            found = layer.end_locked()
+            if found is not None:
+                strategy.__class__ = found
+
+    return end
+
+
+def exhaust(strategy: Any) -> Callable[[], object]:
+    """Let *strategy* refuse everybody; give what ends that."""
+    end_layer = become(strategy, _EXHAUSTED.get(type(strategy), type(strategy)))
+
+    def end() -> None:
+        end_layer()
         if isinstance(strategy, Bulkhead):
             strategy.admit_waiters()  # permits may have come back meanwhile
 
@@ -138,8 +181,8 @@ def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -
     The era that was there is put aside with its window: calls that it admitted count in it when it is back.
     """
     with breaker.lock:
-        kept = {name: getattr(breaker, name) for name in _KEPT}
-        values = {name: getattr(breaker, name) for name in _VALUES}
+        with _lock:
+            layer = _Layer(breaker, {name: getattr(breaker, name) for name in (*_KEPT, *_VALUES)})
         moment = now()
         if state == OPEN:
             breaker.force_open(moment)
@@ -150,17 +193,24 @@ def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -
             breaker._move_locked(HalfOpen(moment), moment)
 
     def end() -> None:
-        era = kept["state"]
         with breaker.lock:
-            breaker._move_locked(era, now(), "as it was before it was forced")
-            if isinstance(era, HalfOpen):
-                # Nobody knows which of them have ended meanwhile: those give their place up, and verdicts still count.
-                era.overdue.update(era.probes)
-                era.probes.clear()
-            for name, value in kept.items():
-                setattr(breaker, name, value)
-            renewed: dict[str, Any] = {name: getattr(breaker, name) for name in _VALUES}
-            if renewed != values:
-                breaker.reconfigure(**renewed, now=now())
+            with _lock:
+                found = layer.end_locked()
+            if found is not None:
+                _bring_back_locked(breaker, found, now())
 
     return end
+
+
+def _bring_back_locked(breaker: CircuitBreaker, found: Mapping[str, Any], now: float) -> None:
+    era = found["state"]
+    breaker._move_locked(era, now, "as it was before it was forced")
+    if isinstance(era, HalfOpen):
+        # Nobody knows which of them have ended meanwhile: those give their place up, and verdicts still count.
+        era.overdue.update(era.probes)
+        era.probes.clear()
+    for name in _KEPT:
+        setattr(breaker, name, found[name])
+    renewed: dict[str, Any] = {name: getattr(breaker, name) for name in _VALUES}
+    if any(renewed[name] != found[name] for name in _VALUES):
+        breaker.reconfigure(**renewed, now=now)

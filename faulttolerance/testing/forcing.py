@@ -119,7 +119,7 @@ def _imposed(where: str, target: Target, kinds: Collection[type[Policy]], impose
             grip.take_all(state)
         yield
     finally:
-        grip.ends.close()
+        grip.end()
 
 
 class _Grip:
@@ -129,7 +129,13 @@ class _Grip:
         self._kinds = kinds
         self._impose = impose
         self._taken: set[int] = set()
+        self._is_over = False
         self.ends = ExitStack()
+
+    def end(self) -> None:
+        """Take all of it back."""
+        self._is_over = True
+        self.ends.close()
 
     def take(self, strategy: Any) -> None:
         """Impose on one strategy, once: some are shared."""
@@ -147,9 +153,9 @@ class _Grip:
 
     def _watch(self, partitions: Partitions, state: State) -> None:
         """Impose on what is made for new keys, before a call has it."""
-        found, complete = type(partitions), partial(self._complete, state)
+        complete = partial(self._complete, state)
 
-        class Watched(found):  # type: ignore[misc, valid-type]
+        class Watched(type(partitions)):  # type: ignore[misc]
             __slots__ = ()
 
             def place(self, key: Any, make: Callable[[], Partition], now: float) -> Any:
@@ -159,14 +165,12 @@ class _Grip:
                     complete(partition)
                 return partition, gone
 
-        def end() -> None:
-            partitions.__class__ = found
-
         with partitions.lock:
-            partitions.__class__ = Watched
-            self.ends.callback(end)
+            self.ends.callback(imposed.become(partitions, Watched))
 
     def _complete(self, state: State, partition: Partition) -> None:
+        if self._is_over:
+            return
         in_force = {type(policy): policy for policy in state.policies}
         made = partition.strategies.places()
         for place, (kind, memory) in enumerate(MEMORIES.items()):

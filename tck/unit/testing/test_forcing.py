@@ -347,6 +347,28 @@ def test_calls_that_run_and_wait_go_on_when_the_block_ends() -> None:
     assert asyncio.run(main()) == [1, 2]
 
 
+def test_blocks_of_several_threads_end_in_any_order() -> None:
+    """Each takes back what it did; the last one brings back what was there before the first."""
+    Forced().query()
+    Forced().fetch("known")
+    before = circuit_breakers.snapshot(NAME)
+    for target, enter in (
+        (Forced.query, lambda: force(Forced.query, "open")),
+        (Forced.fetch, lambda: exhaust(Forced.fetch, "Bulkhead")),
+    ):
+        first, second, third = enter(), enter(), enter()
+        for block in (first, second, third):
+            block.__enter__()
+        second.__exit__(None, None, None)
+        first.__exit__(None, None, None)
+        call = Forced().query if target is Forced.query else lambda: Forced().fetch("known")
+        assert outcome(call) in (CircuitBreakerOpenException, BulkheadException)
+        third.__exit__(None, None, None)
+
+    assert circuit_breakers.snapshot(NAME) == before
+    assert [Forced().fetch(key) for key in ("known", "new")] == ["known", "new"]
+
+
 def test_which_limits_are_used_up_can_be_said() -> None:
     """By annotations or by the classes of policies; by default all that the target has."""
     both = Guard(bulkhead=Bulkhead(2), rate_limit=RateLimit(100))
