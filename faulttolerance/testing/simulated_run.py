@@ -26,7 +26,7 @@ BEGIN: Final = 2.0**20
 _TICKS: Final = 2**30
 _REAL_SECONDS: Final = 0.25
 """How often the thread that started the run looks whether it moves."""
-_PATIENCE: Final = 4
+_PATIENCE: Final = 6
 """So many looks in which nothing moved and nothing was computed, and the run is stuck."""
 _GIVEN_UP: Final = "the simulated run was given up"
 

@@ -83,6 +83,12 @@ class Shop:
         with self._body() as seconds:
             faulttolerance.sleep(seconds)
 
+    @retry(max_retries=2, delay=50, jitter=0, max_duration=0, retry_on=ConnectionError)
+    @retry_budget(burst=BURST)
+    def spend(self) -> None:
+        self.begun += 1
+        raise ConnectionError
+
     @bulkhead(1, waiting_task_queue=10)
     @asynchronous
     def order(self) -> faulttolerance.Future[int]:
@@ -225,10 +231,10 @@ def queue(sim: Simulation) -> None:
     shop, other = Shop(lambda: sim.random), Shop(lambda: sim.random)
     shop.failing = other.failing = 0.1
     sim.always(lambda: 0 <= shop.running <= 1 and 0 <= other.running <= 1, "at most one body of each runs")
-    for _ in range(4):
-        sim.start(shop.queue)
-    for _ in range(3):
-        sim.start(other.order)
+    for call in (shop.queue, other.order) * 3:
+        sim.start(call)
+        if sim.random.random() < 0.5:
+            sim.sleep(sim.random.choice(_DELAYS[1:3]))  # come as another one leaves
     sim.join()
     assert sim.now < 60, "a waiter was not woken"
 
@@ -242,6 +248,15 @@ def shared(sim: Simulation) -> None:
     sim.join()
     flights = watch.strategy(Coalesce)
     assert flights is None or not len(flights), "a flight goes on"
+
+
+def spending(sim: Simulation) -> None:
+    """Callers that all fail at once: no more retries than there are tokens."""
+    shop = Shop(lambda: sim.random)
+    for _ in range(4):
+        sim.start(shop.spend)
+    sim.join()
+    assert shop.begun <= len(sim.callers) + BURST, "the retry budget is overdrawn"
 
 
 def tasks(sim: Simulation) -> None:
@@ -272,7 +287,14 @@ def offloaded(sim: Simulation) -> None:
 
 
 EXPECTED: Final = (ConnectionError, KeyboardInterrupt)
-SCENARIOS: Final = {"threads": threads, "queue": queue, "shared": shared, "tasks": tasks, "offloaded": offloaded}
+SCENARIOS: Final = {
+    "threads": threads,
+    "queue": queue,
+    "shared": shared,
+    "spending": spending,
+    "tasks": tasks,
+    "offloaded": offloaded,
+}
 
 
 def main(name: str, seeds: int) -> str:

@@ -18,12 +18,13 @@ from kit.simulated import EXPECTED, LINES, SCENARIOS
 DEFECTS: Final = mutants("defects.toml")
 SEEDS: Final = 10_000
 RUNS: Final = [
-    ("queue", 0, 2000, LINES),
-    ("shared", 0, 1000, LINES),
-    ("threads", 0, 2500, LINES),
-    ("tasks", 0, 2500, ()),  # of one loop: there is nobody between whose lines they could be switched
-    ("offloaded", 0, 1500, ()),
-    ("offloaded", 1500, 2000, LINES),
+    ("queue", 0, 3000, LINES),
+    ("shared", 0, 2000, LINES),
+    ("spending", 0, 1400, LINES),
+    ("threads", 0, 1500, LINES),
+    ("tasks", 0, 1000, ()),  # of one loop: there is nobody between whose lines they could be switched
+    ("offloaded", 0, 900, ()),
+    ("offloaded", 900, 1100, LINES),
 ]
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(240)]
