@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 ledger.of_process.append((CONFIGURATION, read_fingerprint))
 
 
+watchers: dict[object, Callable[[tuple[AnyResolver, type | None], State], object]] = {}
+"""Who is told of what a guard remembers for a class, each time that such comes into use, before it is called."""
+
+
 class Use(ref[type]):
     """Refers to a class that uses a guard, and has what the guard remembers for it.
 
@@ -131,10 +135,13 @@ class Draft:
             swap = Swap()
             self.put(swap)
             try:
-                if settings.version.swap(seen, swap):
-                    return True
+                is_done = settings.version.swap(seen, swap)
             finally:
                 self.state.state.follow()
+            if is_done:
+                for tell in list(watchers.values()):
+                    tell((self._resolver, self._cls), self.state.state)
+                return True
 
 
 _NO_CALLS: dict[int, GuardedCall] = {}

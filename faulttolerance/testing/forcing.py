@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from .._call.order import MEMORIES, Strategies
 from .._call.state import State
 from .._guard.circuit_breakers import deliver_transitions
+from .._guard.resolver import watchers
 from .._policy import AdaptiveThrottle, Bulkhead, CircuitBreaker, PartitionBy, Policy, RateLimit, RetryBudget
 from .._runtime.clock import clock
 from .._shown import shown
@@ -37,7 +39,8 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing
 
     Args:
         target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
-            ``Guard``; it need not have been called. Of ``@partition_by`` every key is meant, also new ones.
+            ``Guard``; it need not have been called. Classes that come into use within the block are meant, too, and all
+            of them after a ``reset()``. Of ``@partition_by`` every key is meant, also new ones.
         state: One of ``"open"``, ``"half-open"`` and ``"closed"``.
 
     Raises:
@@ -105,51 +108,64 @@ def exhaust(target: Any, *which: str | type[Policy]) -> Passing[None]:
 
 @contextmanager
 def _imposed(where: str, target: Target, kinds: Collection[type[Policy]], impose: Impose) -> Iterator[None]:
-    """Impose on every strategy of *kinds* that *target* has, and on those of keys that come within the block."""
-    states = list(target.states())
-    present = {type(policy) for state in states for policy in state.policies}
+    """Impose on every strategy of *kinds* that *target* has, and on those of classes and keys that come meanwhile."""
+    present = target.in_force()
     wanted = kinds or [kind for kind in _EXHAUSTIBLE if kind in present]
     missing = [kind.annotation for kind in kinds if kind not in present]
     if missing or not wanted:
         names = ", ".join(missing or [kind.annotation for kind in _EXHAUSTIBLE])
         raise definition_error(where, f"is given {target.name}", target.name, f"a target with {names} in force")
-    grip = _Grip(wanted, impose)
+    grip = _Grip(target, wanted, impose)
     try:
-        for state in states:
+        watchers[grip] = grip.take_use
+        for state in list(target.states()):
             grip.take_all(state)
         yield
     finally:
+        watchers.pop(grip, None)
         grip.end()
 
 
 class _Grip:
     """What one block imposes, and how it ends."""
 
-    def __init__(self, kinds: Collection[type[Policy]], impose: Impose) -> None:
+    def __init__(self, target: Target, kinds: Collection[type[Policy]], impose: Impose) -> None:
+        self._target = target
         self._kinds = kinds
         self._impose = impose
         self._taken: set[int] = set()
+        self._ends = ExitStack()
+        # Reentrant: listeners hear of what is imposed, and may call what comes into use.
+        self._lock = threading.RLock()
         self._is_over = False
-        self.ends = ExitStack()
 
     def end(self) -> None:
-        """Take all of it back."""
-        self._is_over = True
-        self.ends.close()
+        """Let everything be as it was found, and take nothing any more."""
+        with self._lock:
+            self._is_over = True
+        self._ends.close()
 
     def take(self, strategy: Any) -> None:
         """Impose on one strategy, once: some are shared."""
         if id(strategy) not in self._taken:
             self._taken.add(id(strategy))
-            self.ends.callback(self._impose(strategy))
+            self._ends.callback(self._impose(strategy))
+
+    def take_use(self, subject: Any, state: State) -> None:
+        """Impose on the *state* of *subject*, a guard and the class that uses it, if that is meant."""
+        if self._target.covers(subject):
+            self.take_all(state)
 
     def take_all(self, state: State) -> None:
         """Impose on those of *state*, its keys included."""
-        if (partitions := state.partitions) is not None:
-            self._watch(partitions, state)
-        for kind, strategy in state.strategies.items():
-            if kind in self._kinds:
-                self.take(strategy)
+        with self._lock:
+            if self._is_over:
+                return
+            if (partitions := state.partitions) is not None and id(partitions) not in self._taken:
+                self._watch(partitions, state)
+            for kind, strategy in state.strategies.items():
+                if kind in self._kinds:
+                    self.take(strategy)
 
     def _watch(self, partitions: Partitions, state: State) -> None:
         """Impose on what is made for new keys, before a call has it."""
@@ -166,7 +182,8 @@ class _Grip:
                 return partition, gone
 
         with partitions.lock:
-            self.ends.callback(imposed.become(partitions, Watched))
+            self._taken.add(id(partitions))
+            self._ends.callback(imposed.become(partitions, Watched))
 
     def _complete(self, state: State, partition: Partition) -> None:
         if self._is_over:

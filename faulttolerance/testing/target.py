@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._call.state import State
+from .._call.state import State, alias_in
 from .._guard.declaration import accessors, declaration_of, unbound
 from .._guard.guard import Guard, finder_of
 from .._guard.registry import resolvers
@@ -15,6 +15,7 @@ from .._signature.naming import class_name
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
 if TYPE_CHECKING:
+    from .._guard.effective import EffectivePolicies
     from .._guard.registry import AnyResolver
 
 __all__ = ["Target", "definition_error", "kind_of", "kinds_and_targets", "target_of"]
@@ -44,29 +45,37 @@ class Target(NamedTuple):
             return False
         return self.home is None or _is_of(self.home, resolver, cls)
 
+    def in_force(self) -> set[type[Policy]]:
+        """Give the policies that are in force for any class."""
+        return {kind for _, _, effective in self._uses() for kind in effective.policies}
+
     def states(self) -> Iterator[State]:
         """Give what the guards remember, which need not have been called, class by class.
+
+        A breaker has its further name for one class only, the first that is called: that is left to the calls.
 
         Raises:
             FaultToleranceDefinitionException: Something is wrong with a declaration or a configured value.
         """
+        for resolver, cls, effective in list(self._uses()):
+            if not alias_in(effective.policies):
+                resolver.come_into_use(cls)
+            state = resolver.state(cls)
+            if state is not None:
+                yield state
+
+    def _uses(self) -> Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]:
         for resolver in self.guards or list(resolvers()):
             for cls in list(resolver.classes()):
-                if (self.home is None or _is_of(self.home, resolver, cls)) and _is_used(resolver, cls):
-                    resolver.come_into_use(cls)
-                    state = resolver.state(cls)
-                    if state is not None:
-                        yield state
+                if self.home is None or _is_of(self.home, resolver, cls):
+                    effective, _ = resolver.effective_policies(cls)
+                    if effective.declared:
+                        yield resolver, cls, effective
 
 
 def _is_of(home: type, resolver: Any, cls: type | None) -> bool:
     cls = cls or getattr(resolver.declaration, "owner", None)
     return cls is not None and issubclass(cls, home)
-
-
-def _is_used(resolver: Any, cls: type | None) -> bool:
-    effective, _ = resolver.effective_policies(cls)
-    return bool(effective.declared)
 
 
 def target_of(where: str, candidate: Any) -> Target:

@@ -25,6 +25,7 @@ from faulttolerance import (
     asynchronous,
     bulkhead,
     circuit_breaker,
+    circuit_breaker_name,
     circuit_breakers,
     configure,
     guards,
@@ -379,6 +380,54 @@ def test_which_limits_are_used_up_can_be_said() -> None:
     with exhaust(both):
         assert outcome(lambda: both.call(int)) is RateLimitException
     assert both.call(int) == 0
+
+
+def test_classes_that_come_into_use_within_a_block_are_meant_too() -> None:
+    """As a stand-in that a test derives from the client, whose state is its own."""
+    with force(Forced, "open"), exhaust(Exhausted.run):
+
+        class StandIn(Forced):
+            pass
+
+        class Smaller(Exhausted):
+            pass
+
+        assert outcome(StandIn().query) is CircuitBreakerOpenException
+        assert outcome(Smaller().run) is BulkheadException
+        with force(StandIn.query, "closed"):
+
+            class Second(Forced):
+                pass
+
+            assert (outcome(StandIn().query), outcome(Second().query)) == (1, 1)
+        assert outcome(Second().query) is CircuitBreakerOpenException
+    assert (StandIn().query(), Second().query(), Smaller().run()) == (1, 1, 1)
+
+
+def test_who_has_the_further_name_of_a_circuit_is_left_to_the_calls() -> None:
+    """A base class that nobody calls does not take it away from the class that is called."""
+
+    class Named:
+        @circuit_breaker_name("bank")
+        @circuit_breaker(request_volume_threshold=4, delay=HOUR)
+        def pay(self) -> Any:
+            return 1
+
+    class ReallyNamed(Named):
+        pass
+
+    with force(Named.pay, "open"):
+        assert outcome(ReallyNamed().pay) is CircuitBreakerOpenException
+    assert ReallyNamed().pay() == 1
+
+
+def test_a_block_goes_on_after_a_reset() -> None:
+    """As that of a fixture for a class of tests, where ``ft_autouse`` resets around each of them."""
+    with force(Forced.query, "open"), exhaust(Exhausted.run), exhaust(Forced.fetch):
+        reset()
+        assert (outcome(Forced().query), outcome(Exhausted().run)) == (CircuitBreakerOpenException, BulkheadException)
+        assert outcome(lambda: Forced().fetch("a")) is BulkheadException
+    assert (Forced().query(), Exhausted().run(), Forced().fetch("a")) == (1, 1, "a")
 
 
 def test_both_are_decorators_and_forget_with_a_reset() -> None:
