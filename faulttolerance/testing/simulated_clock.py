@@ -16,7 +16,8 @@ from .._runtime.clock import Alarm, chance, clock as shared_clock, next_deadline
 from .._runtime.interrupting.watchdog import watchdog
 from .._runtime.loop_thread import loop_thread
 from .._runtime.pool import Job, pool
-from .simulated_run import BEGIN, Run, SimulatedTimer, Wait
+from .simulated_run import BEGIN, Run
+from .strands import SimulatedTimer, Wait
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:

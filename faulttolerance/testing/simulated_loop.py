@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, copy_context
 from typing import Any
 
-from .simulated_run import Run, Strand, Wait
+from .simulated_run import Run
+from .strands import Strand, Wait
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):

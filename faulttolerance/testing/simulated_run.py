@@ -12,10 +12,10 @@ from contextvars import Context
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
-from .._runtime.interrupting.thread_deadlines import ThreadDeadlines, this_thread
 from .lines import Trace, is_free, is_own
 from .places import place
 from .schedule import Plan, Schedule
+from .strands import SimulatedTimer, Strand, Thread, Wait
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
@@ -29,139 +29,6 @@ _REAL_SECONDS: Final = 0.25
 _PATIENCE: Final = 6
 """So many looks in which nothing moved and nothing was computed, and the run is stuck."""
 _GIVEN_UP: Final = "the simulated run was given up"
-
-
-class Thread:
-    """A thread that runs one strand after the other."""
-
-    def __init__(self, trace: Trace | None) -> None:
-        self._trace = trace
-        self._strand: Strand | None = None
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.is_idle = True
-        self._thread = threading.Thread(target=self._work, name="simulated", daemon=True)
-        self._thread.start()
-
-    def serve(self, strand: Strand) -> None:
-        """Run *strand* as soon as its turn comes."""
-        self._strand = strand
-        self.is_idle = False
-
-    def end(self) -> None:
-        """Let an idle thread end."""
-        self._strand = None
-        self.gate.release()
-
-    def _work(self) -> None:
-        while True:
-            self.gate.acquire()
-            strand, self._strand = self._strand, None
-            if strand is None:
-                return
-            self.run(strand)
-            del strand
-
-    def run(self, strand: Strand) -> None:
-        """Run *strand* on the calling thread, whose turn it is."""
-        strand.ident = threading.get_ident()
-        this_thread.deadlines = strand.deadlines = type(this_thread.deadlines)()
-        before = sys.gettrace()  # a debugger's, or that of coverage
-        if self._trace is not None:
-            sys.settrace(self._trace)
-        try:
-            if not strand.run.is_abandoned:
-                strand.context.run(strand.work)
-        except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
-            strand.run.fail(error)
-        finally:
-            strand.forget()  # while it is its turn: finalizers are the program's, too
-            sys.settrace(before)
-            self.is_idle = True
-            strand.run.end(strand)
-
-
-class Strand:
-    """Something that goes on by itself: a caller, a timer's callback, a job of the pool, a loop."""
-
-    ident = 0
-    deadlines: ThreadDeadlines | None = None
-    may_go: Callable[[], bool] | None = None
-    """Whether it can go on; ``None``: it can whenever it is ready."""
-    loop: SimulatedLoop | None = None
-    is_over = False
-    is_unwound = False
-
-    def __init__(self, run: Run, name: str, work: Callable[[], object], context: Context) -> None:
-        self.run = run
-        self.name = name
-        self.work = work
-        self.context = context
-        self.points = 0
-        """How often it could have been stopped so far."""
-        self.next_stop = run.schedule.next_stop(name, 0)
-        self.ended = threading.Lock()
-        self.ended.acquire()
-        self.thread: Thread
-
-    def forget(self) -> None:
-        """Let go of what it did."""
-        self.work, self.context = _nothing, Context()
-
-
-def _nothing() -> None:
-    pass
-
-
-class Wait:
-    """A strand's wait for a moment, or for somebody who wakes it."""
-
-    __slots__ = ("_strand",)
-
-    def __init__(self, strand: Strand) -> None:
-        self._strand: Strand | None = strand
-
-    def come(self) -> None:
-        """Let the strand go on, when its turn comes; again: nothing."""
-        strand, self._strand = self._strand, None
-        if strand is not None:
-            strand.run.ready[strand] = None
-
-    release = come
-    """What ``threading.Condition`` calls."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the strand goes on."""
-        return self._strand is None
-
-
-class SimulatedTimer:
-    """A callback that is due at a moment, in a strand of its own."""
-
-    def __init__(self, run: Run, owner: str, callback: Callable[[], object]) -> None:
-        self._run = run
-        self._owner = owner
-        self._callback: Callable[[], object] | None = callback
-
-    def cancel(self) -> None:
-        """Forget the callback if it has not begun."""
-        self._callback = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has begun or was cancelled."""
-        return self._callback is None
-
-    def come(self) -> None:
-        """Let the callback run when its turn comes."""
-        if self._callback is not None:
-            self._run.strand(self._owner, self._call, Context())
-
-    def _call(self) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback()
 
 
 class Run:

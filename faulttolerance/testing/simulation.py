@@ -23,7 +23,8 @@ from .active_clock import claimed
 from .lines import LineTracer
 from .schedule import Plan, Switches
 from .simulated_clock import SimulatedClock, in_use
-from .simulated_run import BEGIN, Run, Thread
+from .simulated_run import BEGIN, Run
+from .strands import Thread
 from .waiter import VirtualTimeStalled
 
 __all__ = ["Caller", "Explored", "Simulation", "SimulationFailed", "simulate"]
