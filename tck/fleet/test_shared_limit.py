@@ -37,6 +37,7 @@ from faulttolerance.testing import MemoryFleet, configured, reset, virtual_time
 from kit.fleet import DistantFleet
 from kit.program import output_of
 from kit.redis_server import RedisServer, redis_server
+from kit.surroundings import needs
 from kit.waiting import wait_until
 
 WAYS = ("blocking", "asyncio", "offloaded", "task", "block", "async block")
@@ -543,7 +544,7 @@ witness.kill()
 
 def test_greenlets_ask_without_blocking_their_hub(running_redis: RedisServer) -> None:
     """By rule F1: they wait as greenlets do, and get as many turns as there are."""
-    pytest.importorskip("gevent")
+    needs("gevent")
     assert output_of(_GREENLETS, arguments=(running_redis.url,)) == "50 True"
 
 
