@@ -97,7 +97,8 @@ class FleetRateLimit:
         """
         answer = place.answer
         if answer == _NOT_ASKED:
-            if place.decides_alone or (self._limit.waiting and not self._link.is_up):
+            limit = self._limit
+            if place.decides_alone or not limit.follows_fleet or (limit.waiting and not self._link.is_up):
                 return self._decide_alone(place, now)
             if wait := self._look(place, now):
                 return wait

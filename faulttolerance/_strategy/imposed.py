@@ -15,7 +15,7 @@ from .bulkhead import Bulkhead, Waiter
 from .circuit_breaker import CLOSED, OPEN, CircuitBreaker, HalfOpen, StateName
 from .condition import Condition
 from .gate import Era
-from .rate_limit import Place, RateLimit
+from .rate_limit import NOBODY, Place, RateLimit, ticks, wait_for
 from .retry_budget import RetryBudget
 
 __all__ = ["become", "exhaust", "force"]
@@ -42,6 +42,8 @@ class ExhaustedRateLimit(RateLimit):
 
     __slots__ = ()
 
+    follows_fleet = False
+
     def admit(self, now: float) -> None:
         """Refuse the call.
 
@@ -51,11 +53,15 @@ class ExhaustedRateLimit(RateLimit):
         raise self.refusal(self.window.length / 1e9)
 
     def ask(self, place: Place, now: float) -> float:
-        """Refuse the call, however long it may wait.
+        """Refuse the call, however long it may wait; one that was in the line before stays there as long as it may.
 
         Raises:
-            RateLimitException: Always.
+            RateLimitException: Else always.
         """
+        with self.lock:
+            if place in self.waiting and place.until is not None and place.until > ticks(now):
+                place.asks_at = place.until
+                return wait_for(now, place.until)
         self.leave(place, now)
         raise self.refusal(self.window.length / 1e9)
 
@@ -159,7 +165,7 @@ def become(strategy: Any, kind: type) -> Callable[[], None]:
     return end
 
 
-def exhaust(strategy: Any) -> Callable[[], object]:
+def exhaust(strategy: Any, now: Callable[[], float]) -> Callable[[], object]:
     """Let *strategy* refuse everybody; give what ends that."""
     end_layer = become(strategy, _EXHAUSTED.get(type(strategy), type(strategy)))
 
@@ -167,6 +173,8 @@ def exhaust(strategy: Any) -> Callable[[], object]:
         end_layer()
         if isinstance(strategy, Bulkhead):
             strategy.admit_waiters()  # permits may have come back meanwhile
+        elif isinstance(strategy, RateLimit):
+            strategy.leave(NOBODY, now())  # the first of the line looks whether its turn has come
 
     return end
 

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from ..exceptions import RateLimitException
 from .condition import Condition
@@ -217,6 +217,8 @@ class RateLimit:
 
     place = Place
     """What a call is given that asks."""
+    follows_fleet: ClassVar = True
+    """Whether a fleet is asked that shares it."""
 
     def __init__(
         self,

@@ -103,7 +103,7 @@ def exhaust(target: Any, *which: str | type[Policy]) -> Passing[None]:
         allowed = ", ".join(repr(kind.annotation) for kind in _EXHAUSTIBLE)
         raise definition_error(where, f"is given {wrong[0].annotation!r}", wrong[0].annotation, allowed)
     meant = target_of(where, target)
-    return Passing("exhaust", lambda: _imposed(where, meant, kinds, imposed.exhaust))
+    return Passing("exhaust", lambda: _imposed(where, meant, kinds, lambda one: imposed.exhaust(one, clock.monotonic)))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from faulttolerance import (
     BulkheadException,
     CircuitBreaker,
     CircuitBreakerOpenException,
+    FleetWide,
     Guard,
     RateLimit,
     RateLimitException,
@@ -36,7 +37,7 @@ from faulttolerance import (
     retry,
     retry_budget,
 )
-from faulttolerance.testing import configured, disabled, exhaust, force, reset, virtual_time
+from faulttolerance.testing import MemoryFleet, configured, disabled, exhaust, force, reset, virtual_time
 from kit.definition import refused
 
 HOUR = 3_600_000
@@ -368,6 +369,33 @@ def test_blocks_of_several_threads_end_in_any_order() -> None:
 
     assert circuit_breakers.snapshot(NAME) == before
     assert [Forced().fetch(key) for key in ("known", "new")] == ["known", "new"]
+
+
+@pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
+@pytest.mark.parametrize("fleet_wide", [None, FleetWide()], ids=["alone", "fleet"])
+def test_a_rate_limit_that_is_shared_or_waited_for_is_used_up(kind: Any, fleet_wide: FleetWide | None) -> None:
+    """A fleet that would let calls through is not asked; who waited before goes on waiting, and then has its turn."""
+    limit = RateLimit(2, window="1s", type=kind, burst=2 if kind == "smooth" else 1, max_wait="1h")
+    limited = Guard(rate_limit=limit, fleet_wide=fleet_wide, name="used up")
+
+    with virtual_time() as clock:
+        configure(fleet=MemoryFleet() if fleet_wide is not None else None)
+        try:
+            with exhaust(limited):
+                assert [outcome(lambda: limited.call(int)) for _ in range(3)] == [RateLimitException] * 3
+            assert [limited.call(int), limited.call(int)] == [0, 0]
+            waiting = clock.start(limited.call, int)
+            clock.advance(0)
+            with exhaust(limited):
+                clock.advance(60)
+                assert outcome(lambda: limited.call(int)) is RateLimitException
+                assert not waiting.done()
+            began = clock.monotonic()
+            assert waiting.result() == 0
+            assert clock.monotonic() - began < 1.1
+        finally:
+            configure(fleet=None)
+            limited.close()
 
 
 def test_which_limits_are_used_up_can_be_said() -> None:
