@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from operator import is_
 
+from .._config import Effective
 from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
-from .._policy import CircuitBreaker, CircuitBreakerName, FleetWide, PartitionBy, Policy, RetryBudget
+from .._policy import CircuitBreaker, CircuitBreakerName, FleetWide, PartitionBy, Policy, RateLimit, RetryBudget
 from .._runtime.clock import clock
 from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition
@@ -105,13 +106,15 @@ class State:
         self.follow()  # a thread that is not here may have been about to
 
 
-def conditions_of(state: State | None, in_force: Container[type[Policy]]) -> dict[type[Policy], Condition]:
+def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type[Policy], Condition]:
     """Say how each strategy stands; of what is fleet-wide also before the first call, when there is no *state*."""
     told = state.conditions() if state is not None else {}
-    if FleetWide in in_force and FleetWide not in told:
+    modes = {type(value.policy): value.observed for value in values if value.enabled}
+    if FleetWide in modes:
         from .._runtime.lane import lane  # few functions are the fleet's
 
-        told[FleetWide] = Condition(lane.words)
+        obeyed = [kind for kind in (CircuitBreaker, RateLimit) if modes.get(kind) is False]
+        told[FleetWide] = Condition(lane.words if obeyed else "local: what it would share is switched off or observed")
     return told
 
 

@@ -87,7 +87,7 @@ class GuardedMethod:
     @property
     def conditions(self) -> Mapping[str, str]:
         """How each policy that remembers something stands now: ``{"CircuitBreaker": "open, half-open in 3.2 s"}``."""
-        conditions = conditions_of(self._resolver.state(self._cls), self._effective.policies)
+        conditions = conditions_of(self._resolver.state(self._cls), self._effective.values)
         return {kind.annotation: condition.in_full for kind, condition in conditions.items()}
 
     @property

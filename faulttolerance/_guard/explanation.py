@@ -127,7 +127,7 @@ class GuardLayer:
         self._where = where
         self._wrong = [*wrong, *map(str, faults)]
         remembered = resolver.state(cls) if resolver is not None else None
-        self._conditions = conditions_of(remembered, effective.policies)
+        self._conditions = conditions_of(remembered, effective.values)
 
     @property
     def title(self) -> str:

@@ -190,6 +190,16 @@ def test_what_another_process_opens_is_open_here(fleet: MemoryFleet, clock: Virt
     assert [outcome(one), outcome(late)] == ["paid", "paid"]
 
 
+@pytest.mark.parametrize("key", ["CircuitBreaker/mode", "CircuitBreaker/enabled"])
+def test_what_shares_nothing_now_is_not_said_to_be_shared(fleet: MemoryFleet, key: str) -> None:
+    """By rule F6: nor where nothing is left to share."""
+    pay = replica()
+    pay()
+    with configured({key: "observe" if key.endswith("mode") else "false"}):
+        assert "now local: what it would share is switched off or observed" in str(explain(pay))
+    assert "shared in 'memory'" in str(explain(pay))
+
+
 def test_an_observed_breaker_shares_nothing(fleet: MemoryFleet) -> None:
     """By rules F6 and X7: neither way."""
     one, other = replica(), replica()
