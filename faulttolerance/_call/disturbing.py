@@ -6,6 +6,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from .._log import WARNING, log
+from .._metrics.catalogue import CHAOS
+from .._metrics.counters import Counters
+from .._policy import Chaos, ChronoUnit, seconds
 from .._runtime.clock import clock
 from .._runtime.environment import Environment
 from .._runtime.interrupting.roles import CALLER, register
@@ -99,3 +103,39 @@ class Disturbance:
         if failure is not None:
             self._tell("error")
             raise failure
+
+
+_said: set[tuple[str, str]] = set()
+
+
+def chaos_of(name: str, policy: Chaos, counters: Counters | None) -> Disturbance:
+    """Give the chaos that the guard *name* carries, and warn once of each that it ever carries.
+
+    Args:
+        name: The guard, or the line that several have in common.
+        policy: What befalls attempts.
+        counters: What counts it; ``None``: nothing does.
+    """
+    if (name, repr(policy)) not in _said:
+        _said.add((name, repr(policy)))
+        log(WARNING, "%s carries %r: calls fail or wait on purpose", name, policy, fields={"ft_method": name})
+    delay = seconds(policy.latency, ChronoUnit.MILLIS)
+    errors: Any = policy.error or (() if delay else (ConnectionError,))  # a tuple, once it is checked
+
+    def failure() -> BaseException | None:
+        if not errors:
+            return None
+        kind = errors[0] if len(errors) == 1 else errors[int(clock.random() * len(errors))]
+        made: BaseException = kind(f"{name}: made by chaos")
+        return made
+
+    def tell(kind: str) -> None:
+        if counters is not None:
+            counters.add((CHAOS.series((kind,)),))
+
+    return Disturbance(failure, delay, rate=policy.rate, tell=tell)
+
+
+def forget_chaos() -> None:
+    """Warn again of chaos that guards carry."""
+    _said.clear()

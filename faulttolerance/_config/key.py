@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
-from .._policy import Policy, parameters
+from .._policy import Chaos, Policy, parameters
 from .._record import Record
 
 ANNOTATIONS: Mapping[str, type[Policy]] = {
     policy.annotation: policy for policy in Policy.__subclasses__() if policy.is_configurable
 }
 """The policies that can be configured, by the names in their keys."""
+REACHED: Mapping[str, type[Policy]] = {**ANNOTATIONS, Chaos.annotation: Chaos}
+"""All that keys can reach: the policies, and what nothing declares."""
 
 ENABLED = "enabled"
 MODE = "mode"
@@ -32,6 +34,8 @@ ORDINAL = "config_ordinal"
 CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
 """Names files to read, separated as in ``PATH``."""
 TRACING_VARIABLE = "FAULTTOLERANCE_TRACING"
+CHAOS_VARIABLE = "FAULTTOLERANCE_CHAOS_ALLOWED"
+"""Says ``true`` where keys may ask for chaos."""
 PREFIX = "FAULTTOLERANCE_"
 """Stands before a key without a class in an upper-case variable: ``RETRY_DELAY`` is a common name of other things."""
 
@@ -87,7 +91,8 @@ class Declared(NamedTuple):
 
     Args:
         policy: The declared value.
-        level: Where the annotation stands: on the method (or plain function) or on the class (or ``Guard``).
+        level: Where the annotation stands: on the method (or plain function) or on the class (or ``Guard``), or in the
+            configuration alone.
         owner: The ``<class>`` of its keys: module, dot and ``__qualname__`` of the class that declares the annotation;
             the module alone for a plain function; the name of a ``Guard``, empty if it has none.
         method: The ``<method>``: the method's name; ``__qualname__`` of a plain function; empty for a ``Guard``.
@@ -96,7 +101,7 @@ class Declared(NamedTuple):
     """
 
     policy: Policy
-    level: Literal["method", "class"]
+    level: Literal["method", "class", "configuration"]
     owner: str
     method: str
     enabled_owners: tuple[str, ...] = ()
@@ -112,6 +117,8 @@ def parameter_keys(declared: Declared, name: str) -> list[Key]:
         return []
     annotation = declared.policy.annotation
     leaves = tuple(f"{annotation}/{leaf}" for leaf in dict.fromkeys((parameter.key, name)))
+    if declared.level == "configuration":
+        return _keys_of_owners(declared, *leaves)
     path = f"{declared.owner}/{declared.method}" if declared.level == "method" else declared.owner
     return [*_keys(path, leaves), Key(leaves[0], leaves[1:], has_class=False)]
 
@@ -135,11 +142,11 @@ def ignore_keys(declared: Declared) -> list[Key]:
     return _keys_of_owners(declared, IGNORE)
 
 
-def _keys_of_owners(declared: Declared, leaf: str) -> list[Key]:
+def _keys_of_owners(declared: Declared, *leaves: str) -> list[Key]:
     owners = declared.enabled_owners or (declared.owner,)
-    keys = [key for owner in owners if declared.method for key in _keys(f"{owner}/{declared.method}", (leaf,))]
-    keys += [key for owner in owners for key in _keys(owner, (leaf,))]
-    return [*dict.fromkeys(keys), Key(leaf, has_class=False)]
+    keys = [key for owner in owners if declared.method for key in _keys(f"{owner}/{declared.method}", leaves)]
+    keys += [key for owner in owners for key in _keys(owner, leaves)]
+    return [*dict.fromkeys(keys), Key(leaves[0], leaves[1:], has_class=False)]
 
 
 def looks_like_a_switch(name: str) -> bool:

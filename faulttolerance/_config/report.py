@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,10 +11,10 @@ from .._policy import parameters
 from .._shown import brief, escaped, shown
 from ..exceptions import Fault
 from .key import (
-    ANNOTATIONS,
     ENABLED,
     MODE,
     PREFIX,
+    REACHED,
     SWITCHES,
     Declared,
     Key,
@@ -123,7 +123,7 @@ def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
 def changes(where: str, before: Sequence[Effective], after: Sequence[Effective]) -> list[Change]:
     """Find what differs between two resolutions of the same guard."""
     differences = []
-    for old, new in zip(before, after, strict=True):
+    for old, new in _paired(before, after):
         place = f"{where} @{new.policy.annotation}"
         if old.enabled != new.enabled:
             source = new.sources.get(ENABLED, "default")
@@ -136,6 +136,13 @@ def changes(where: str, before: Sequence[Effective], after: Sequence[Effective])
             if was != becomes:
                 differences.append(Change(f"{place}({name})", was, becomes, new.sources[name]))
     return differences
+
+
+def _paired(before: Sequence[Effective], after: Sequence[Effective]) -> Iterator[tuple[Effective, Effective]]:
+    """Give what holds of each policy before and after; chaos comes and goes with its keys."""
+    old, new = ({type(one.policy): one for one in values} for values in (before, after))
+    for kind in {**old, **new}:
+        yield old.get(kind) or Effective(kind(), False), new.get(kind) or Effective(kind(), False)
 
 
 _MODES = {False: "enforce", True: "observe"}
@@ -157,14 +164,14 @@ class _Names:
     def _owners(self) -> tuple[str, ...]:
         """The beginnings of variables for a known class and annotation, folded."""
         paths = {folded(path) for paths in self._paths.values() for path in paths} - {""}
-        return tuple(path + annotation.upper() for path in paths for annotation in ANNOTATIONS)
+        return tuple(path + annotation.upper() for path in paths for annotation in REACHED)
 
     def are_like(self, source: Source, entry: Entry) -> bool:
         """Whether a key that nothing uses is likely meant for this library."""
         if not source.is_shared or looks_like_a_switch(entry.name):
             return True
         if "/" in entry.name:
-            return bool(_closest(_split(entry.name)[1].partition("/")[0], ANNOTATIONS, 0.8))
+            return bool(_closest(_split(entry.name)[1].partition("/")[0], REACHED, 0.8))
         return source.is_environment and (
             entry.name.startswith(PREFIX)
             or folded(entry.name).startswith(self._owners)

@@ -6,15 +6,16 @@ The switches are read without pydantic: a service mesh can switch everything off
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .._policy import DEFAULT_PLACE, Fallback, Policy, check, parameters
+from .._policy import DEFAULT_PLACE, Chaos, Fallback, Policy, check, parameters
 from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import (
+    CHAOS_VARIABLE,
     ENABLED,
     MODE,
     SWITCHES,
@@ -167,7 +168,27 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         else:
             policy = type(policy)(**values)
             configured |= {name: _source(*setting) for name, setting in settings.items()}
+    if isinstance(policy, Chaos) and enabled and policy.rate:
+        faults += chaos_faults(settings.values())
     return Effective(policy, enabled, configured, observed), faults
+
+
+def carried(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence[Declared]:
+    """Add to what is *declared* for one guard what keys alone give it: chaos, innermost."""
+    if not declared or snapshot is None or not snapshot.mentions_one_of(Chaos):
+        return declared
+    nearest = max(declared, key=lambda one: len(one.enabled_owners))
+    chaos = nearest._replace(policy=Chaos(), level="configuration")
+    is_there = any(snapshot.find(parameter_keys(chaos, name)) for name in parameters(Chaos))
+    return [*declared, chaos] if is_there else declared
+
+
+def chaos_faults(settings: Iterable[tuple[str, Entry]]) -> list[Fault]:
+    """Refuse *settings* that ask for chaos, unless the environment allows it."""
+    if os.environ.get(CHAOS_VARIABLE, "").strip().lower() == "true":
+        return []
+    allowed = f"no chaos, unless the environment variable {CHAOS_VARIABLE} is true: calls would fail on purpose"
+    return [Fault(key, f"is {shown(entry.value)}", entry.value, allowed, entry.place) for key, entry in settings]
 
 
 def _values(

@@ -8,11 +8,21 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from .._log import WARNING, log
+from .._policy import Chaos, parameters
 from .._swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .key import CONFIG_VARIABLE, Declared
-from .resolution import INSTALL, Effective, Switches, read_switches, resolved, tracing_faults
-from .snapshot import Inputs, Snapshot, environment, files_of_environment, inputs_of, sets_values, variables
+from .key import CONFIG_VARIABLE, PREFIX, Declared, folded
+from .resolution import INSTALL, Effective, Switches, chaos_faults, read_switches, resolved, tracing_faults
+from .snapshot import (
+    Inputs,
+    Snapshot,
+    environment,
+    files_of_environment,
+    inputs_of,
+    parameters_named,
+    sets_values,
+    variables,
+)
 from .source import Source, entries_of, source_of
 
 Override: TypeAlias = Callable[[object, Effective], Effective]
@@ -134,7 +144,7 @@ class Settings:
                 raise FaultToleranceDefinitionException(fault) from error
             sources_read += read(inputs, named)
         snapshot = Snapshot(sources_read, inputs, state.number)
-        if faults := [*read_switches(snapshot)[1], *tracing_faults()]:
+        if faults := [*read_switches(snapshot)[1], *tracing_faults(), *_faults_of_chaos(snapshot)]:
             raise FaultToleranceDefinitionException(*faults)
         if _sets_values(snapshot):
             _load()
@@ -213,6 +223,20 @@ def _sets_values(snapshot: Snapshot) -> bool:
     return snapshot.has_values and any(
         not source.is_environment or sets_values(entry.name for entry in source.entries) for source in snapshot.sources
     )
+
+
+def _faults_of_chaos(snapshot: Snapshot) -> list[Fault]:
+    """Refuse keys for chaos, whether or not a guard is there for them; variables may be somebody else's."""
+    if not snapshot.mentions_one_of(Chaos):
+        return []
+    kinds = {(Chaos.annotation, name) for name in parameters(Chaos)}
+    entries = [
+        entry
+        for source in snapshot.sources
+        for entry in source.entries
+        if (not source.is_shared or entry.name.startswith(PREFIX)) and kinds & parameters_named([folded(entry.name)])
+    ]
+    return chaos_faults((entry.name, entry) for entry in entries)
 
 
 def _load() -> None:

@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .._policy import parameters
+from .._policy import Policy, parameters
 from .._record import Record
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import (
-    ANNOTATIONS,
+    CHAOS_VARIABLE,
     CONFIG_VARIABLE,
     ENABLED,
     MODE,
     ORDINAL,
     PREFIX,
+    REACHED,
     SETTINGS,
     TRACING_VARIABLE,
     Key,
@@ -121,7 +122,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
 
 _PARAMETERS = {
     folded(f"{annotation}/{name}"): (annotation, name)
-    for annotation, policy in ANNOTATIONS.items()
+    for annotation, policy in REACHED.items()
     for name in (*parameters(policy), ENABLED, *([MODE] if policy.is_observable else ()))
 }
 """Annotation and parameter by what a folded key ends with."""
@@ -160,6 +161,10 @@ class Snapshot:
         """Whether a look-up of a parameter, ``enabled`` or ``mode`` can find anything, for any method."""
         return (annotation, name) in self._mentioned
 
+    def mentions_one_of(self, policy: type[Policy]) -> bool:
+        """Whether a look-up of some parameter of *policy* can find anything."""
+        return any(self.mentions(policy.annotation, name) for name in parameters(policy))
+
     def find(self, keys: Iterable[Key]) -> tuple[str, Entry] | None:
         """Find the first of *keys* that is set, with its strongest entry; within one source its first spelling."""
         return next(((key.name, entry) for key in keys for entry in self.find_all(key)), None)
@@ -180,7 +185,7 @@ def parameters_named(folds: Iterable[str]) -> set[tuple[str, str]]:
     return {parameter for fold in folds for end, parameter in _PARAMETERS.items() if fold.endswith(end)}
 
 
-_ANNOTATION = "|".join([*ANNOTATIONS, *(name.upper() for name in ANNOTATIONS)])
+_ANNOTATION = "|".join([*REACHED, *(name.upper() for name in REACHED)])
 _OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
 
@@ -215,7 +220,7 @@ def _in_upper_case(name: str) -> str:
 
 
 def _could_be_a_key(name: str) -> bool:
-    if name in (CONFIG_VARIABLE, TRACING_VARIABLE):
+    if name in (CONFIG_VARIABLE, TRACING_VARIABLE, CHAOS_VARIABLE):
         return False
     if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
         return True

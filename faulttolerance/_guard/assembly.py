@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from .._call.attempt import attempt, compose, flags_of
@@ -22,7 +22,7 @@ from .._call.specialize import source_of
 from .._call.state import State, StateDraft
 from .._metrics.catalogue import observed_schema
 from .._metrics.counters import Counters, Ledger
-from .._policy import AsynchronousNonBlocking, BeforeRetry, Fallback, PartitionBy, Policy, Timeout
+from .._policy import AsynchronousNonBlocking, BeforeRetry, Chaos, Fallback, PartitionBy, Policy, Timeout
 from .._runtime.blocking import Aside, GuardedCall
 from .._runtime.environment import Environment
 from .._runtime.interrupting.roles import CALLER, register
@@ -31,6 +31,9 @@ from .awaited import call_awaited, is_coroutine_code, refusing
 from .circuit_breakers import deliver_transitions
 from .declaration import CLASS, FUNCTION, Declaration, unbound
 from .effective import EffectivePolicies, is_first
+
+if TYPE_CHECKING:
+    from .._call.disturbing import Disturbance
 
 
 def unguarded_call(function: Callable[..., Any]) -> GuardedCall:
@@ -147,11 +150,14 @@ def guarded_call(
     links = _links(fallback) if isinstance(fallback, Fallback) else ()
     fallbacks = [(_called(link), side_call(link) if memory_in(link) is None else None) for link in links]
     reconnect = side_call(before_retry) if before_retry is not None else None
+    chaos = _chaos(effective, draft)
     own = int(declaration is None or declaration.binding != FUNCTION)
 
     def composed(function: Callable[..., Any], environment: Environment | None, awaits: bool | None) -> GuardedCall:
         is_awaited = asynchronous and (not detached or is_coroutine_code(function))
         waits_in = None if on_threads else environment
+        if chaos is not None:
+            function = chaos.around(function, waits_in, is_awaited)
         for companion in effective.companions:
             function = companion.around_attempt(function, effective.name, waits_in, is_awaited)
 
@@ -245,6 +251,8 @@ def block_call(
     timeout, as_method = effective.policies.get(Timeout), binding._replace(is_block=False)
     if timeout is not None and (layer := ROWS[Timeout].layer) and (observed := layer(timeout, as_method)) is not None:
         body = _spreading(observed(unguarded_call(run_block), environment))
+    if (chaos := _chaos(effective, draft)) is not None:
+        body = chaos.around(body, environment, True, is_block=True)
     for companion in effective.companions:
         body = companion.around_attempt(body, effective.name, environment, True)
     call = _composed([policies], (), hook, body, environment, True)
@@ -340,6 +348,19 @@ def _observer(kind: type[Policy], effective: EffectivePolicies, draft: StateDraf
     if effective.switches.metrics_enabled:
         counters = draft.counters_under(effective.line or effective.name, schema, queue=queue)
     return Observer(effective.name, kind.annotation, counters)
+
+
+def _chaos(effective: EffectivePolicies, draft: StateDraft) -> Disturbance | None:
+    policy = effective.policies.get(Chaos)
+    if not isinstance(policy, Chaos) or not policy.rate:
+        return None
+    from .._call.disturbing import chaos_of
+    from .._metrics.catalogue import chaos_schema
+
+    name, counters = effective.line or effective.name, None
+    if effective.switches.metrics_enabled:
+        counters = draft.counters_under(name, chaos_schema(), queue=False)
+    return chaos_of(name, policy, counters)
 
 
 class _Part(NamedTuple):

@@ -280,6 +280,7 @@ def forget_state() -> None:
 
 def reset() -> None:
     """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
+    from .._call.disturbing import forget_chaos
     from .._runtime.interrupting import main_thread, safe_point
     from .._runtime.lane import lane
     from .._runtime.pool import pool
@@ -290,6 +291,7 @@ def reset() -> None:
     telemetry.reset()
     forget_listeners()
     named_budgets.forget()
+    forget_chaos()
     safe_point.forget_added_modules()
     main_thread.set_interrupt_signal()
     pool.configure(max_threads=None)

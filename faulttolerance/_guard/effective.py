@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from .._call.order import RANK
-from .._config import Declared, Effective, State as Configuration, Switches, settings
+from .._config import Declared, Effective, State as Configuration, Switches, carried, settings
 from .._policy import Bulkhead, Policy, Timeout
 from .._runtime.blocking import GuardedCall
 from .._runtime.environment import Environment
@@ -110,6 +110,7 @@ def effective_policies(
         return EffectivePolicies(name, function), []
     declared.sort(key=lambda entry: RANK[type(entry.policy)])
     subject = (declaration.resolver, cls)
+    declared = list(carried(declared, basis.snapshot))
     values, faults = settings.resolve(declared, name, basis, subject)
     switches, companions = settings.switches_under(basis), companions_of(basis, subject)
     effective = EffectivePolicies(

@@ -146,7 +146,8 @@ class GuardLayer:
                 state = f", observed by {value.sources['mode']}"
             condition = self._conditions.get(type(value.policy))
             now = f", now {condition.words}" if condition is not None else ""
-            lines.append(f"  {value.policy.annotation} (declared on {_place(declared)}{state}){now}")
+            place = "by configuration" if declared.level == "configuration" else f"declared on {_place(declared)}"
+            lines.append(f"  {value.policy.annotation} ({place}{state}){now}")
             lines += _lines_of(value, declared, all, condition.live if condition is not None else {})
         lines += [f"  wrong: {problem}" for problem in self._wrong]
         if source and effective.policies:
@@ -166,6 +167,8 @@ def _nothing() -> None: ...
 
 
 def _place(declared: Declared) -> str:
+    if declared.level == "configuration":
+        return "nothing"
     return "the method" if declared.level == "method" else declared.owner or "the guard"
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import ref
 
 from .._call.mistakes import Mistakes
-from .._call.order import MODIFIED, ORDER, RANK
+from .._call.order import MODIFIED, ROWS
 from .._call.state import alias_in
-from .._config import Declared, State as Configuration, settings
+from .._config import Declared, State as Configuration, carried, settings
 from .._policy import (
     BeforeRetry,
     CircuitBreaker,
@@ -77,10 +77,11 @@ class GuardResolver(Resolver):
         """Find what holds under the configuration *basis*, and what is wrong with it."""
         basis = basis or settings.basis
         subject = (self, None)
-        values, faults = settings.resolve(self.declared, self.name, basis, subject)
+        declared = carried(self.declared, basis.snapshot)
+        values, faults = settings.resolve(declared, self.name, basis, subject)
         switches, companions = settings.switches_under(basis), companions_of(basis, subject)
         effective = EffectivePolicies(
-            self.name, call_given, self.declared, values, switches=switches, line=self._line, companions=companions
+            self.name, call_given, declared, values, switches=switches, line=self._line, companions=companions
         )
         return effective, faults or self._faults(effective)
 
@@ -268,7 +269,9 @@ def _block_faults(policy: Policy, where: str) -> list[Fault]:
         return [Fault(f"{place}(result)", "is asked about a result, and a block has none", predicate, "None; or call")]
     elif isinstance(policy, Hedge):
         asked = "runs twice at once what takes long, and a block cannot be"
-    elif isinstance(policy, PartitionBy) or (ORDER[RANK[type(policy)]].layer and not policy.is_observable):
+    elif isinstance(policy, PartitionBy) or (
+        (row := ROWS.get(type(policy))) is not None and row.layer is not None and not policy.is_observable
+    ):
         asked = "asks for the arguments of a call, and a block has none"
     elif isinstance(policy, Deadline):
         return [Fault(place, "bounds whole calls", None, "`with deadline(...)` around the block, or around its loop")]

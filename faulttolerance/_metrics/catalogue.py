@@ -111,6 +111,15 @@ OBSERVED = Metric(
 )
 """Counted for each policy that is observed."""
 
+CHAOS = Metric(
+    "ft.chaos.total",
+    "counter",
+    "The number of times that chaos befell an attempt",
+    ("kind",),
+    {"error": ("error",), "latency": ("latency",)},
+)
+"""Counted for each guard that carries chaos."""
+
 _RETRY = (
     Metric(
         "ft.retry.calls.total",
@@ -328,7 +337,7 @@ FLEET_UP = Metric(
     of_process=True,
 )
 
-METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics), OBSERVED, CONFIGURATION, FLEET_UP)
+METRICS = (INVOCATIONS, *(metric for row in TABLE for metric in row.metrics), OBSERVED, CHAOS, CONFIGURATION, FLEET_UP)
 """Every metric there is."""
 
 
@@ -419,6 +428,12 @@ def _schema(policies: frozenset[type[Policy]], queue: bool, counts_calls: bool) 
 def observed_schema(annotation: str) -> Schema:
     """Give the schema of what counts one policy that is observed."""
     return Schema((OBSERVED.series((annotation,)),), (), (), ())
+
+
+@cache
+def chaos_schema() -> Schema:
+    """Give the schema of what counts chaos."""
+    return Schema(tuple(map(CHAOS.series, CHAOS.facts.values())), (), (), ())
 
 
 class Strategies(Protocol):

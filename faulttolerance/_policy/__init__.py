@@ -3,6 +3,7 @@
 from .adaptive_throttle import AdaptiveThrottle as AdaptiveThrottle
 from .asynchronous import Asynchronous as Asynchronous, AsynchronousNonBlocking as AsynchronousNonBlocking
 from .bulkhead import Bulkhead as Bulkhead
+from .chaos import Chaos as Chaos
 from .circuit_breaker import (
     CircuitBreaker as CircuitBreaker,
     CircuitBreakerName as CircuitBreakerName,

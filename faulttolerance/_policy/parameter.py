@@ -68,8 +68,8 @@ def parameter(kind: Kind, default: Any = MISSING, *, is_configurable: bool = Tru
     return Parameter(kind, default, is_configurable)
 
 
-class Policy(Record):
-    """The values of one annotation, frozen, and checked when they are made.
+class Values(Record):
+    """The values of what keys can reach, frozen, and checked when they are made.
 
     The fields of a subclass are made by ``parameter``.
     """
@@ -121,12 +121,16 @@ class Policy(Record):
         return ()
 
 
-def parameters(policy: Policy | type[Policy]) -> Mapping[str, Parameter]:
+class Policy(Values):
+    """The values of one annotation, which is declared."""
+
+
+def parameters(policy: Values | type[Values]) -> Mapping[str, Parameter]:
     """Give the parameters of *policy* by name, in the order in which they are declared."""
     return policy._parameters
 
 
-def typed_call(name: str, kind: type[Policy], values: Mapping[str, Any]) -> str:
+def typed_call(name: str, kind: type[Values], values: Mapping[str, Any]) -> str:
     """Write the call of *name* that says *values*, of which some may be wrong, without what is so by default."""
     arguments = []
     for one in kind._parameters.values():
@@ -166,7 +170,7 @@ def shared(policy: Policy) -> Policy:
 
 
 def check(
-    policy: type[Policy],
+    policy: type[Values],
     values: Mapping[str, Any],
     where: str,
     located: Callable[[str], tuple[str, str]] | None = None,

@@ -1,0 +1,282 @@
+"""Chaos: attempts fail or wait by configuration alone, where the environment allows it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    CircuitBreaker,
+    Guard,
+    Retry,
+    asynchronous,
+    circuit_breaker,
+    configure,
+    explain,
+    fingerprint,
+    guards,
+    reload,
+    retry,
+    timeout,
+    validate,
+)
+from faulttolerance.exceptions import CircuitBreakerOpenException, TimeoutException
+from faulttolerance.testing import disabled, inject, recorded, virtual_time
+from kit.definition import refused
+
+HERE = __name__
+
+
+class Outage(Exception):
+    pass
+
+
+class Picky(Exception):
+    def __init__(self, code: int, reason: str) -> None: ...
+
+
+class Service:
+    @retry(max_retries=2, delay=0, jitter=0)
+    @timeout(1000)
+    def call(self) -> str:
+        return "fresh"
+
+    @retry(max_retries=2, delay=0, jitter=0)
+    @timeout(1000)
+    async def call_async(self) -> str:
+        return "fresh"
+
+    @asynchronous
+    @retry(max_retries=2, delay=0, jitter=0)
+    @timeout(1000)
+    def call_offloaded(self) -> Any:
+        return "fresh"
+
+
+class Derived(Service):
+    pass
+
+
+@retry(max_retries=1, delay=0, jitter=0)
+def alone() -> str:
+    return "fresh"
+
+
+guard = Guard(name="of chaos", circuit_breaker=CircuitBreaker())
+
+
+@pytest.fixture(autouse=True)
+def _allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", "True")
+    yield
+    configure(properties={}, files=[])
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    async def awaited() -> Any:
+        result = call()
+        return await result if hasattr(result, "__await__") else result
+
+    with virtual_time() as clock:
+        try:
+            return clock.run(awaited())
+        except Exception as error:
+            return type(error)
+
+
+def counted(name: str) -> dict[str, float]:
+    [mine] = [guard for guard in guards() if guard.name == name]
+    return {
+        dict(values)["kind"]: count for (metric, values), count in mine.counts.items() if metric == "ft.chaos.total"
+    }
+
+
+@pytest.mark.parametrize("way", ["call", "call_async", "call_offloaded"])
+def test_policies_see_chaos_as_the_bodys(way: str) -> None:
+    """Errors are retried, latency is timed out, and each of them is counted by its kind."""
+    call, name = getattr(Service(), way), f"{HERE}.Service.{way}"
+    configure(properties={f"{HERE}.Service/{way}/Chaos/error": f"{HERE}.Outage"})
+    with recorded(getattr(Service, way)) as calls:
+        assert outcome(call) is Outage
+    assert [type(attempt.failure) for attempt in calls[0].attempts] == [Outage] * 3
+    assert counted(name) == {"error": 3, "latency": 0}
+    configure(properties={f"{HERE}.Service/{way}/Chaos/latency": "2s"})
+    assert outcome(call) is TimeoutException
+    assert counted(name) == {"error": 3, "latency": 3}
+    configure(properties={})
+    assert outcome(call) == "fresh"
+    assert counted(name) == {"error": 3, "latency": 3}
+
+
+@pytest.mark.parametrize(
+    ("key", "befallen"),
+    [
+        ("Chaos", {"call", "derived", "alone", "guard"}),
+        (f"{HERE}.Service/Chaos", {"call", "derived"}),
+        (f"{HERE}.Service/call/Chaos", {"call", "derived"}),
+        (f"{HERE}.Derived/Chaos", {"derived"}),
+        (f"{HERE}/alone/Chaos", {"alone"}),
+        ("of chaos/Chaos", {"guard"}),
+    ],
+)
+def test_keys_reach_methods_classes_guards_and_everything(key: str, befallen: set[str]) -> None:
+    """The nearest key wins, and ``enabled`` takes it away from one method of a class."""
+    calls = {
+        "call": Service().call,
+        "derived": Derived().call,
+        "alone": alone,
+        "guard": lambda: guard.call(lambda: "fresh"),
+    }
+    configure(properties={f"{key}/rate": 1})
+    assert {name for name, call in calls.items() if outcome(call) is ConnectionError} == befallen
+    configure(properties={f"{key}/rate": 1, f"{HERE}.Service/call/Chaos/enabled": "false"})
+    assert {name for name, call in calls.items() if outcome(call) is ConnectionError} == befallen - {"call", "derived"}
+    configure(properties={f"{key}/rate": 0})
+    assert [outcome(call) for call in calls.values()] == ["fresh"] * 4
+
+
+def test_a_circuit_opens_by_chaos() -> None:
+    """As by failures of the body."""
+
+    @circuit_breaker(request_volume_threshold=2)
+    def query() -> str:
+        return "fresh"
+
+    configure(properties={"Chaos/error": "OSError"})
+    assert [outcome(query) for _ in range(3)] == [OSError, OSError, CircuitBreakerOpenException]
+
+
+def test_a_part_of_the_attempts_is_befallen_by_one_of_the_errors() -> None:
+    """By chance, which the clock of a test gives."""
+    configure(properties={"Chaos/rate": "0.5", "Chaos/error": f"{HERE}.Outage, OSError", "Retry/enabled": False})
+
+    def results() -> list[Any]:
+        found = []
+        with virtual_time(seed=7):
+            for _ in range(200):
+                try:
+                    found.append(alone())
+                except (Outage, OSError) as error:
+                    found.append(type(error))
+        return found
+
+    found = results()
+    assert found == results()
+    assert 60 < found.count("fresh") < 140
+    assert min(found.count(Outage), found.count(OSError)) > 20
+
+
+def test_blocks_are_befallen() -> None:
+    """Before they are entered; a retry enters the next one."""
+    guard = Guard(name="of blocks", retry=Retry(max_retries=2, delay=0, jitter=0))
+    configure(properties={"of blocks/Chaos/error": "OSError"})
+
+    async def awaited() -> None:
+        async for attempt in guard.attempts():
+            async with attempt:
+                raise AssertionError
+
+    with pytest.raises(OSError, match="of blocks: made by chaos"), guard.attempt():
+        raise AssertionError
+    with pytest.raises(OSError, match="made by chaos"):
+        asyncio.run(awaited())
+    assert counted("of blocks") == {"error": 4, "latency": 0}
+
+
+def test_it_is_refused_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Why, and how it is allowed; from every source; and what was in force stays so."""
+    file = tmp_path / "chaos.toml"
+    file.write_text('["Chaos"]\nrate = 0.5\n', encoding="utf-8")
+    words = ("Chaos/rate", "0.5", "FAULTTOLERANCE_CHAOS_ALLOWED", "calls would fail on purpose")
+    for value in ("false", "", "1", None):
+        if value is None:
+            monkeypatch.delenv("FAULTTOLERANCE_CHAOS_ALLOWED")
+        else:
+            monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", value)
+        with refused(*words, "configure(properties=...)"):
+            configure(properties={"nobody/Chaos/rate": 0.5})
+        with refused(*words, "chaos.toml line 2"):
+            configure(files=[file])
+        assert alone() == "fresh"
+    monkeypatch.setenv("FAULTTOLERANCE_CHAOS_RATE", "0.5")
+    with refused("FAULTTOLERANCE_CHAOS_RATE", "FAULTTOLERANCE_CHAOS_ALLOWED"):
+        reload()
+    monkeypatch.delenv("FAULTTOLERANCE_CHAOS_RATE")
+    monkeypatch.setenv("ELSEWHERE_CHAOS_RATE", "somebody else's")
+    variable = f"{HERE.replace('.', '_')}_alone_Chaos_rate".upper()
+    monkeypatch.setenv(variable, "0.5")
+    with refused(f"{HERE}/alone/Chaos/rate", variable, "FAULTTOLERANCE_CHAOS_ALLOWED"):
+        reload()
+    monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", "true")
+    reload()
+    monkeypatch.delenv(variable)
+    reload()
+    configure(files=[file])
+    assert "rate = 0.5" in explain(alone)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("rate", 1.5, ("Chaos/rate", "1.5", "from 0 to 1")),
+        ("latency", "soon", ("Chaos/latency", "'soon'", "duration")),
+        ("error", "Outrage", ("Chaos/error", "Outrage")),
+        ("error", "KeyboardInterrupt", ("Chaos/error", "KeyboardInterrupt", "derive from Exception")),
+        ("error", f"{HERE}.Picky", ("Chaos/error", "Picky", "made of one text")),
+        ("error", "caused_by(OSError)", ("Chaos/error", "derive from Exception")),
+    ],
+)
+def test_wrong_values_are_refused(key: str, value: object, words: tuple[str, ...]) -> None:
+    """With the key, its source, and what is allowed."""
+    alone()
+    with refused(*words, "configure(properties=...)"):
+        configure(properties={f"Chaos/{key}": value})
+    assert alone() == "fresh"
+
+
+def test_a_guard_that_carries_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """Once at WARNING, in ``explain()``, ``guards()``, ``fingerprint()`` and the changes; no key is unused."""
+    alone()
+    before = fingerprint()
+    with caplog.at_level(logging.WARNING, logger="faulttolerance"):
+        changes = configure(properties={f"{HERE}/alone/Chaos/latency": 1})
+        configure(properties={f"{HERE}/alone/Chaos/latency": 1, "Retry/maxRetries": 2})
+        alone()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [f"{HERE}.alone carries Chaos(latency=1): calls fail or wait on purpose"]
+    assert [(change.where, change.after) for change in changes] == [
+        (f"{HERE}.alone @Chaos(enabled)", True),
+        (f"{HERE}.alone @Chaos(latency)", 1),
+    ]
+    assert "\n  Chaos (by configuration)\n    latency = 1" in explain(alone)
+    [mine] = [guard for guard in guards() if guard.name == f"{HERE}.alone"]
+    assert mine.values["Chaos/latency"] == (1, f"{HERE}/alone/Chaos/latency in configure(properties=...)")
+    assert mine.policies[-1].annotation == "Chaos"
+    assert [one.key for one in validate()] == []
+    with_it = fingerprint()
+    assert with_it != before
+    configure(properties={})
+    assert fingerprint() == before
+    assert "Chaos" not in explain(alone)
+    configure(properties={"nobody/Chaos/latency": 1})
+    assert [one.key for one in validate()] == ["nobody/Chaos/latency"]
+
+
+def test_tests_switch_it_off_and_stand_outside() -> None:
+    """``disabled()`` takes it away with the policies; what is injected is asked before it."""
+    configure(properties={"Chaos/rate": 1})
+    with disabled():
+        assert alone() == "fresh"
+    with inject(alone, result="stale"):
+        assert alone() == "stale"
+
+
+def test_no_guard_takes_it() -> None:
+    """It is no policy that could be declared."""
+    with pytest.raises(TypeError, match="chaos"):
+        Guard(chaos=1)  # type: ignore[call-arg]
