@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Generic, TypeVar
@@ -40,7 +40,7 @@ class Passing(Generic[T]):
     def __call__(self, function: F) -> F:
         """Decorate a test or a fixture, also one that is a coroutine function or yields."""
         make = self._make
-        if isinstance(function, type) or not callable(function) or isasyncgenfunction(function):
+        if isinstance(function, type) or not callable(function):
             raise definition_error(f"@testing.{self._name}", f"is on {shown(function)}", function, "a function")
         if iscoroutinefunction(function):
 
@@ -49,6 +49,15 @@ class Passing(Generic[T]):
                     return await function(*args, **kwargs)
 
             return wraps(function)(awaited)  # type: ignore[return-value]
+        if isasyncgenfunction(function):
+
+            async def yielding_async(*args: Any, **kwargs: Any) -> Any:
+                with make():
+                    async with aclosing(function(*args, **kwargs)) as steps:
+                        async for step in steps:
+                            yield step
+
+            return wraps(function)(yielding_async)  # type: ignore[return-value]
         if isgeneratorfunction(function):
 
             def yielding(*args: Any, **kwargs: Any) -> Any:

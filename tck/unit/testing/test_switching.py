@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -300,9 +300,19 @@ def test_both_are_decorators() -> None:
     def yielding() -> Iterator[int]:
         yield attempts(Switched().charge)
 
+    @no_wait(attempts=2)
+    async def yielding_async() -> AsyncIterator[int]:
+        for _ in range(2):
+            await asyncio.sleep(0)
+            yield attempts(Switched().charge)
+
+    async def all_of(steps: AsyncIterator[int]) -> list[int]:
+        return [step async for step in steps]
+
     assert plain() == 1
     assert attempts(awaited) == 1
     assert list(yielding()) == [2]
+    assert asyncio.run(all_of(yielding_async())) == [2, 2]
     with no_wait():
         assert attempts(Switched().charge) == 4
 
