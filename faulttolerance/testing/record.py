@@ -42,7 +42,7 @@ class _Ending:
         return "returned" if self.seconds is not None else "running"
 
     def _end_in_words(self) -> str:
-        words = {"returned": f"returned {shown(self.result)}", "raised": f"raised {self.failure!r}"}
+        words = {"returned": f"returned {shown(self.result)}", "raised": f"raised {shown(self.failure)}"}
         return words.get(self.outcome, self.outcome)
 
 

@@ -130,6 +130,24 @@ def test_what_is_written_down_reads_as_a_sentence() -> None:
     )
 
 
+def test_a_failure_that_cannot_be_spelled_is_shown_all_the_same() -> None:
+    """What is written down can be printed, whatever an exception of the application does."""
+
+    class Unspeakable(Exception):
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    @retry(max_retries=0)
+    def call() -> None:
+        raise Unspeakable
+
+    with recorded(call) as calls, pytest.raises(Unspeakable):
+        call()
+
+    assert "1 raised a " in repr(calls)
+    assert "its repr fails with RuntimeError" in repr(calls)
+
+
 def test_refusals_and_fallbacks_are_written_down() -> None:
     """By the annotation of what refused; an attempt that was refused never began."""
 
