@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from .fork import at_fork
-from .native import allows_watching, native
+from .native import allows_watching, native, start_and_await
 
 
 def within(seconds: float, function: Callable[[], object]) -> None:
@@ -32,7 +32,7 @@ class Aside:
         try:
             if not allows_watching:
                 raise RuntimeError("no thread may outlive a call here")
-            native.start_thread(self._serve, ())
+            start_and_await(self._serve)
         except RuntimeError:
             self._serve()  # the interpreter is ending, or no thread is to be had
 

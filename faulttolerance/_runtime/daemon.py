@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .fork import stop_at_end_of_subinterpreter
-from .native import allows_watching, get_ident, get_native_id, native
+from .native import allows_watching, get_ident, get_native_id, native, start_and_await
 
 
 class Daemon:
@@ -47,7 +47,7 @@ class Daemon:
             if sys.version_info >= (3, 13):
                 self._handle = native.start_joinable_thread(self._run, daemon=True)
             else:
-                native.start_thread(self._run, ())
+                start_and_await(self._run)
         except RuntimeError:
             self._ended.release()
             return False

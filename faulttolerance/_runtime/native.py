@@ -86,3 +86,26 @@ def wall_time() -> float:
 def threads_are_real() -> bool:
     """Tell whether what ``threading`` starts is a thread, and no greenlet."""
     return _thread.start_new_thread is native.start_thread
+
+
+def start_and_await(function: Callable[[], object]) -> None:
+    """Run *function* on a new thread, and wait until that has begun where that matters.
+
+    Before Python 3.12 an exception that is sent to a thread reaches the one that it has started last, as long as that
+    has not begun: code that a deadline may interrupt must not go on before.
+
+    Raises:
+        RuntimeError: No thread is to be had.
+    """
+    if sys.version_info >= (3, 12) or sys.is_finalizing():  # then no thread begins any more
+        native.start_thread(function, ())
+        return
+    begun = native.allocate_lock()
+    begun.acquire()
+
+    def run() -> None:
+        begun.release()
+        function()
+
+    native.start_thread(run, ())
+    begun.acquire()

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..._log import ERROR, log
 from ..callback import take
-from ..native import allows_watching, native, threads_are_real
+from ..native import allows_watching, native, start_and_await, threads_are_real
 from .thread_deadlines import Entry, ThreadDeadlines
 
 _SECONDS_TO_BEGIN = 0.05
@@ -88,7 +88,7 @@ class Cancel:
         self.is_over = True
 
 
-def make_due(deadlines: ThreadDeadlines, now: float) -> None:
+def make_due(deadlines: ThreadDeadlines, now: float, *, on_watchdog: bool = False) -> None:
     """Have the calls made whose deadline has passed at *now*, and is not held back; the innermost block's first."""
     # Copied by a single C call: the thread itself may be in the middle of leaving a block.
     claimed = []
@@ -98,7 +98,7 @@ def make_due(deadlines: ThreadDeadlines, now: float) -> None:
                 deadlines.called = cancel.entry
             claimed.append(cancel)
     if claimed:
-        make_aside(claimed)
+        make_aside(claimed, on_watchdog=on_watchdog)
 
 
 def make_due_first(deadlines: ThreadDeadlines, now: float) -> None:
@@ -115,8 +115,11 @@ def are_under_way(deadlines: ThreadDeadlines, late_by: float) -> bool:
     return late_by < _PATIENCE and any(cancel.is_under_way for cancel in [*deadlines.cancels])
 
 
-def make_aside(claimed: list[Cancel]) -> None:
-    """Make calls that were claimed, one after the other, on a thread of their own; here, where none is to be had."""
+def make_aside(claimed: list[Cancel], *, on_watchdog: bool = False) -> None:
+    """Make calls that were claimed, one after the other, on a thread of their own; here, where none is to be had.
+
+    *on_watchdog*: nothing interrupts the running thread, and it has no time to wait.
+    """
     work = partial(_make_all, claimed)
     hubs = modules.get("gevent._hub_local")
     if hubs is not None and hubs.get_hub_if_exists() is not None:
@@ -124,7 +127,10 @@ def make_aside(claimed: list[Cancel]) -> None:
         return
     if allows_watching and threads_are_real():
         try:
-            native.start_thread(work, ())
+            if on_watchdog:
+                native.start_thread(work, ())
+            else:
+                start_and_await(work)
             return
         except RuntimeError:
             pass

@@ -46,7 +46,7 @@ def look_at_threads() -> float:
     threads = deadlines_of_threads()
     for deadlines in threads:
         if deadlines.cancels and not watchdog.is_paused:
-            make_due(deadlines, native.monotonic())  # first: who is interrupted leaves the block
+            make_due(deadlines, native.monotonic(), on_watchdog=True)  # first: who is interrupted leaves the block
     for deadlines in threads:
         if not HAS_GIL:
             deadlines.order.clear()

@@ -1,0 +1,46 @@
+"""Threads that the library starts beside the calls."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+
+import pytest
+
+from faulttolerance._runtime.native import start_and_await
+
+
+class _Struck(BaseException):
+    """What is sent to a thread."""
+
+
+def test_an_exception_reaches_the_thread_to_which_it_is_sent() -> None:
+    """By rule R2: not the one that it has just started, which died of it before Python 3.12, whoever waited for it."""
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    send.argtypes = [ctypes.c_ulong, ctypes.py_object]
+    ran: list[int] = []
+
+    def be_struck(done: threading.Event) -> None:
+        start_and_await(lambda: (ran.append(1), done.set()))
+        send(threading.get_ident(), _Struck)
+        for _ in range(1000):
+            pass
+
+    def start() -> None:
+        for _ in range(50):
+            done = threading.Event()
+            with pytest.raises(_Struck):
+                be_struck(done)
+            assert done.wait(10)
+
+    interval = sys.getswitchinterval()
+    starter = threading.Thread(target=start)
+    try:
+        sys.setswitchinterval(10)
+        starter.start()
+        starter.join(30)
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert len(ran) == 50
