@@ -9,7 +9,7 @@ from .._call.state import State, alias_in
 from .._guard.declaration import accessors, declaration_of, unbound
 from .._guard.guard import Guard, finder_of
 from .._guard.registry import resolvers
-from .._policy import Policy
+from .._policy import Chaos, Policy
 from .._shown import shown
 from .._signature.naming import class_name
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -122,7 +122,8 @@ def kind_of(where: str, candidate: object) -> type[Policy]:
     Raises:
         FaultToleranceDefinitionException: There is no such annotation.
     """
-    kinds = {kind.annotation: kind for kind in Policy.__subclasses__()}
+    every: list[type[Policy]] = [*Policy.__subclasses__(), Chaos]
+    kinds = {kind.annotation: kind for kind in every}
     if isinstance(candidate, type) and candidate in kinds.values():
         return candidate
     if isinstance(candidate, str) and candidate in kinds:

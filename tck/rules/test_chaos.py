@@ -270,8 +270,9 @@ def test_a_guard_that_carries_it_says_so(caplog: pytest.LogCaptureFixture) -> No
 def test_tests_switch_it_off_and_stand_outside() -> None:
     """``disabled()`` takes it away with the policies; what is injected is asked before it."""
     configure(properties={"Chaos/rate": 1})
-    with disabled():
-        assert alone() == "fresh"
+    for off in (disabled(), disabled("Chaos", alone)):
+        with off:
+            assert alone() == "fresh"
     with inject(alone, result="stale"):
         assert alone() == "stale"
 
