@@ -376,8 +376,9 @@ class CircuitBreaker:
 
     def be_forced_as(self, other: "CircuitBreaker", now: float) -> None:
         """Be forced into a state where *other* is."""
-        if other.state.is_forced and not self.state.is_forced:
-            (self.force_open if isinstance(other.state, Open) else self.force_closed)(now)
+        forced = other.state
+        if forced.is_forced and forced.name != HALF_OPEN and not self.state.is_forced:
+            (self.force_open if forced.name == OPEN else self.force_closed)(now)
 
     def count_on(self, other: "CircuitBreaker", now: float) -> None:
         """Go on with what *other* counted, which is no more."""

@@ -180,7 +180,7 @@ class SharedCircuit:
         breaker, start, wish, is_stale = self._breaker, None, None, False
         with breaker.lock:
             era = breaker.state
-            if not self._is_joined or era.is_closed or now < era.until:
+            if not self._is_joined or era.is_closed or era.is_forced or now < era.until:
                 return breaker.admit(me, ident, now)
             lease = self._lease
             if lease is not None and era.name == HALF_OPEN:

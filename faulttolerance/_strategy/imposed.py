@@ -198,7 +198,9 @@ def force(breaker: CircuitBreaker, state: StateName, now: Callable[[], float]) -
             breaker.force_closed(moment)
         else:
             breaker.message = breaker.message or f"{breaker.name}: circuit breaker is open"
-            breaker._move_locked(HalfOpen(moment), moment)
+            era = HalfOpen(moment)
+            era.is_forced = True  # its probes are this process's own, and what a fleet decides does not move it
+            breaker._move_locked(era, moment)
 
     def end() -> None:
         with breaker.lock:

@@ -371,6 +371,45 @@ def test_blocks_of_several_threads_end_in_any_order() -> None:
     assert [Forced().fetch(key) for key in ("known", "new")] == ["known", "new"]
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["goes well", "fails"])
+def test_a_circuit_of_a_fleet_is_half_open_in_this_process_only(fails: bool) -> None:
+    """Its probes need no place in the fleet, and neither they nor calls under way open it for the others."""
+    breaker = CircuitBreaker(request_volume_threshold=1, delay=HOUR)
+    shared = Guard(circuit_breaker=breaker, fleet_wide=FleetWide(), name="half-open here")
+    started, go = threading.Event(), threading.Event()
+
+    def probe() -> int:
+        if fails:
+            raise Outage
+        return 1
+
+    def under_way() -> None:
+        started.set()
+        assert go.wait(10)
+        raise Outage
+
+    def late() -> None:
+        with pytest.raises(Outage):
+            shared.call(under_way)
+
+    try:
+        configure(fleet=MemoryFleet())
+        assert shared.call(int) == 0
+        thread = threading.Thread(target=late)
+        thread.start()
+        assert started.wait(10)
+        with force(shared, "half-open"):
+            go.set()
+            thread.join()
+            assert circuit_breakers.state("half-open here") == "half-open"
+            assert outcome(lambda: shared.call(probe)) is (Outage if fails else 1)
+            assert circuit_breakers.state("half-open here") == ("open" if fails else "closed")
+        assert [shared.call(int) for _ in range(3)] == [0, 0, 0]
+    finally:
+        configure(fleet=None)
+        shared.close()
+
+
 @pytest.mark.parametrize("kind", ["fixed", "rolling", "smooth"])
 @pytest.mark.parametrize("fleet_wide", [None, FleetWide()], ids=["alone", "fleet"])
 def test_a_rate_limit_that_is_shared_or_waited_for_is_used_up(kind: Any, fleet_wide: FleetWide | None) -> None:
