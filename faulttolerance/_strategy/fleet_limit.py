@@ -234,7 +234,9 @@ class FleetRateLimit:
                 return wait_for(now, place.asks_at)
         if place.until is not None:
             limit.leave(place, now)
-        raise limit.refusal(max(told, wait_for(now, due if told else due + _APART)))
+        if not told:  # never longer than what was begun this moment takes
+            due = max(due, min(due + _APART, moment + max(limit.window.length, limit.spacing)))
+        raise limit.refusal(max(told, wait_for(now, due)))
 
     def _turn_behind_locked(self, ahead: int) -> int:
         """Give the moment before which a call has no turn that stands behind *ahead* others."""
