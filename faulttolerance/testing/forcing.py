@@ -35,7 +35,7 @@ def force(target: Any, state: Literal["open", "half-open", "closed"]) -> Passing
     An open circuit stays open, and a closed one closed, whatever its calls come to. A half-open one lets probes
     through, and goes on as they end. Listeners hear of it as ever. When the block ends, each circuit is as it was
     before: its state, since when, the results in its window, how often it has opened. Calls that it had let in before
-    count in it.
+    count in it if they end after the block.
 
     Args:
         target: A guarded function or method, a method of an object, for its class, a class with its subclasses, or a
