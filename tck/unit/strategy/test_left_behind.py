@@ -13,6 +13,7 @@ import pytest
 from faulttolerance import Future, Guard, Timeout, TimeoutException, asynchronous, completed_future, timeout
 from faulttolerance._metrics.counters import ledger
 from faulttolerance._strategy.left_behind import LeftBehind
+from faulttolerance.testing import virtual_time
 from kit.waiting import wait_until
 
 PATIENCE = 20.0
@@ -112,9 +113,9 @@ def test_who_waits_for_a_late_body_leaves_none_behind() -> None:
 
     @timeout(10, interrupt=False)
     def waits() -> None:
-        time.sleep(0.03)
+        clock.advance(0.03)
 
-    with pytest.raises(TimeoutException):
+    with virtual_time() as clock, pytest.raises(TimeoutException):
         waits()
 
     assert abandoned("waits") is None
