@@ -71,7 +71,7 @@ class Shop:
     @rate_limit(6, window=200, window_unit="millis")
     @timeout(300)
     @_queueing
-    def charge(self) -> str:
+    def pay(self) -> str:
         with self._body() as seconds:
             faulttolerance.sleep(seconds)
             if self.failing and self._chance().random() < 0.1:
@@ -205,7 +205,7 @@ def _scenario(sim: Simulation, method: str, start: Callable[[Shop, int], object]
     sim.join()
     assert all(caller.done() for caller in sim.callers)
     if sim.callers:
-        watch.check_at_rest(len(sim.callers), shop.begun, is_exact=method == "charge")
+        watch.check_at_rest(len(sim.callers), shop.begun, is_exact=method == "pay")
     _recovers(sim, shop, watch, start, callers)
 
 
@@ -223,7 +223,7 @@ def _recovers(sim: Simulation, shop: Shop, watch: _Watch, start: Callable[[Shop,
 
 def threads(sim: Simulation) -> None:
     """Callers on threads of their own."""
-    _scenario(sim, "charge", lambda shop, _: sim.start(shop.charge), 5)
+    _scenario(sim, "pay", lambda shop, _: sim.start(shop.pay), 5)
 
 
 def queue(sim: Simulation) -> None:
