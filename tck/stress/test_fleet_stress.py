@@ -26,6 +26,8 @@ from kit.waiting import wait_until
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(120)]
 
 THREADS, CALLS, TASKS, REPLICAS = 64, 60, 10_000, 3
+PROBES = 10
+"""More of them have to begin, or nothing was tried."""
 
 
 class Down(Exception):
@@ -42,6 +44,11 @@ def places(fleet: DistantFleet, name: str) -> dict[str, Any]:
     """What the server has lent."""
     circuit: Circuit | None = fleet.memory._circuits.get(name)
     return {} if circuit is None else {holder: place for holder, place in circuit.places.items() if place.is_used}
+
+
+def probes(fleet: DistantFleet) -> int:
+    """How many probes have begun."""
+    return sum(isinstance(question, StartProbe) for question in [*fleet.asked])
 
 
 @pytest.fixture
@@ -73,7 +80,9 @@ def test_threads_of_several_replicas_leave_no_place_behind(fleet: DistantFleet) 
 
     def run(seed: int) -> None:
         chance = random.Random(seed)
-        for _ in range(CALLS):
+        for number in range(20 * CALLS):
+            if number >= CALLS and not number % 20 and probes(fleet) > PROBES:
+                break  # a quick machine makes all calls in the time of a few probes
             try:
                 outcomes[replicas[seed % REPLICAS](chance)] += 1
             except BaseException as error:
@@ -125,13 +134,15 @@ def test_tasks_that_are_cancelled_leave_no_place_behind(fleet: DistantFleet) -> 
             outcomes[type(error).__name__] += 1
 
     async def main() -> None:
-        for batch in range(TASKS // 50):
+        for batch in range(20 * TASKS // 50):
+            if 50 * batch >= TASKS and probes(fleet) > PROBES:
+                break
             await asyncio.gather(*(one(50 * batch + number) for number in range(50)))
             await asyncio.sleep(0.002)
 
     asyncio.run(main())
 
-    assert sum(outcomes.values()) == TASKS
+    assert sum(outcomes.values()) >= TASKS
     assert set(outcomes) == {"paid", "Down", "CancelledError", "CircuitBreakerOpenException"}
     assert left(name) == []
     wait_until(lambda: not places(fleet, name))
@@ -163,4 +174,4 @@ def closes_again(fleet: DistantFleet, name: str, replicas: list[Callable[[random
     wait_until(is_closed)
     assert circuit_breakers.state(name) == "closed"
     assert places(fleet, name) == {}
-    assert sum(isinstance(question, StartProbe) for question in fleet.asked) > 10
+    assert probes(fleet) > PROBES
