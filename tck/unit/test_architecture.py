@@ -20,12 +20,14 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 
 RUNTIME = ("_runtime/",)
 TESTING = ("testing.py", "testing/", "pytest_plugin.py")
+OUTSIDE = ("integrations/", "web/")
+"""What is written as an application would be."""
 CLOCKS = ("_runtime/interrupting/activity.py", "_runtime/native.py")
 
 ALLOWED = {
     # Only the runtime waits; the test kit replaces what it waits with.
-    "asyncio": (*RUNTIME, *TESTING),
-    "concurrent": (*RUNTIME, *TESTING),
+    "asyncio": (*RUNTIME, *TESTING, *OUTSIDE),
+    "concurrent": (*RUNTIME, *TESTING, *OUTSIDE),
     "_thread": (*RUNTIME, *TESTING),
     "queue": (*RUNTIME, *TESTING),
     "signal": RUNTIME,
