@@ -77,9 +77,10 @@ class PendingInterrupt:
     def refuse(self, why: str | None) -> None:
         """Note why it was not interrupted; ``None``: nothing was the matter.
 
-        That it was in code of this library says the least: a call is there whenever it begins or ends.
+        That it was in code of this library says the least: a call is there whenever it begins or ends. That other
+        greenlets ran says the most: once they have left the thread, there is little of the call to be interrupted.
         """
-        if why != OURS or self.why is None:
+        if self.why is None or (why != OURS and (why is not None or self.why != OTHER_GREENLETS)):
             self.why = why
 
     def look_again_at(self, late_by: float) -> float:

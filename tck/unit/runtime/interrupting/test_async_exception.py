@@ -8,7 +8,7 @@ import time
 from math import inf
 
 from faulttolerance._runtime.interrupting.async_exception import Interrupted, find_sender, send
-from faulttolerance._runtime.interrupting.pending_interrupt import OTHER_GREENLETS, OURS, PendingInterrupt
+from faulttolerance._runtime.interrupting.pending_interrupt import PendingInterrupt
 from faulttolerance._runtime.interrupting.thread_deadlines import ThreadDeadlines, this_thread
 from faulttolerance._runtime.one_step import frames_of_threads
 from tck.kit.interpreter import needs_gil
@@ -54,14 +54,3 @@ def test_it_is_sent_to_the_place_that_was_looked_at_and_to_no_other() -> None:
     assert was_sent
     assert isinstance(ended_by[0], Interrupted)
     assert ended_by[0].owner is entry
-
-
-def test_a_reason_that_tells_of_the_body_is_kept() -> None:
-    """By rule R2: that the thread was in our code, as it is on its way out, says less than what was seen before."""
-    pending = PendingInterrupt((inf, None))
-    kept = []
-    for why in (OURS, OTHER_GREENLETS, OURS, None, OURS):
-        pending.refuse(why)
-        kept.append(pending.why)
-
-    assert kept == [OURS, OTHER_GREENLETS, OTHER_GREENLETS, None, OURS]
