@@ -103,3 +103,15 @@ def simulate(session: nox.Session) -> None:
     """Simulate overloads, and make the tables and pictures of the page on them anew; `-- storm` for one of them."""
     session.install("--editable", ".")
     session.run("python", "-m", "tck.simulation", *session.posargs)
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the site into build/site; `-- serve` to see it while writing, `-- deploy 1.0 latest` to commit it."""
+    session.install("--editable", ".[site]")
+    task, *rest = session.posargs or ["build"]
+    told = {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement
+    if task in ("build", "serve"):
+        session.run("mkdocs", task, *rest, env=told)
+    else:
+        session.run("mike", task, *rest, env=told)

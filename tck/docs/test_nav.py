@@ -1,0 +1,47 @@
+"""Every page is found from the site's navigation, and says in Markdown what both readers of it understand.
+
+`nox -s site` builds the site strictly; these tests tell in a moment what that would find.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+SITE = ROOT / "mkdocs.yml"
+
+if not SITE.is_file():
+    pytest.skip("the site's configuration is not here", allow_module_level=True)
+
+PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+
+_ENTRY = re.compile(r"^ +- (?:[^:\n]+: )?([\w/.-]+\.md)$", re.MULTILINE)
+_FENCE = re.compile(r"^((?: {4})*)```[^\n`]*\n.*?^\1```$", re.MULTILINE | re.DOTALL)
+_GLUED_LIST = re.compile(r"^(?! *(?:[-*|]|\d+\.) )(?!\s*$)(?!#)(?! {2}).*\n(?:[-*]|1\.) .*", re.MULTILINE)
+_SHALLOW = re.compile(r"(?:^ {1,3}(?:[-*] |\d+\. |```)|(?<=\n\n) {1,3}\S).*", re.MULTILINE)
+
+
+def test_every_page_stands_in_the_navigation_once() -> None:
+    """A page that is missing could not be found on the site; one that is gone would be a dead entry."""
+    listed = _ENTRY.findall(SITE.read_text(encoding="utf-8"))
+
+    missing = sorted(set(PAGES) - set(listed))
+    gone = sorted(set(listed) - set(PAGES))
+    twice = sorted({page for page in listed if listed.count(page) > 1})
+
+    assert not missing, f"add a line for each to `nav:` of mkdocs.yml, where a reader would look: {missing}"
+    assert not gone, f"`nav:` of mkdocs.yml names pages that are not there: {gone}"
+    assert not twice, f"`nav:` of mkdocs.yml names pages twice: {twice}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lists_are_lists_for_every_reader(page: str) -> None:
+    """The site's Markdown wants a blank line above a list, and four spaces before one that stands in another."""
+    text = _FENCE.sub("", (DOCS / page).read_text(encoding="utf-8"))
+
+    assert _GLUED_LIST.findall(text) == [], "put a blank line above the list"
+    assert _SHALLOW.findall(text) == [], "indent what stands in a list by four spaces"
