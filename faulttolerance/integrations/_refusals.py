@@ -1,0 +1,76 @@
+"""What a server answers where the library said no: a status, ``Retry-After``, and words that tell of no internals.
+
+The failure itself names guards and hosts; that is for the log, and none of it is written here.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from math import ceil
+from typing import Final, NamedTuple
+
+from ..exceptions import RateLimitException, RefusedException, TimeoutException
+
+__all__ = ["Answer", "answer_to", "no_in"]
+
+_WORDS: Final = {
+    429: "More was asked for than is allowed for now.",
+    503: "The service cannot take this request now.",
+    504: "The answer was not ready in time.",
+}
+_LONGEST: Final = 2**31 - 1
+"""No wait is told to be longer, in seconds: clients need not read larger numbers (RFC 9111, 1.2.2)."""
+
+
+class Answer(NamedTuple):
+    """An answer over HTTP."""
+
+    status: int
+    headers: dict[str, str]
+    """``Content-Type``, and ``Retry-After`` where it is known."""
+    body: bytes
+
+
+def no_in(failure: BaseException) -> RefusedException | TimeoutException | None:
+    """Find the refusal or time-out that *failure* is; of a group of nothing else, the one with the longest wait.
+
+    ``None`` where *failure* is, or contains, anything else.
+    """
+    if isinstance(failure, (RefusedException, TimeoutException)):
+        return failure
+    if not isinstance(failure, BaseExceptionGroup):
+        return None
+    inside = [no_in(member) for member in failure.exceptions]
+    found = [one for one in inside if one is not None]
+    return max(found, key=_wait) if len(found) == len(inside) else None
+
+
+def answer_to(failure: BaseException, accept: str = "") -> Answer | None:
+    """Answer *failure*; ``None`` where it is neither a refusal nor a time-out of the library.
+
+    429 is for a rate limit, which whoever asks keeps by asking less; 503 for the other refusals, of which whoever asks
+    is no cause; 504 for a time-out.
+
+    Args:
+        failure: What a handler raised.
+        accept: The header ``Accept``. The body is plain text for who names text and no JSON, as browsers do; for all
+            others it is the JSON of problem details (RFC 9457).
+    """
+    no = no_in(failure)
+    if no is None:
+        return None
+    status = 504 if isinstance(no, TimeoutException) else 429 if isinstance(no, RateLimitException) else 503
+    headers = {"Content-Type": "text/plain; charset=utf-8"}
+    title, words = HTTPStatus(status).phrase, _WORDS[status]
+    body = f"{status} {title}\n{words}\n"
+    if "text/" not in accept or "json" in accept:
+        headers["Content-Type"] = "application/problem+json"
+        body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": words})
+    if wait := _wait(no):
+        headers["Retry-After"] = str(min(ceil(wait), _LONGEST))
+    return Answer(status, headers, body.encode())
+
+
+def _wait(no: RefusedException | TimeoutException) -> float:
+    return (no.retry_after if isinstance(no, RefusedException) else None) or 0.0
