@@ -1,13 +1,14 @@
 """A shop under load while its backend fails: the same traffic with guards and without.
 
-    python examples/storefront [--plain] [--workers gevent]
+    python examples/storefront [--plain] [--workers gevent] [--record FILE]
 
 It takes about 15 seconds; the exit status is 0 only if the guarded service kept its promises (`promises.py`).
 
 Some values come from `storefront.toml`, and one from an environment variable that the run itself sets unless it is set:
 `SERVICE_STOREFRONT_STOCK_RETRY_MAXRETRIES`. Try another one.
 
-With `--workers` the service runs behind gunicorn, in workers of that kind (`served.py`).
+With `--workers` the service runs behind gunicorn, in workers of that kind (`served.py`). What `--record` keeps is drawn
+by `picture.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ import os
 import sys
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
+from textwrap import fill
 
 from backend import END, Ledger, spell_at
 from figures import figures
+from history import PATIENCE, record
 from promises import Outcome, promises
 from rich.console import Console
+from rich.text import Text
 from supervisor import Supervisor
 from traffic import Traffic
 from view import summary, view
@@ -43,6 +48,7 @@ def main() -> int:
     parser.add_argument(
         "--workers", metavar="CLASS", help="serve by gunicorn, with workers of this class: gevent, gthread"
     )
+    parser.add_argument("--record", type=Path, metavar="FILE", help="keep the history of the run, as JSON")
     options = parser.parse_args()
     console = Console()
     os.environ.setdefault(VARIABLE, "1")
@@ -56,11 +62,14 @@ def main() -> int:
         console.print("stopped")
         os._exit(130)  # customers are still being served, on threads that a plain exit would wait for
     summary(console, outcome.guarded, outcome.unguarded)
-    console.print()
+    if options.record:
+        record(options.record, outcome.guarded.history, outcome.unguarded.history)
     verdicts = list(promises(outcome))
+    console.print()
     for promise in verdicts:
-        mark = "[green]kept  [/green]" if promise.kept else "[bold red]BROKEN[/bold red]"
-        console.print(f"{mark} {promise.text} ({promise.measured})", highlight=False, soft_wrap=True)
+        mark, style = ("kept  ", "green") if promise.kept else ("BROKEN", "bold red")
+        text = fill(f"{mark} {promise.text} ({promise.measured})", console.width - 1, subsequent_indent=" " * 7)
+        console.print(Text.assemble((mark, style), text.removeprefix(mark)), soft_wrap=True)
     return 0 if all(promise.kept for promise in verdicts) else 1
 
 
@@ -70,7 +79,10 @@ def settings(console: Console) -> None:
     for guard in guards():
         for key, (value, source) in guard.values.items():
             if source not in ("default", "decorator"):
-                console.print(f"{guard.name} {key} = {value}  [dim]{source}[/dim]", highlight=False, soft_wrap=True)
+                place = source.partition(" in ")[2].replace(str(SETTINGS), SETTINGS.name)
+                shown = f"{value.total_seconds():g} s" if isinstance(value, timedelta) else value
+                console.print(f"{guard.name.rpartition('.')[2]} {key} = {shown}", highlight=False)
+                console.print(f"    [dim]{place}[/dim]", highlight=False, soft_wrap=True)
     console.print()
 
 
@@ -96,7 +108,8 @@ def run(console: Console, database: Path, workers: str | None, *, live: bool) ->
                 time.sleep(0.1)
                 served = guarded.is_over and unguarded.is_over
                 seconds = max(0.0, time.monotonic() - begin)
-                show(seconds, spell_at(seconds).name)
+                known = max(seconds, END + PATIENCE) if served else seconds
+                show(known, spell_at(seconds).name)
         counted = read()
     ledger = Ledger(str(database))
     return Outcome(

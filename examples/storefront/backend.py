@@ -31,6 +31,8 @@ class Spell:
     since: float
     """Seconds after the begin."""
     until: float
+    label: str = ""
+    """One word for a timeline; empty where all is well."""
     slower: float = 1.0
     """What latencies are multiplied by."""
     errors: float = 0.0
@@ -43,10 +45,10 @@ class Spell:
 
 TIMETABLE = (
     Spell("all is well", 0.0, 1.5),
-    Spell("errors", 1.5, 4.0, errors=0.3),
-    Spell("crashed", 4.0, 5.5, crash=True),
+    Spell("errors", 1.5, 4.0, "errors", errors=0.3),
+    Spell("crashed", 4.0, 5.5, "crash", crash=True),
     Spell("all is well again", 5.5, 7.0),
-    Spell("slow, some hang", 7.0, 9.0, slower=3.0, hangs=0.12),
+    Spell("slow, some hang", 7.0, 9.0, "hangs", slower=3.0, hangs=0.12),
     Spell("all is well again", 9.0, 13.0),
 )
 CRASH = next(spell for spell in TIMETABLE if spell.crash)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from history import History
 from service import Storefront
 
 from faulttolerance import Future
@@ -47,16 +48,19 @@ class Record:
 
     seconds: list[float] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
+    answered: int = 0
+    """How many were answered within a second."""
     keys: set[str] = field(default_factory=set)
     """What was confirmed, of writes."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
 
-    def add(self, seconds: float, error: BaseException | None = None, key: str = "") -> None:
+    def add(self, seconds: float, error: BaseException | None, *, in_time: bool, key: str = "") -> None:
         """Note one call. From any thread."""
         with self._lock:
             self.seconds.append(seconds)
+            self.answered += in_time
             if error is not None:
                 self.errors.append(error)
             elif key:
@@ -69,6 +73,11 @@ class Record:
     @property
     def error_rate(self) -> float:
         return len(self.errors) / max(1, self.calls)
+
+    @property
+    def share(self) -> float:
+        """The part that was answered within a second."""
+        return self.answered / max(1, self.calls)
 
     def percentile(self, percent: float) -> float:
         """Seconds within which that part of the calls was over, whether well or not."""
@@ -83,6 +92,7 @@ def together(records: Iterator[Record]) -> Record:
     for one in records:
         whole.seconds += one.seconds
         whole.errors += one.errors
+        whole.answered += one.answered
         whole.keys |= one.keys
     return whole
 
@@ -94,6 +104,7 @@ class Traffic:
         self.name = "guarded" if guarded else "unguarded"
         self.kinds = kinds
         self.records = {kind.method: Record() for kind in KINDS}
+        self.history = History()
         self._backend = backend
         self._guarded = guarded
         self._thread = threading.Thread(target=self._run, name=self.name)
@@ -136,21 +147,23 @@ class Traffic:
         loop = asyncio.get_running_loop()
         for number in range(int((self._end - self._begin) * kind.per_second)):
             await asyncio.sleep(self._begin + number / kind.per_second - time.monotonic())
+            began = time.monotonic()
+            self.history.come(began - self._begin)
             argument = kind.argument(number)
             if isinstance(argument, str):
                 argument = f"{self.name}-{argument}"
             if kind.awaited:
-                customers.create_task(self._await(kind, call(shop, argument)))
+                customers.create_task(self._await(kind, call(shop, argument), began))
             else:
-                loop.run_in_executor(threads, self._call, kind, call, shop, argument, time.monotonic())
+                loop.run_in_executor(threads, self._call, kind, call, shop, argument, began)
 
-    async def _await(self, kind: Kind, call: Coroutine[Any, Any, Any]) -> None:
-        began, error = time.monotonic(), None
+    async def _await(self, kind: Kind, call: Coroutine[Any, Any, Any], began: float) -> None:
+        error: Exception | None = None
         try:
             await call
         except Exception as failure:  # noqa: BLE001 -- whatever it is, the customer was not served
             error = failure
-        self.records[kind.method].add(time.monotonic() - began, error)
+        self._note(kind, began, error)
 
     def _call(self, kind: Kind, call: Callable[..., Any], shop: Storefront, argument: Any, began: float) -> None:
         error: Exception | None = None
@@ -160,4 +173,9 @@ class Traffic:
                 result.result()
         except Exception as failure:  # noqa: BLE001 -- as above
             error = failure
-        self.records[kind.method].add(time.monotonic() - began, error, argument if isinstance(argument, str) else "")
+        self._note(kind, began, error, argument if isinstance(argument, str) else "")
+
+    def _note(self, kind: Kind, began: float, error: Exception | None, key: str = "") -> None:
+        seconds = time.monotonic() - began
+        in_time = self.history.end(began - self._begin, seconds, error)
+        self.records[kind.method].add(seconds, error, in_time=in_time, key=key)

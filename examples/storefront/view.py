@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from backend import END, spell_at
 from figures import Figures
-from rich.console import Console
+from history import ASCII, BLOCKS, PATIENCE, STEP, History, mark, spells
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -21,14 +23,24 @@ Read = Callable[[], dict[str, Figures]]
 COLOURS = {"closed": "green", "half-open": "yellow", "open": "bold red"}
 
 
+LABELS = 16
+"""Columns for what stands in front of each line of the timeline."""
+
+
 @contextlib.contextmanager
 def view(console: Console, guarded: Traffic, unguarded: Traffic, figures: Read, *, live: bool) -> Iterator[Show]:
     """Something to call several times a second."""
     if not live:
         yield _log(console, guarded, unguarded, figures)
+        console.print("", timeline(console, guarded, unguarded, END + PATIENCE), sep="\n")
         return
     with Live(console=console, auto_refresh=False) as screen:
-        yield lambda seconds, spell: screen.update(_table(seconds, spell, guarded, unguarded, figures()), refresh=True)
+
+        def show(seconds: float, spell: str) -> None:
+            table = _table(seconds, spell, guarded, unguarded, figures())
+            screen.update(Group(table, "", timeline(console, guarded, unguarded, seconds)), refresh=True)
+
+        yield show
 
 
 def _table(seconds: float, spell: str, guarded: Traffic, unguarded: Traffic, found: dict[str, Figures]) -> Table:
@@ -53,37 +65,66 @@ def _table(seconds: float, spell: str, guarded: Traffic, unguarded: Traffic, fou
     return table
 
 
+def timeline(console: Console, guarded: Traffic, unguarded: Traffic, now: float) -> Text:
+    """The outage as far as it is known *now*: the share of the calls that was answered in time, in steps."""
+    width = 6 if console.width >= LABELS + 6 * END else 4  # columns of a second
+    seconds = "".join(f"{number:<{2 * width}}" for number in range(0, round(END), 2))
+    text = Text(f"{'second':<{LABELS}}{seconds.rstrip()}\n", no_wrap=True)
+    text.append(f"{'the backend':<{LABELS}}{''.join(spells(width)).rstrip()}\n", "yellow")
+    for name, history in (("with guards", guarded.history), ("without guards", unguarded.history)):
+        text.append(f"{name:<{LABELS}}")
+        for share in history.shares(now):
+            text.append(mark(share, _marks(console)) * round(width * STEP), _colour(share))
+        text.append("\n")
+    text.append(f"{'':<{LABELS}}the higher, the more calls were answered within a second", "dim")
+    return text
+
+
+def _marks(console: Console) -> str:
+    return ASCII if console.options.ascii_only else BLOCKS
+
+
+def _colour(share: float) -> str:
+    return "green" if share >= 0.9 else "yellow" if share >= 0.6 else "red"
+
+
 def _log(console: Console, guarded: Traffic, unguarded: Traffic, figures: Read) -> Show:
-    next_line = 0.0
+    """A line for each second, as soon as it is known what became of the calls that came in it."""
+    opened = set[int]()
+    told = 0
+
+    def line(*cells: str) -> None:
+        console.print("{:>6}  {:<18} {:<16}   {:<16}   {}".format(*cells).rstrip(), highlight=False, soft_wrap=True)
+
+    def share(history: History, second: int) -> str:
+        answered = history.share(second, second + 1)
+        return f"{_marks(console)[-1] * round(answered * 10):<10} {answered:5.0%}"
 
     def show(seconds: float, spell: str) -> None:
-        nonlocal next_line
-        if seconds < next_line:
-            return
-        next_line += 1.0
-        now = figures().values()
-        whole, bare = guarded.over(*KINDS), unguarded.over(*KINDS)
-        breakers = " ".join(one.breaker for one in now if one.breaker)
-        console.print(
-            f"{seconds:5.1f} s  {spell:<18} {whole.calls:4} calls, {len(whole.errors)} failed,"
-            f" {sum(one.retries for one in now)} retries, {sum(one.timeouts for one in now)} time-outs,"
-            f" {sum(one.rejections for one in now)} rejections, {sum(one.fallbacks for one in now)} fallbacks,"
-            f" circuits {breakers or 'unused'}; without guards {len(bare.errors)} failed",
-            highlight=False,
-            soft_wrap=True,
-        )
+        nonlocal told
+        if any(one.breaker == "open" for one in figures().values()):
+            opened.add(int(seconds))
+        while told < END and told + 1 + PATIENCE <= seconds:
+            circuit = "open" if told in opened else ""
+            line(str(told), spell_at(told).name, *(share(one.history, told) for one in (guarded, unguarded)), circuit)
+            told += 1
 
+    line("", "", "answered within a second", "", "")
+    line("second", "the backend", "with guards", "without guards", "circuits")
     return show
 
 
 def summary(console: Console, guarded: Traffic, unguarded: Traffic) -> None:
     """The same traffic with and without guards, side by side."""
-    lines = ["", f"{'':17}{'guarded':^34}{'without guards':^34}"]
-    lines.append(f"{'method':<17}" + 2 * f"{'calls':>7}{'failed':>8}{'p50':>9}{'p99':>10}")
+    answered, bare = (100 * one.over(*KINDS).share for one in (guarded, unguarded))
+    headline = f"Answered within a second: {answered:.1f} % with guards, {bare:.1f} % without"
+    console.print("", Text(headline, "bold"), sep="\n")
+    lines = ["", f"{'':21}{'with guards':^28}{'without guards':^28}".rstrip()]
+    lines.append(f"{'method':<16}{'calls':>5}" + 2 * f"{'in 1 s':>9}{'failed':>9}{'p99':>10}")
     for name, kinds in [*((kind.method, [kind]) for kind in guarded.kinds), ("all", KINDS)]:
-        line = f"{name:<17}"
+        line = f"{name:<16}{guarded.over(*kinds).calls:>5}"
         for record in (guarded.over(*kinds), unguarded.over(*kinds)):
-            p50, p99 = (f"{record.percentile(percent) * 1000:.0f} ms" for percent in (50, 99))
-            line += f"{record.calls:>7}{record.error_rate:>8.1%}{p50:>9}{p99:>10}"
+            p99 = f"{record.percentile(99) * 1000:.0f} ms"
+            line += f"{record.share:>9.1%}{record.error_rate:>9.1%}{p99:>10}"
         lines.append(line)
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
