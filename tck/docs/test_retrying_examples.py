@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ABOUT = "what-may-be-retried.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = [*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "faulttolerance").rglob("*.py"))]
-_FENCE = re.compile(r"^```(python|pycon)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(python|pycon)(?! old)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+"""Code of ours: what is `python old` is that of the library from which a page moves."""
 
 
 def examples(path: Path) -> Iterator[str]:

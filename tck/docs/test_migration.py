@@ -1,0 +1,199 @@
+"""Who moves here finds what was left: old and new side by side behave as the pages on migration say."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import faulttolerance
+from faulttolerance import Guard, circuit_breakers
+from faulttolerance.testing import VirtualClock, reset, virtual_time
+from kit.migration import Case, Rejected, Row, Service, Told, cases, matches, outcome
+from kit.peers import PEERS, on_clock
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs" / "how-to" / "migrate").glob("from-*.md"))
+CASES = [case for page in PAGES for case in cases(page)]
+DRAWS = 60
+SIDES = ("old", "new")
+
+Runs = list[list[Told]]
+"""What was told for each row, as often as chance was asked."""
+
+
+def named(case: Case) -> str:
+    return f"{case.page.stem}:{case.line}"
+
+
+def as_written(code: str, way: str) -> str:
+    """The code, or the same with coroutine functions."""
+    if way == "def" or "async def fetch(" in code:
+        return code
+    return code.replace("def fetch(", "async def fetch(").replace(" service(order)", " await service(order)")
+
+
+class Play:
+    """One side of a pair, in a module of its own."""
+
+    def __init__(self, case: Case, side: str, way: str, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.way = way
+        self.service = Service(clock)
+        self.module = ModuleType(f"migration_{side}")
+        sys.modules[self.module.__name__] = self.module
+        vars(self.module).update(service=self.service.later if way == "async def" else self.service, Rejected=Rejected)
+        code = as_written(getattr(case, side), way)
+        exec(compile(code, f"{case.page}, after line {case.line}", "exec", dont_inherit=True), vars(self.module))
+
+    def close(self) -> None:
+        for value in vars(self.module).values():
+            if isinstance(value, Guard):
+                value.close()
+        del sys.modules[self.module.__name__]
+
+    def play(self, row: Row) -> Told:
+        """Call once, or as often as the row of time says, and keep what became of it."""
+        if row.at is None:
+            return self._call(row, row.script)
+        self.clock.advance(row.at - self.clock.monotonic() + self.began)
+        told = [self._call(row, [answer]) for answer in row.script]
+        assert {(one.outcome, one.calls) for one in told} == {(told[0].outcome, told[0].calls)}, f"line {row.line}"
+        told[0].state = self.state()
+        return told[0]
+
+    began = 0.0
+
+    def _call(self, row: Row, script: Any) -> Told:
+        self.service.follow(script)
+        fetch = vars(self.module)["fetch"]
+
+        async def later() -> Any:
+            return await fetch(7)
+
+        became = outcome((lambda: fetch(7)) if self.way == "def" else lambda: self.clock.run(later()))
+        return Told(became, len(self.service.began), self.service.delays)
+
+    def state(self) -> str:
+        """How the circuit stands: ours, or that of the other library, in our words."""
+        if "pybreaker" in vars(self.module):
+            kind = sys.modules["pybreaker"].CircuitBreaker
+            [breaker] = [one for one in vars(self.module).values() if isinstance(one, kind)]
+            return str(breaker.current_state)
+        if "circuitbreaker" in sys.modules and "circuit" in vars(self.module):
+            return str(sys.modules["circuitbreaker"].CircuitBreakerMonitor.get("fetch").state).replace("_", "-")
+        guards = [one.name for one in vars(self.module).values() if isinstance(one, Guard) and one.circuit_breaker]
+        return circuit_breakers.state(guards[0] if guards else f"{self.module.__name__}.fetch")
+
+
+def peer_of(case: Case) -> str | None:
+    return next((peer for peer in PEERS if re.search(rf"^(import|from) {peer}\b", case.old, re.MULTILINE)), None)
+
+
+def play(case: Case, side: str, way: str, seed: int) -> tuple[list[Told], list[Any]]:
+    """Everything of one side: rows of calls begin anew each time, rows of time go on."""
+    told, heard = [], []
+    on_time = case.rows[0].at is not None
+    peer = peer_of(case)
+    with virtual_time(seed=seed) as clock:
+        patched: AbstractContextManager[None] = on_clock(peer, clock) if side == "old" and peer else nullcontext()
+        with patched:
+            random.seed(seed)
+            actor = None
+            for row in case.rows:
+                if actor is None or not on_time:
+                    if actor is not None:
+                        actor.close()
+                    actor = Play(case, side, way, clock)
+                    actor.began = clock.monotonic()
+                told.append(actor.play(row))
+                heard.append([*vars(actor.module).get("heard", ())])
+            if actor is not None:
+                actor.close()
+    reset()
+    return told, heard
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    """Chance, and what guards remember, are those of no other test."""
+    state = random.getstate()
+    reset()
+    yield
+    random.setstate(state)
+    if monitor := getattr(sys.modules.get("circuitbreaker"), "CircuitBreakerMonitor", None):
+        monitor.circuit_breakers.clear()
+
+
+def ways(case: Case) -> Iterator[str]:
+    """As it stands, and with coroutine functions, where that makes another program of it."""
+    written = case.old + case.new
+    if "async def fetch(" not in written:
+        yield "def"
+    if "sync" not in case.options:
+        yield "async def"
+
+
+@pytest.mark.parametrize(
+    ("case", "way"), [pytest.param(case, way, id=f"{named(case)}-{way}") for case in CASES for way in ways(case)]
+)
+def test_old_and_new_do_what_the_table_says(case: Case, way: str) -> None:
+    """The number of calls, the delays between them, what comes out and the circuit: each cell, by running it."""
+    if case.old and (peer := peer_of(case)):
+        pytest.importorskip(peer)
+    heard = {}
+    for side in SIDES:
+        if not getattr(case, side):
+            continue
+        draws = [play(case, side, way, seed) for seed in range(DRAWS if case.is_drawn else 1)]
+        heard[side] = draws[0][1]
+        for number, row in enumerate(case.rows):
+            wrong = matches(getattr(row, side), [told[number] for told, _ in draws])
+            assert not wrong, f"{case.page.name}:{row.line}: {side} {way}: {wrong}"
+
+    if len(heard) == len(SIDES) and "heard" in case.old:
+        assert heard["new"] == heard["old"]
+
+
+_SPAN = re.compile(r"`@?([a-z_A-Z.]+\([^`]*\))`")
+KNOWN: dict[str, Callable[..., Any]] = {name: getattr(faulttolerance, name) for name in faulttolerance.__all__}
+
+
+def calls_in_tables(page: Path) -> Iterator[tuple[ast.Call, str]]:
+    """The calls of this library that the last column of a table names."""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| "):
+            for span in _SPAN.findall(line.strip("| ").rpartition(" | ")[2]):
+                try:
+                    node = ast.parse(span.replace("...", "*_"), mode="eval").body
+                except SyntaxError:
+                    continue
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KNOWN:
+                    yield node, span
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_parameters_that_tables_name_exist(page: Path) -> None:
+    """A reader copies them."""
+    wrong = []
+    for node, span in calls_in_tables(page):
+        parameters = inspect.signature(KNOWN[node.func.id]).parameters  # type: ignore[attr-defined]
+        if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+            continue
+        wrong += [f"{one.arg} of {span}" for one in node.keywords if one.arg and one.arg not in parameters]
+
+    assert wrong == []
+
+
+def test_there_are_pairs() -> None:
+    """A page whose pairs are not found is not tested."""
+    assert {case.page for case in CASES} == {*PAGES}

@@ -1,0 +1,47 @@
+"""Other libraries on our clock: their delays pass at once, and their circuits recover when virtual time says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta, tzinfo
+from importlib import import_module
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from faulttolerance.testing import VirtualClock
+
+__all__ = ["PEERS", "on_clock"]
+
+PEERS = ("tenacity", "stamina", "backoff", "pybreaker", "circuitbreaker")
+
+_DAWN = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def on_clock(peer: str, clock: VirtualClock) -> Iterator[None]:
+    """Let *peer* sleep and read the time on *clock*. What it awaits follows the loop, which `clock.run` makes."""
+    time = SimpleNamespace(monotonic=clock.monotonic, sleep=clock.advance)
+
+    class Calendar(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            moment = _DAWN + timedelta(seconds=clock.monotonic())
+            return moment.astimezone(tz) if tz else moment.replace(tzinfo=None)
+
+    calendar = SimpleNamespace(datetime=Calendar, timedelta=timedelta)
+    places = {
+        "tenacity": [("tenacity", "time", time), ("tenacity.nap", "time", time)],
+        "stamina": [("tenacity", "time", time), ("tenacity.nap", "time", time)],
+        "backoff": [
+            ("backoff._sync", "time", time),
+            ("backoff._sync", "datetime", calendar),
+            ("backoff._async", "datetime", calendar),
+        ],
+        "pybreaker": [("pybreaker", "datetime", Calendar)],
+        "circuitbreaker": [("circuitbreaker", "monotonic", clock.monotonic), ("circuitbreaker", "datetime", Calendar)],
+    }
+    with ExitStack() as stack:
+        for module, attribute, value in places[peer]:
+            stack.enter_context(patch.object(import_module(module), attribute, value))
+        yield
