@@ -21,7 +21,9 @@ ROOMS = [ROOT / "faulttolerance", ROOT / "faulttolerance" / "integrations"]
 """Where public modules stand; other folders keep theirs to themselves."""
 
 _FENCE = re.compile(r"^( *)```[^\n`]*\n.*?^\1```$", re.MULTILINE | re.DOTALL)
-_NO_RUN = re.compile(r"^( *```python) no-run$", re.MULTILINE)
+_MARK = re.compile(r"^( *```python) (no-run|old|new)(?: sync)?$", re.MULTILINE)
+_TITLES = {"no-run": "", "old": ' title="before"', "new": ' title="after"'}
+"""What a reader sees of a mark that is there for the tests."""
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]+)\]\((?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]+)?\)")
 
 
@@ -43,7 +45,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Show code as code, whether it is run or not, and lead links out of the site to the repository."""
-    markdown = _NO_RUN.sub(r"\1", markdown)
+    markdown = _MARK.sub(lambda mark: mark[1] + _TITLES[mark[2]], markdown)
     shown, end = [], 0
     for fence in _FENCE.finditer(markdown):
         shown += [_outward(markdown[end : fence.start()], page, config), fence[0]]

@@ -7,7 +7,7 @@ missing. Both define `fetch`, which calls `service`. The table behind a pair say
 | --- | --- |
 | `ConnectionError` x2, `"fresh"` in 3 s | 3 calls, after 1 s, 2 to 4 s: `"fresh"` |
 
-is one call of `fetch` for each row, and begins anew; the last answer repeats. Delays that are drawn are a range. A table
+is one call of `fetch` for each row, and begins anew; the last answer repeats. What chance draws is a range. A table
 of time goes on from row to row, and says after each the state of the circuit:
 
 | at | the service answers | pybreaker | here |
@@ -35,9 +35,9 @@ __all__ = ["Case", "Row", "Service", "Told", "cases", "matches", "outcome"]
 
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TABLE = re.compile(r"(?:^\|[^\n]*\|\n){3,}", re.MULTILINE)
-_ANSWER = re.compile(r"`(?P<what>[^`]+)`(?: in (?P<seconds>[\d.]+) s)?(?: ×(?P<times>\d+))?")
+_ANSWER = re.compile(r"`(?P<what>[^`]+)`(?: in (?P<seconds>[\d.]+) s)?(?: [x\u00d7](?P<times>\d+))?")
 _CALLS = re.compile(r"(?P<calls>\d+) calls?(?:, after (?P<delays>[^:]+))?: (?P<outcome>.+)")
-_DELAY = re.compile(r"(?P<low>[\d.]+)(?: to (?P<high>[\d.]+))? s(?: ×(?P<times>\d+))?")
+_DELAY = re.compile(r"(?P<low>[\d.]+)(?: to (?P<high>[\d.]+))? s(?: [x\u00d7](?P<times>\d+))?")
 _EDGE = 0.12
 """How near to both ends of a range some of the delays come, as a part of it."""
 
@@ -171,14 +171,14 @@ def _rows(table: str, line: int) -> Iterator[Row]:
 def _script(cell: str) -> Iterator[tuple[Any, float]]:
     names = {**vars(builtins), "Rejected": Rejected}
     for one in _ANSWER.finditer(cell):
-        yield from [(eval(one["what"], names), float(one["seconds"] or 0))] * int(one["times"] or 1)  # noqa: S307
+        yield from [(eval(one["what"], names), float(one["seconds"] or 0))] * int(one["times"] or 1)
 
 
 def outcome(call: Callable[[], Any]) -> str:
     """The value that came, or the class of what was raised, with that of its cause."""
     try:
         return f"`{call()!r}`".replace("'", '"')
-    except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001  # whatever it is, it is compared
+    except (Exception, KeyboardInterrupt) as failure:  # whatever it is, it is compared
         cause = type(failure.__cause__).__name__ if failure.__cause__ else ""
         return f"`{type(failure).__name__}`" + (f" from `{cause}`" if cause else "")
 
