@@ -5,7 +5,7 @@ from __future__ import annotations
 import nox
 
 nox.needs_version = ">=2024.10"
-nox.options.default_venv_backend = "virtualenv"
+nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = False
 nox.options.sessions = ["lint", "typing", "docs", "tests-3.11"]
@@ -63,10 +63,8 @@ def wheel(session: nox.Session) -> None:
 
 
 def _install_wheel(session: nox.Session) -> None:
-    wheels = session.create_tmp()
-    session.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ".")
-    session.install("--force-reinstall", "--no-deps", "--no-index", "--find-links", wheels, "faulttolerance")
-    session.install("--find-links", wheels, "faulttolerance[test,test-optional]")
+    session.install(".[test,test-optional]")
+    session.install("--force-reinstall", "--no-deps", ".")  # what an earlier run has left may be of older files
 
 
 @nox.session
