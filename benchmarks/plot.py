@@ -49,8 +49,10 @@ def svg(panels: Sequence[Panel], caption: str) -> str:
 text {{ font: 12px sans-serif; fill: #24292f }} .title {{ font-weight: bold; font-size: 14px }}
 .name {{ text-anchor: end }} .ours-name {{ font-weight: bold }} .tick {{ text-anchor: middle; fill: #6e7781 }}
 .caption {{ fill: #6e7781 }} .grid {{ stroke: #d0d7de }} .ours {{ fill: #1a7f37 }} .peer {{ fill: #8c959f }}
+@media (prefers-color-scheme: dark) {{
+text {{ fill: #dde4ea }} .tick, .caption {{ fill: #9198a1 }} .grid {{ stroke: #30363d }}
+.ours {{ fill: #3fb950 }} .peer {{ fill: #6e7681 }} }}
 </style>
-<rect width="{_WIDTH}" height="{y}" fill="#ffffff"/>
 {chr(10).join(parts)}
 </svg>
 """

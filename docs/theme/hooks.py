@@ -17,7 +17,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = [ROOT / "faulttolerance", ROOT / "faulttolerance" / "integrations"]
+PACKAGE = "faulttolerance"
+ROOMS = [ROOT / PACKAGE, ROOT / PACKAGE / "integrations"]
 """Where public modules stand; other folders keep theirs to themselves."""
 
 _FENCE = re.compile(r"^( *)```[^\n`]*\n.*?^\1```$", re.MULTILINE | re.DOTALL)
@@ -28,10 +29,12 @@ _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]+)\]\((?P<path>[^)\s#:]+)(?P<anchor
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Give the section "API" of the navigation one page for each public module."""
+    """Give the section "API" of the navigation one page for each public module, and versions a menu."""
     for section in config.nav or []:
         if "API" in section:
-            section["API"] = [{module: _page_of(module)} for module in public_modules()]
+            section["API"] = [{_short(module): _page_of(module)} for module in public_modules()]
+    if "MIKE_DOCS_VERSION" in os.environ:  # what mike builds stands beside others
+        config.extra["version"] = {"provider": "mike", "alias": True}
     return config
 
 
@@ -45,6 +48,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Show code as code, whether it is run or not, and lead links out of the site to the repository."""
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation", "toc"]
     markdown = _MARK.sub(lambda mark: mark[1] + _TITLES[mark[2]], markdown)
     shown, end = [], 0
     for fence in _FENCE.finditer(markdown):
@@ -73,7 +78,11 @@ def _promises(path: Path) -> bool:
 
 
 def _page_of(module: str) -> str:
-    return f"api/{module.removeprefix('faulttolerance').removeprefix('.') or 'index'}.md"
+    return "api/index.md" if module == PACKAGE else f"api/{_short(module)}.md"
+
+
+def _short(module: str) -> str:
+    return module.removeprefix(f"{PACKAGE}.")
 
 
 def _outward(text: str, page: Page, config: MkDocsConfig) -> str:

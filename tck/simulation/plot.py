@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["Panel", "svg"]
 
-_WIDTH, _LEFT, _RIGHT, _HEIGHT = 860, 60, 250, 190
+_WIDTH, _LEFT, _RIGHT, _HEIGHT = 900, 60, 290, 190
 _COLOURS = {"ours": "#1a7f37", 0: "#8c959f", 1: "#cf222e", 2: "#0969da", 3: "#bf8700"}
 
 
@@ -44,8 +44,9 @@ def svg(panels: Sequence[Panel], caption: str) -> str:
 text {{ font: 12px sans-serif; fill: #24292f }} .title {{ font-weight: bold; font-size: 14px }}
 .tick {{ fill: #6e7781 }} .y {{ text-anchor: end }} .x {{ text-anchor: middle }} .caption {{ fill: #6e7781 }}
 .grid {{ stroke: #d0d7de }} polyline {{ fill: none; stroke-linejoin: round }}
+@media (prefers-color-scheme: dark) {{
+text {{ fill: #dde4ea }} .tick, .caption {{ fill: #9198a1 }} .grid {{ stroke: #30363d }} }}
 </style>
-<rect width="{_WIDTH}" height="{top + 4}" fill="#ffffff"/>
 {chr(10).join(parts)}
 </svg>
 """
