@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from ._fleet.redis import RedisFleet
     from ._guard.callback import ExecutionContext
     from ._guard.circuit_breakers import circuit_breakers
-    from ._guard.control import configure, guards, reload, reload_on, unguarded, validate
+    from ._guard.control import configure, guards, reload, reload_on, unguarded, validate, veto_retries
     from ._guard.explanation import explain
     from ._guard.fingerprint import fingerprint
     from ._guard.guard import Guard, apply_guard
@@ -181,13 +181,14 @@ __all__ = [
     "unguarded",
     "uninterruptible",
     "validate",
+    "veto_retries",
 ]
 
 _LATER = {
     "._event": ("Degradation", "degradations"),
     "._fleet.redis": ("RedisFleet",),
     "._guard.callback": ("ExecutionContext",),
-    "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate"),
+    "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate", "veto_retries"),
     "._guard.explanation": ("explain",),
     "._guard.guard": ("Guard", "apply_guard"),
     "._guard.fingerprint": ("fingerprint",),

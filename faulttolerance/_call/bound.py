@@ -486,4 +486,5 @@ _RETRY_RESULT = {
     Stop.TOLD_PAST_MAX_DURATION: "maxDurationReached",
     Stop.LEFT: "exceptionNotRetryable",
     Stop.BUDGET_SPENT: "budgetExhausted",
+    Stop.VETOED: "exceptionNotRetryable",
 }

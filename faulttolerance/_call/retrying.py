@@ -18,6 +18,7 @@ from .._strategy.retry import UNASKED, Answer, Retry, Stop, Told
 from .._strategy.verdict import matches
 from ..exceptions import FaultToleranceException, RefusedException
 from .budgeting import take
+from .vetoing import objection_to, vetoes
 
 if TYPE_CHECKING:
     from .bound import BoundPolicies
@@ -73,6 +74,8 @@ class CallRecord:
     """The number of the last attempt that the retry budget was charged for."""
     stop: Stop | None = None
     """Why no further attempt is made."""
+    objection = ""
+    """What the application says against one, where that is why."""
     kind: type[BaseException] | None = None
     """The class of the last failure."""
     last: BaseException | None = None
@@ -116,7 +119,8 @@ class CallRecord:
             if inner is not None:
                 outer_name, inner_name = told_apart(name, inner.guard)
                 tried = f"{tried} of {outer_name}, each up to {inner.limit} of {inner_name},"
-            text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._kinds()}; no more, because {_REASONS[stop]}"
+            reason = self.objection or _REASONS[stop]
+            text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._kinds()}; no more, because {reason}"
             ours = Note(text, name, self.attempts if limit == inf else int(limit), now)
             # Not by assignment: a frozen dataclass that is an exception refuses it.
             BaseException.__setattr__(failure, "__notes__", [*notes, ours])
@@ -185,6 +189,7 @@ _ALWAYS_NOTED = (
     Stop.TOLD_PAST_MAX_DURATION,
     Stop.LEFT,
     Stop.BUDGET_SPENT,
+    Stop.VETOED,
 )
 """Reasons that are told of a single attempt too."""
 
@@ -309,6 +314,8 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
     if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
         if call.has_left:
             decision = Stop.LEFT
+        elif vetoes and (objection := objection_to(policies.name, failure)):
+            call.objection, decision = objection, Stop.VETOED
         elif policies.budget is not None and not _is_paid(policies, call):
             decision = Stop.BUDGET_SPENT  # asked last, and before the delay: nobody sleeps to hear no (rule B3)
         else:
@@ -323,7 +330,7 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
     if attempts > 1 or decision in _ALWAYS_NOTED or is_refusal:
         call.note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
-        sinks.tell(GaveUp(policies.name, attempts, elapsed, decision.value, failure))
+        sinks.tell(GaveUp(policies.name, attempts, elapsed, call.objection or decision.value, failure))
     return None
 
 

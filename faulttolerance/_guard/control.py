@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .._call.budgeting import named_budgets
 from .._call.state import conditions_of
+from .._call.vetoing import Ask, vetoes
 from .._config import Declared, settings
 from .._config.report import Change, Unused, collisions, unused
 from .._config.snapshot import inputs_of
@@ -21,6 +22,7 @@ from .._shown import shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry, transaction
+from .checking.definition import never_awaited_faults
 from .circuit_breakers import forget_listeners
 from .declaration import exempt
 from .effective import EffectivePolicies
@@ -267,6 +269,28 @@ def unguarded(function: F) -> F:
     """
     exempt(function)
     return function
+
+
+def veto_retries(ask: Ask) -> Callable[[], object]:
+    """Let *ask* forbid further attempts of any guard, as where a transaction is open that a retry would not begin anew.
+
+    It is called where an attempt has failed and another one is about to follow, once all limits of ``@retry`` allow
+    that, before the delay, and in the context of the call. Where it gives a reason, the failure comes out at once, or
+    goes to the fallback, with the note "no more, because" and that reason, which ``GaveUp.reason`` is, too. One that
+    raises, or gives something else than text or ``None``, is logged once, and forbids nothing. Hedges are not asked
+    about.
+
+    Returns:
+        What undoes it: *ask* is not called any more. ``testing.reset()`` leaves it in force.
+
+    Raises:
+        FaultToleranceDefinitionException: If *ask* cannot be called, or is a coroutine function.
+    """
+    if faults := never_awaited_faults("veto_retries(ask)", ask):
+        raise FaultToleranceDefinitionException(*faults)
+    key = object()
+    vetoes[key] = ask
+    return partial(vetoes.pop, key, None)
 
 
 def forget_state() -> None:

@@ -115,6 +115,8 @@ class Stop(Enum):
     TOLD_TOO_LONG = "told to wait longer than honor_retry_after allows"
     TOLD_PAST_MAX_DURATION = "told to wait past max_duration"
     BUDGET_SPENT = "retry budget spent"
+    VETOED = "vetoed"
+    """The application says so, in words of its own."""
 
 
 class Told(NamedTuple):

@@ -11,7 +11,7 @@ import asyncio
 import concurrent.futures
 import signal
 import sqlite3
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Literal, Protocol, assert_type
 
@@ -194,6 +194,8 @@ async def throttled_async(order: str) -> bytes:
 
 
 assert_type(throttled("a"), bytes)
+assert_type(ft.veto_retries(lambda failure: "not now" if failure.args else None), Callable[[], object])
+ft.veto_retries(lambda failure: 3)  # type: ignore[arg-type, return-value]
 throttled(1)  # type: ignore[arg-type]
 adaptive_throttle(window="30s")
 adaptive_throttle(window=None)  # type: ignore[call-overload]

@@ -26,7 +26,7 @@ PROMISED = {
     "how much it matters": "criticality Criticality",
     "running it": """
         configure reload reload_on validate guards explain unguarded uninterruptible Interrupted remaining sleep Future
-        completed_future shutdown on_deadline health fingerprint""",
+        completed_future shutdown on_deadline health fingerprint veto_retries""",
 }
 """The public names by group; a name is added here when it is promised."""
 
