@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs" / "explanation" / "cost.svg"
 PEERS = (
     "tenacity", "stamina", "backoff", "pybreaker", "circuitbreaker", "aiobreaker", "purgatory", "hyx", "httpware",
-    "pyfailsafe", "stopit", "func-timeout", "prometheus-client",
+    "pyfailsafe", "interlock-cb", "stopit", "func-timeout", "prometheus-client",
 )  # fmt: skip
 
 

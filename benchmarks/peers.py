@@ -23,6 +23,7 @@ import hyx.fallback
 import hyx.ratelimit
 import hyx.retry
 import hyx.timeout
+import interlock
 import prometheus_client
 import purgatory
 import pybreaker
@@ -155,6 +156,11 @@ def _circuit(function: Any) -> Any:
     return circuitbreaker.CircuitBreaker(failure_threshold=20)(function)
 
 
+def _interlock() -> Any:
+    config = interlock.Config(minimum_number_of_calls=2, wait_duration_in_open=86_400.0)
+    return interlock.CircuitBreaker(name="bench", config=config)
+
+
 def sync_singles() -> dict[str, dict[str, Call]]:
     """One policy each, by kind. ``try/except`` and the semaphore are no libraries; they show what is left to save."""
     window = {"failure_rate_threshold": 0.5, "window_seconds": 30.0, "minimum_calls": 20}
@@ -171,6 +177,7 @@ def sync_singles() -> dict[str, dict[str, Call]]:
             "aiobreaker": aiobreaker.CircuitBreaker()(bare),
             "purgatory": breakers("bench")(bare),
             "circuitbreaker": _circuit(bare),
+            "interlock": _interlock()(bare),
             "httpware rate window": _middleware(httpware.CircuitBreaker(**window)),
             "httpware consecutive": _middleware(httpware.CircuitBreaker()),
         },
@@ -312,8 +319,10 @@ def refusing() -> tuple[dict[str, Call], dict[str, AsyncCall]]:
         "circuitbreaker": circuitbreaker.CircuitBreaker(2, recovery_timeout=86_400)(fails),
         "pybreaker": pybreaker.CircuitBreaker(fail_max=2, reset_timeout=86_400)(fails),
         "aiobreaker": aiobreaker.CircuitBreaker(2, timedelta(days=1))(fails),
+        "interlock": _interlock()(fails),
     }, {
         "bare": fails_async,
         "circuitbreaker": circuitbreaker.CircuitBreaker(2, recovery_timeout=86_400)(fails_async),
+        "interlock": _interlock()(fails_async),
         "pyfailsafe": lambda x: policy.run(fails_async, x),
     }
