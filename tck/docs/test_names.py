@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,16 @@ def test_what_a_page_on_the_inside_names_is_there(page: Path) -> None:
 @pytest.mark.parametrize("code", ["_call/gone.py", "gone.py", "_gone", "_call/gone", "BoundPolicies.no_such_name"])
 def test_what_is_gone_is_noticed(code: str) -> None:
     assert not is_there(code)
+
+
+def test_the_picture_of_the_rooms_shows_the_contract() -> None:
+    """Row by row, as the layers in which import-linter has them."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = [re.findall(r"\w+", layer) for layer in contracts[0]["layers"]]
+
+    picture = (ROOT / "docs" / "explanation" / "architecture.svg").read_text(encoding="utf-8")
+    rooms = re.findall(r'y="(\d+)" class="middle"><tspan class="room">(\w+)<', picture)
+
+    assert [[room for _, room in row] for _, row in groupby(rooms, key=lambda room: room[0])] == layers

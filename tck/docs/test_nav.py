@@ -45,3 +45,9 @@ def test_lists_are_lists_for_every_reader(page: str) -> None:
 
     assert _GLUED_LIST.findall(text) == [], "put a blank line above the list"
     assert _SHALLOW.findall(text) == [], "indent what stands in a list by four spaces"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pictures_are_files_of_ours(page: str) -> None:
+    """Mermaid would have to be fetched from elsewhere to be drawn; an SVG beside the page needs nothing."""
+    assert "```mermaid" not in (DOCS / page).read_text(encoding="utf-8")
