@@ -38,7 +38,8 @@ _TABLE = re.compile(r"(?:^\|[^\n]*\|\n){3,}", re.MULTILINE)
 _ANSWER = re.compile(r"`(?P<what>[^`]+)`(?: in (?P<seconds>[\d.]+) s)?(?: [x\u00d7](?P<times>\d+))?")
 _CALLS = re.compile(r"(?P<calls>\d+) calls?(?:, after (?P<delays>[^:]+))?: (?P<outcome>.+)")
 _DELAY = re.compile(r"(?P<low>[\d.]+)(?: to (?P<high>[\d.]+))? s(?: [x\u00d7](?P<times>\d+))?")
-_EDGE = 0.12
+_REFUSALS = [f"`{name}`" for name in ("CircuitBreakerError", "CircuitBreakerOpenException", "RateLimitException")]
+_EDGE = 0.2
 """How near to both ends of a range some of the delays come, as a part of it."""
 
 
@@ -187,7 +188,7 @@ def matches(cell: str, told: Sequence[Told]) -> str:
     """Say what is not as *cell* has it, of one call, or of as many as chance was asked."""
     first = told[0]
     if first.state is not None:
-        said = "refused" if not first.calls else first.outcome
+        said = "refused" if not first.calls and first.outcome in _REFUSALS else first.outcome
         wanted, _, state = cell.rpartition(", ")
         return "" if (_same(wanted, said), state) == (True, first.state) else f"{said}, {first.state}"
     found = _CALLS.fullmatch(cell)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from importlib import import_module
@@ -19,8 +19,8 @@ _DAWN = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
-def on_clock(peer: str, clock: VirtualClock) -> Iterator[None]:
-    """Let *peer* sleep and read the time on *clock*. What it awaits follows the loop, which `clock.run` makes."""
+def on_clock(peers: Iterable[str], clock: VirtualClock) -> Iterator[None]:
+    """Let *peers* sleep and read the time on *clock*. What they await follows the loop, which `clock.run` makes."""
     time = SimpleNamespace(monotonic=clock.monotonic, sleep=clock.advance)
 
     class Calendar(datetime):
@@ -42,6 +42,6 @@ def on_clock(peer: str, clock: VirtualClock) -> Iterator[None]:
         "circuitbreaker": [("circuitbreaker", "monotonic", clock.monotonic), ("circuitbreaker", "datetime", Calendar)],
     }
     with ExitStack() as stack:
-        for module, attribute, value in places[peer]:
+        for module, attribute, value in {place[:2]: place for peer in peers for place in places[peer]}.values():
             stack.enter_context(patch.object(import_module(module), attribute, value))
         yield

@@ -1,0 +1,156 @@
+"""What the pages on migration say of other libraries, and no table can show: threads, probes, listeners, hooks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breakers
+from faulttolerance.testing import reset, virtual_time
+from kit.peers import on_clock
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    reset()
+    yield
+    reset()
+
+
+def meeting(guarded: Any, others: int = 1) -> int:
+    """How many threads are inside *guarded* at once, if that is let in."""
+    barrier = threading.Barrier(others + 1)
+
+    def meet() -> bool:
+        try:
+            barrier.wait(timeout=0.2)
+        except threading.BrokenBarrierError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(others + 1) as pool:
+        calls = [pool.submit(guarded(meet)) for _ in range(others + 1)]
+        return sum(call.exception() is None and call.result() for call in calls)
+
+
+def test_calls_of_pybreaker_wait_for_one_another() -> None:
+    """The page says so, and that ours run side by side."""
+    pybreaker = pytest.importorskip("pybreaker")
+
+    assert meeting(pybreaker.CircuitBreaker()) == 0
+    assert meeting(circuit_breaker()) == 2
+
+
+def test_pybreaker_lets_out_what_a_listener_raises() -> None:
+    """Ours is logged, and the call goes on."""
+    pybreaker = pytest.importorskip("pybreaker")
+
+    class Broken(pybreaker.CircuitBreakerListener):  # type: ignore[misc, name-defined]
+        def success(self, cb: Any) -> None:
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        pybreaker.CircuitBreaker(listeners=[Broken()])(int)("7")
+
+
+def test_pybreaker_keeps_the_failure_in_the_context_of_what_it_raises() -> None:
+    """The call that opens the circuit."""
+    pybreaker = pytest.importorskip("pybreaker")
+
+    with pytest.raises(pybreaker.CircuitBreakerError) as caught:
+        pybreaker.CircuitBreaker(fail_max=1)(int)("seven")
+
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+def opened(library: Any, clock: Any, call: Any) -> None:
+    """Let *call* open its circuit, and wait until it may be probed."""
+    for _ in range(2):
+        with pytest.raises(ValueError, match="seven"):
+            call(lambda: int("seven"))
+    clock.advance(31)
+
+
+def test_circuitbreaker_lets_everybody_probe() -> None:
+    """Ours lets in as many as it still needs successes."""
+    library = pytest.importorskip("circuitbreaker")
+    breaker = library.CircuitBreaker(failure_threshold=2, recovery_timeout=30)
+    theirs = breaker(lambda body: body())
+    ours = circuit_breaker(request_volume_threshold=2, delay="30s")(lambda body: body())
+
+    with virtual_time() as clock:
+        with on_clock(["circuitbreaker"], clock):
+            opened(library, clock, theirs)
+            assert theirs(lambda: theirs(lambda: "both")) == "both"
+        opened(library, clock, ours)
+        with pytest.raises(CircuitBreakerOpenException):
+            ours(lambda: ours(lambda: "both"))
+
+
+def test_a_late_success_closes_a_circuit_of_circuitbreaker() -> None:
+    """One that began before the circuit opened; ours counts in the state that let it in."""
+    library = pytest.importorskip("circuitbreaker")
+    breaker = library.CircuitBreaker(failure_threshold=2, recovery_timeout=30, name="late")
+    theirs = breaker(lambda body: body())
+    ours = circuit_breaker(request_volume_threshold=2, delay="30s")(lambda body: body())
+
+    def fail_twice(call: Any) -> str:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="seven"):
+                call(lambda: int("seven"))
+        return "at last"
+
+    for call in (theirs, ours):
+        assert call(lambda call=call: fail_twice(call)) == "at last"
+    assert breaker.state == "closed"
+    with pytest.raises(CircuitBreakerOpenException):
+        ours(lambda: "refused")
+
+
+def test_an_interruption_closes_a_circuit_of_circuitbreaker() -> None:
+    """It is a success there."""
+    library = pytest.importorskip("circuitbreaker")
+    breaker = library.CircuitBreaker(failure_threshold=2, recovery_timeout=30, name="struck")
+
+    def strike() -> None:
+        raise KeyboardInterrupt
+
+    with virtual_time() as clock, on_clock(["circuitbreaker"], clock):
+        opened(library, clock, breaker(lambda body: body()))
+        with pytest.raises(KeyboardInterrupt):
+            breaker(strike)()
+
+        assert breaker.state == "closed"
+
+
+def test_zero_seconds_are_the_default_of_circuitbreaker() -> None:
+    library = pytest.importorskip("circuitbreaker")
+    breaker = library.CircuitBreaker(failure_threshold=1, recovery_timeout=0)
+
+    with pytest.raises(ValueError, match="seven"):
+        breaker(int)("seven")
+
+    assert breaker.open_remaining == 30
+
+
+def test_a_decorator_in_a_variable_makes_a_circuit_for_each_function() -> None:
+    """What stands for a subclass of circuitbreaker's class."""
+    patient = circuit_breaker(request_volume_threshold=1, delay="60s")
+
+    @patient
+    def fail() -> None:
+        raise ConnectionError
+
+    @patient
+    def work() -> str:
+        return "done"
+
+    with pytest.raises(ConnectionError):
+        fail()
+
+    assert work() == "done"
+    assert circuit_breakers.state(f"{__name__}.{fail.__qualname__}") == "open"
