@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import values
 
 from .._log import ERROR, log
-from .._metrics.catalogue import METRICS, labels
+from .._metrics.catalogue import METRICS, Metric, labels
 from .._metrics.counters import Reading, ledger
 from .prometheus import LIMITS, exposed_name
 
@@ -75,8 +75,7 @@ class MultiprocessExporter:
                 tuple(labels),
                 tuple(labels.values()),
                 metric.description,
-                # Levels of the processes that live are added up.
-                multiprocess_mode="livesum" if metric.kind == "gauge" else "",
+                multiprocess_mode=_mode(metric),
             )
         if metric.kind == "gauge":
             value.set(total)
@@ -93,3 +92,10 @@ class MultiprocessExporter:
         self._lock = RLock()
         self._held = {}
         self._taken = {}
+
+
+def _mode(metric: Metric) -> str:
+    """Say what becomes of the levels of the processes that live: their sum, or the highest of them."""
+    if metric.kind != "gauge":
+        return ""
+    return "livemax" if metric.is_highest else "livesum"

@@ -37,6 +37,14 @@ for number in range(int(sys.argv[1])):
     try: charge(number % 2)
     except ValueError: pass
 """
+HEDGING = """
+import asyncio, sys
+import prometheus_client
+from faulttolerance import hedge
+@hedge(delay=int(sys.argv[1]))
+async def ask(): return 1
+asyncio.run(ask())
+"""
 ENDS = "\nprint('ended', flush=True)\n"
 IS_KILLED = "\nprint('working', flush=True)\ntime.sleep(60)\n"
 
@@ -91,6 +99,14 @@ def test_counts_of_all_workers_add_up(tmp_path: Path) -> None:
     assert shown["ft_bulkhead_runningDuration_seconds_bucket{+Inf}"] == 90
     assert shown["ft_bulkhead_executionsRunning{}"] == 0
     assert shown["ft_circuitbreaker_state_total{closed}"] > 0
+
+
+def test_of_levels_that_are_no_amounts_the_highest_is_shown(tmp_path: Path) -> None:
+    """Two workers that hedge after 0.1 and 0.3 s do not hedge after 0.4 s."""
+    for worker in [start(tmp_path, HEDGING, delay) for delay in (100, 300)]:
+        end(worker)
+
+    assert scraped(tmp_path)["ft_hedge_delay_seconds{}"] == 0.3
 
 
 def test_killed_worker_loses_a_second_at_most(tmp_path: Path) -> None:
