@@ -4,6 +4,7 @@ faulttolerance check acme.billing --strict
 faulttolerance explain acme.billing:Client.charge
 faulttolerance list acme.billing --json
 faulttolerance keys acme.billing --format env
+faulttolerance top localhost:8000
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from ._config.snapshot import name_file
 from ._guard import control, explanation
 from ._guard.doubt import codes_of, doubts, unknown
 from ._policy import parameters
-from ._shown import ends_the_caller, escaped, told
+from ._policy.unit import seconds
+from ._shown import ends_the_caller, escaped, install, told
 from .exceptions import FaultToleranceDefinitionException
 
 app = typer.Typer(
@@ -182,6 +184,57 @@ def keys(
         typer.echo("\n".join(template.template(lines, how)))
     with _apart():
         _validated()
+
+
+@app.command()
+def top(
+    urls: Annotated[
+        list[str], typer.Argument(help="Where processes show their metrics, as in localhost:8000.", metavar="URL...")
+    ],
+    interval: Annotated[
+        str, typer.Option("--interval", help="Seconds from one look to the next, or as in 500ms.", metavar="TIME")
+    ] = "2s",
+    once: Annotated[
+        bool, typer.Option("--once", help="Show one table and end; exit status 1 if an address did not answer.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, a line for each look.")] = False,
+) -> None:
+    """Show live what guards do in processes that show their metrics; what hurts stands on top."""
+    try:
+        from rich.console import Console
+
+        from ._top import feed, screen
+    except ImportError as error:
+        _warn(f"top needs {error.name}: {install('cli')}")
+        raise typer.Exit(1) from None
+    pause = _seconds(interval)
+    try:
+        addresses = dict.fromkeys(map(feed.address, urls))
+    except ValueError as error:
+        raise typer.BadParameter(escaped(str(error)), param_hint="URL") from None
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = int(min(_columns_at_most(), 200))
+    shown = screen.Top(feed.Feed(addresses), pause, console, typer.echo, as_json=as_json)
+    try:
+        if once:
+            raise typer.Exit(shown.once())
+        shown.run()
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _seconds(text: str) -> float:
+    """Read an interval; a number alone counts seconds, as for ``watch`` and ``top``."""
+    try:
+        found = seconds(text, "seconds")
+        if 0.1 <= found <= 3600:
+            return found
+    except ValueError:
+        pass
+    raise typer.BadParameter(
+        f"{escaped(text)} is not 0.1 to 3600 seconds, as in 2, 500ms or 1m", param_hint="--interval"
+    )
 
 
 # What is listed
