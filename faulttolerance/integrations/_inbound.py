@@ -1,0 +1,68 @@
+"""How long whoever asks a service still waits, as the headers of the request say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from math import floor, log10
+from typing import Final
+
+from .. import Deadline, FaultToleranceDefinitionException
+from ..exceptions import Fault
+from ..typing import Duration
+
+__all__ = ["HEADER", "limit", "time_left"]
+
+HEADER: Final = "X-Request-Timeout-Ms"
+_GRPC: Final = "grpc-timeout"
+_UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_SHORTEST: Final = 0.001
+"""Nobody answers in less time, in seconds."""
+
+
+def limit(where: str, longest: Duration | None) -> float | None:
+    """Read *longest* in seconds; ``None`` and 0: no limit.
+
+    Raises:
+        FaultToleranceDefinitionException: It is no duration; *where* says whose it is.
+    """
+    if longest is None:
+        return None
+    try:
+        value = Deadline(longest).value
+    except FaultToleranceDefinitionException as error:
+        found = error.faults[0]
+        raise FaultToleranceDefinitionException(Fault(where, found.problem, found.got, found.allowed)) from None
+    milliseconds = value / timedelta(milliseconds=1) if isinstance(value, timedelta) else float(value)
+    return milliseconds / 1000 or None
+
+
+def time_left(header: Callable[[str], str | None], longest: float | None) -> float | None:
+    """Give the seconds that a request may take, 0.0 where it is too late; ``None`` where nothing limits them.
+
+    A header comes from outside: what cannot be read says nothing, *longest* cuts what is more, and three digits are
+    kept of it, rounded down, so that callers cannot make the loop keep a queue for each of a million lengths.
+
+    Args:
+        header: Gives a header of the request by its name, or ``None``.
+        longest: How long the service works for a request at most, in seconds; ``None``: no limit.
+    """
+    text, milliseconds = header(_GRPC), header(HEADER)
+    left = None
+    if text is not None:
+        left = _seconds(text[:-1], _UNITS.get(text[-1:]))
+    elif milliseconds is not None:
+        left = _seconds(milliseconds, 0.001)
+    if left is None or (longest is not None and left >= longest):
+        return longest
+    if left < _SHORTEST:
+        return 0.0
+    step: float = 10.0 ** (floor(log10(left)) - 2)
+    return floor(left / step + 1e-6) * step
+
+
+def _seconds(digits: str, unit: float | None) -> float | None:
+    """Read a count of units; ``None`` where it is none."""
+    if unit is None or not (digits.isascii() and digits.isdecimal() and len(digits) <= 8):
+        return None
+    return int(digits) * unit

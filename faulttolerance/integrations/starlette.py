@@ -1,0 +1,128 @@
+"""Refusals, time-outs and deadlines of requests in Starlette, and in FastAPI, which is one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .. import RefusedException, TimeoutException, deadline, on_deadline
+from ..typing import Duration
+from ._inbound import limit, time_left
+from ._refusals import answer_to
+
+__all__ = ["DeadlineMiddleware", "install"]
+
+
+def install(app: Starlette, *, longest: Duration | None = None) -> None:
+    """Let *app* answer refusals by 503 or 429 and time-outs by 504, and let requests have the time that callers give.
+
+    A handler of the application's own for one of the exceptions wins where it is for a narrower class, or is added
+    later. What else is raised, and WebSockets, stay as they are.
+
+    Args:
+        app: An application that has not begun to serve.
+        longest: How long a request may take, until its response begins, whatever its headers say; in milliseconds.
+
+    Raises:
+        FaultToleranceDefinitionException: *longest* is no duration.
+    """
+    limit("install(longest)", longest)
+    for kind in RefusedException, TimeoutException, ExceptionGroup:
+        app.add_exception_handler(kind, _answer)
+    app.add_middleware(DeadlineMiddleware, longest=longest)
+
+
+class DeadlineMiddleware:
+    """Gives each request the time that its caller still waits, by ``deadline``; plain ASGI, also without Starlette.
+
+    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` say how long. A request that has no response by then is
+    cancelled, and answered by 504. The deadline ends where the response begins: neither a stream nor what runs in the
+    background afterwards is cut by it.
+
+    Args:
+        app: What answers.
+        longest: What no header exceeds, and what holds without one, in milliseconds; ``None``: no limit.
+    """
+
+    def __init__(self, app: ASGIApp, *, longest: Duration | None = None) -> None:
+        self._app = app
+        self._longest = limit("DeadlineMiddleware(longest)", longest)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        headers = Headers(scope=scope) if scope["type"] == "http" else None
+        left = None if headers is None else time_left(headers.get, self._longest)
+        if headers is None or left is None:
+            await self._app(scope, receive, send)
+            return
+        until = _UntilAnswered(send)
+        try:
+            if not left:
+                raise TimeoutException("no time left")
+            await until.run(self._app, scope, receive, left)
+        except TimeoutException as late:
+            response = _response(late, headers.get("accept", ""))
+            if response is None or until.is_answered:
+                raise
+            await response(scope, receive, send)
+
+
+class _UntilAnswered:
+    """The deadline of one request, which ends where the response begins."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._leave: list[Callable[..., Awaitable[object]]] = []
+        """Leaves the block, once; taken out for that, as an exception's traceback would keep what it finds here."""
+        self._is_late = False
+        self.is_answered = False
+
+    async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
+        """Run *app*; raise ``TimeoutException`` where there is no response after *left* seconds."""
+        block = deadline(left * 1000)
+        # What a ``with`` statement takes, too, before it enters. This block may be left by another task of the request.
+        self._leave.append(block.__aexit__)
+        await block.__aenter__()
+        try:
+            with on_deadline(self._expire):
+                await app(scope, receive, self._answer)
+        except BaseException as failure:
+            await self._end(failure)
+            raise
+        await self._end()
+
+    async def _answer(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if self._is_late and self._leave:
+                raise asyncio.CancelledError  # as whoever waits for the response is being cancelled
+            with suppress(TimeoutException):  # nobody was interrupted yet, and the response is there
+                await self._end()
+            self.is_answered = True
+        await self._send(message)
+
+    async def _end(self, failure: BaseException | None = None) -> None:
+        if self._leave:
+            kind, trace = (None, None) if failure is None else (type(failure), failure.__traceback__)
+            await self._leave.pop()(kind, failure, trace)
+
+    def _expire(self) -> None:
+        self._is_late = True
+
+
+async def _answer(request: HTTPConnection, failure: Exception) -> Response:
+    response = _response(failure, request.headers.get("accept", "")) if request.scope["type"] == "http" else None
+    if response is None:
+        raise failure
+    return response
+
+
+def _response(failure: Exception, accept: str) -> Response | None:
+    answer = answer_to(failure, accept)
+    return None if answer is None else Response(answer.body, answer.status, answer.headers)
