@@ -51,10 +51,14 @@ class Coalescing:
         def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             key, own = key_of(*args, **kwargs), _own.get()
             seat = Seat(get_ident())
+            flight = Flight(key, seat)
             outcome: Outcome | None = None
             try:
+                # From before a flight is there until it is gone: the handler of a signal may call the same, and would
+                # wait for the call below it.
+                _own.set((*own, flight))
                 try:
-                    met = lead(seat, key)
+                    met = lead(flight, seat)
                 except TypeError:
                     refuse_unhashable(self._name, key)
                     raise
@@ -63,14 +67,16 @@ class Coalescing:
                         return call(args, kwargs)
                     alarm = Alarm()
                     seat.wake = alarm.ring
-                    if not join(seat, key, own):
+                    _own.set((*own, flight, met))  # either may be led here next
+                    if not join(flight, seat, own):
                         return call(args, kwargs)
+                    if TYPE_CHECKING:
+                        assert seat.flight is not None
+                    _own.set((*own, seat.flight))
                     while not (seat.leads or seat.is_over):
                         clock.sleep(inf, alarm)
                     if not seat.leads:
                         return _shared(seat)
-                assert seat.flight is not None
-                token = _own.set((*own, seat.flight))
                 try:
                     result = call(args, kwargs)
                     outcome = result, None, None
@@ -78,12 +84,13 @@ class Coalescing:
                 except Exception as failure:
                     outcome = None, failure, failure.__traceback__
                     raise
-                finally:
-                    _own.reset(token)
             finally:
-                leave(seat, outcome)
-                self._count(seat)
-                del outcome, seat  # the traceback of a failure keeps this frame
+                try:
+                    leave(seat, outcome)
+                    self._count(seat)
+                finally:
+                    _own.set(own)
+                    del outcome, flight, seat  # the traceback of a failure keeps this frame
 
         return coalesced
 
@@ -94,17 +101,18 @@ class Coalescing:
         async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
             key, own = key_of(*args, **kwargs), _own.get()
             seat = Seat(ident_of())
+            flight = Flight(key, seat)
             outcome: Outcome | None = None
             try:
                 try:
-                    met = lead(seat, key)
+                    met = lead(flight, seat)
                 except TypeError:
                     refuse_unhashable(self._name, key)
                     raise
                 if met is not None:
                     turn = environment.turn()
                     seat.wake = turn.wake
-                    if not join(seat, key, own):
+                    if not join(flight, seat, own):
                         return await call(args, kwargs)
                     if not (seat.leads or seat.is_over):
                         await turn.comes
@@ -124,7 +132,7 @@ class Coalescing:
             finally:
                 leave(seat, outcome)
                 self._count(seat)
-                del outcome, seat  # the traceback of a failure keeps this frame
+                del outcome, flight, seat  # the traceback of a failure keeps this frame
 
         return coalesced
 

@@ -3,11 +3,12 @@
 A call that comes to a key under way follows; any other leads::
 
     seat = Seat(ident)
+    flight = Flight(key, seat)
     outcome = None
     try:
-        if flights.lead(seat, key) is not None:
+        if flights.lead(flight, seat) is not None:
             seat.wake = ...
-            if not flights.join(seat, key, own):
+            if not flights.join(flight, seat, own):
                 ...  # it could only wait for itself, and runs plainly
             while not (seat.leads or seat.is_over):
                 ...  # wait until woken
@@ -98,43 +99,43 @@ class Flights:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def lead(self, seat: Seat, key: Hashable) -> Flight | None:
-        """Let *seat* lead a flight with *key*, or give the one that is under way; ``join`` has to be asked then.
+    def lead(self, flight: Flight, seat: Seat) -> Flight | None:
+        """Let *seat* lead *flight*, or give the one with its key that is under way; ``join`` has to be asked then.
 
         Raises:
-            TypeError: *key* has no hash.
+            TypeError: The key has no hash.
         """
-        hash(key)  # what has none is refused before anything is taken
-        flight = seat.flight = Flight(key, seat)
-        met = self._by_key.setdefault(key, flight)
+        hash(flight.key)  # what has none is refused before anything is taken
+        seat.flight = flight
+        met = self._by_key.setdefault(flight.key, flight)
         if met is not flight:
             return met
         seat.leads = True
         return None
 
-    def join(self, seat: Seat, key: Hashable, own: Sequence[Flight] = ()) -> bool:
-        """Put *seat* into the flight with *key*, to lead it where there is none.
+    def join(self, own: Flight, seat: Seat, around: Sequence[Flight] = ()) -> bool:
+        """Put *seat* into the flight that has the key of *own*, or let it lead *own* where there is none.
 
-        *own* are the flights in which the call is made. False: the call could only wait for itself (rule CO5).
+        *around* are the flights in which the call is made. False: the call could only wait for itself (rule CO5).
 
         Raises:
-            TypeError: *key* has no hash.
+            TypeError: The key has no hash.
         """
         with self._lock:
-            while (flight := self.lead(seat, key)) is not None:
-                if own and _leads_to(flight, own):
+            while (flight := self.lead(own, seat)) is not None:
+                if around and _leads_to(flight, around):
                     seat.flight = None
                     return False
-                seat.flight, seat.within = flight, own
-                for waiting in own:
+                seat.flight, seat.within = flight, around
+                for waiting in around:
                     waiting.waits_for[seat] = flight
                 flight.followers[seat] = None
-                is_there = self._by_key.get(key) is flight
+                is_there = self._by_key.get(own.key) is flight
                 if is_there and flight.leader is not None:
                     return True
                 _unseat_locked(seat)  # it is over, and may still be there where equality of keys is not what it was
                 if is_there:
-                    del self._by_key[key]
+                    del self._by_key[own.key]
         return True
 
     def leave(self, seat: Seat, outcome: Outcome | None = None) -> None:

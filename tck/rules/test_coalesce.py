@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -658,3 +660,46 @@ def test_a_handler_that_calls_the_same_waits_for_no_call_below_it() -> None:
 
         assert answers == [7] * bool(strike.where)
     assert number > 8
+
+
+def test_a_handler_in_a_follower_does_not_wait_for_who_may_lead_next() -> None:
+    """Rule CO5: the call below it may have to lead, and cannot go on before the handler has ended."""
+    entered, go = threading.Event(), threading.Event()
+    answers: list[int] = []
+
+    @coalesce(key=lambda: 1)
+    def load() -> int:
+        if threading.current_thread() is leader:
+            entered.set()
+            go.wait(30)
+            raise Struck
+        return 7
+
+    def handle(_: int, frame: FrameType | None) -> None:
+        if not answers and any(step.f_code.co_name == "_sleep" for step, _ in traceback.walk_stack(frame)):
+            answers.append(load())
+            go.set()
+
+    def signal_until_answered(ident: int) -> None:
+        while not go.wait(0.005):
+            signal.pthread_kill(ident, signal.SIGUSR1)
+
+    def lead() -> None:
+        with pytest.raises(Struck):
+            load()
+
+    leader = threading.Thread(target=lead)
+    sender = threading.Thread(target=signal_until_answered, args=(threading.get_ident(),))
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        leader.start()
+        entered.wait(30)
+        sender.start()
+
+        assert load() == 7
+    finally:
+        go.set()
+        leader.join(30)
+        sender.join(30)
+        signal.signal(signal.SIGUSR1, before)
+    assert answers == [7]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -675,6 +676,32 @@ def run():
         )
 
         assert lines == ["it was not interrupted: other greenlets ran in its thread", "undisturbed"]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+def test_a_handler_that_calls_the_same_waits_for_no_call_below_it() -> None:
+    """Rule CO5: on one thread greenlets do wait for one another, and the handler of a signal still does not."""
+    lines = run(
+        """
+import greenlet
+from faulttolerance import coalesce
+from kit.struck import strikes
+
+@coalesce(key=lambda: 1)
+def load():
+    return 7
+
+load()
+answers = []
+for strike in strikes("coalescing.py", "flights.py", handle=lambda: answers.append(load())):
+    with strike:
+        assert load() == 7
+print(len(answers) > 8, set(answers))
+""",
+        PYTHONPATH=str(Path(__file__).parents[1]),
+    )
+
+    assert lines == ["True {7}"]
 
 
 # Served by gunicorn

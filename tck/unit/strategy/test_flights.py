@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import pytest
 
@@ -24,10 +24,13 @@ class Calls:
         seat = Seat(ident, lambda: self.woken.append(seat))
         return seat
 
-    def join(self, key: object, ident: int = HERE) -> Seat:
+    def join(self, key: Hashable, ident: int = HERE) -> Seat:
         seat = self.seat(ident)
-        assert self.flights.join(seat, key)  # type: ignore[arg-type]
+        assert self.sits(seat, key)
         return seat
+
+    def sits(self, seat: Seat, key: Hashable, around: Sequence[Flight] = ()) -> bool:
+        return self.flights.join(Flight(key, seat), seat, around)
 
 
 class Model:
@@ -100,7 +103,7 @@ def test_a_follower_that_nobody_can_wake_is_passed_over() -> None:
     def closed() -> None:
         raise RuntimeError("the loop was closed")
 
-    assert calls.flights.join(Seat(HERE, closed), "a")
+    assert calls.sits(Seat(HERE, closed), "a")
     last = calls.join("a")
     calls.flights.leave(leader)
 
@@ -118,7 +121,7 @@ def test_who_comes_while_a_flight_ends_leads() -> None:
             calls.flights.leave(leader, ("result", None, None))
             return iter(())
 
-    assert calls.flights.join(late, "a", EndsMeanwhile())
+    assert calls.sits(late, "a", EndsMeanwhile())
     assert late.leads
     assert not late.is_over
     calls.flights.leave(late)
@@ -130,7 +133,7 @@ def test_who_meets_nobody_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None
     calls, lone = Calls(lock_free=True), Seat(HERE)
     monkeypatch.setattr(Flights, "_lock", None)
 
-    assert calls.flights.lead(lone, "a") is None
+    assert calls.flights.lead(Flight("a", lone), lone) is None
     calls.flights.leave(lone, ("result", None, None))
     assert len(calls.flights) == 0
 
@@ -177,10 +180,10 @@ def test_a_circle_of_flights_is_seen(length: int) -> None:
     leaders = [calls.join(number) for number in range(length)]
     flights = [leader.flight for leader in leaders]
     for number in range(length - 1):
-        assert calls.flights.join(calls.seat(), number + 1, (flights[number],))  # type: ignore[arg-type]
+        assert calls.sits(calls.seat(), number + 1, (flights[number],))  # type: ignore[arg-type]
 
-    assert not calls.flights.join(calls.seat(), 0, (flights[-1],))  # type: ignore[arg-type]
-    assert calls.flights.join(calls.seat(), 0, ())
+    assert not calls.sits(calls.seat(), 0, (flights[-1],))  # type: ignore[arg-type]
+    assert calls.sits(calls.seat(), 0, ())
 
 
 def test_who_waits_no_longer_closes_no_circle() -> None:
@@ -188,10 +191,10 @@ def test_who_waits_no_longer_closes_no_circle() -> None:
     calls = Calls()
     one, two = calls.join(1), calls.join(2)
     waiting = calls.seat()
-    assert calls.flights.join(waiting, 2, (one.flight,))  # type: ignore[arg-type]
+    assert calls.sits(waiting, 2, (one.flight,))  # type: ignore[arg-type]
     calls.flights.leave(waiting)
 
-    assert calls.flights.join(calls.seat(), 1, (two.flight,))  # type: ignore[arg-type]
+    assert calls.sits(calls.seat(), 1, (two.flight,))  # type: ignore[arg-type]
 
 
 def test_a_child_keeps_the_flights_of_its_own_thread() -> None:
@@ -214,7 +217,7 @@ def test_a_key_without_a_hash_takes_nothing(key: object) -> None:
     calls = Calls()
     seat = calls.seat()
     with pytest.raises(TypeError):
-        calls.flights.join(seat, key)  # type: ignore[arg-type]
+        calls.sits(seat, key)  # type: ignore[arg-type]
     calls.flights.leave(seat)
 
     assert len(calls.flights) == 0
