@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import random
 import re
 import sys
@@ -26,6 +27,7 @@ PAGES = sorted((ROOT / "docs" / "how-to" / "migrate").glob("from-*.md"))
 CASES = [case for page in PAGES for case in cases(page)]
 DRAWS = 30
 SIDES = ("old", "new")
+_numbers = itertools.count()
 
 Runs = list[list[Told]]
 """What was told for each row, as often as chance was asked."""
@@ -49,7 +51,7 @@ class Play:
         self.clock = clock
         self.way = way
         self.service = Service(clock)
-        self.module = ModuleType(f"migration_{side}")
+        self.module = ModuleType(f"migration_{next(_numbers)}")  # no two circuits of one name
         sys.modules[self.module.__name__] = self.module
         vars(self.module).update(service=self.service.later if way == "async def" else self.service, Rejected=Rejected)
         code = as_written(getattr(case, side), way)
@@ -92,7 +94,8 @@ class Play:
         if "circuitbreaker" in sys.modules and "circuit" in vars(self.module):
             return str(sys.modules["circuitbreaker"].CircuitBreakerMonitor.get("fetch").state).replace("_", "-")
         guards = [one.name for one in vars(self.module).values() if isinstance(one, Guard)]
-        return circuit_breakers.state(guards[0] if guards else f"{self.module.__name__}.fetch")
+        name = guards[0] if guards else f"{self.module.__name__}.fetch"
+        return circuit_breakers.state(name) if name in circuit_breakers.names() else ""
 
 
 def peers_of(case: Case) -> list[str]:

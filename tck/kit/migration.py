@@ -189,7 +189,7 @@ def matches(cell: str, told: Sequence[Told]) -> str:
     first = told[0]
     if first.state is not None:
         said = "refused" if not first.calls and first.outcome in _REFUSALS else first.outcome
-        wanted, _, state = cell.rpartition(", ")
+        wanted, _, state = cell.rpartition(", ") if first.state else (cell, "", "")
         return "" if (_same(wanted, said), state) == (True, first.state) else f"{said}, {first.state}"
     found = _CALLS.fullmatch(cell)
     if not found:
