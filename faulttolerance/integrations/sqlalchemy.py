@@ -1,0 +1,156 @@
+"""Statements of SQLAlchemy that end at the deadline on every thread, and no retry inside an open transaction.
+
+>>> from sqlalchemy import create_engine
+>>> from faulttolerance.integrations.sqlalchemy import install
+>>> engine = create_engine("sqlite://")
+>>> install(engine)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from .. import FaultToleranceDefinitionException, on_deadline, remaining
+from ..exceptions import Fault
+from ..typing import ExceptionSet
+from ._transactions import Failures, failures, refuse_retries
+
+__all__ = ["install"]
+
+_BUSY_TIMEOUT = "faulttolerance: busy_timeout"
+
+_not_retried: WeakKeyDictionary[Any, Failures] = WeakKeyDictionary()
+"""By the dialect, which is one for each engine: the failures after which nothing follows inside a transaction."""
+
+_begun: ContextVar[tuple[tuple[ref[Any], Any], ...]] = ContextVar("faulttolerance_begun", default=())
+"""The connections and sessions that have begun a transaction in this context, or in one that it is a copy of, each with
+its dialect; it may be over."""
+
+
+def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Exception) -> None:
+    """Let time-outs end the statements of *engine*, and make no further attempt while a transaction of it is open.
+
+    A statement that runs when the nearest deadline passes is cancelled by the driver, on every thread and in
+    coroutines: by ``interrupt`` or ``cancel`` of its connection or ``cancel`` of its cursor, where there is one, as in
+    sqlite3, aiosqlite, psycopg, psycopg2, oracledb and pyodbc. SQLite waits for locks no longer than is left, either.
+
+    What an attempt did before it failed is still in a transaction that was begun around it, and would be there twice;
+    so the failure comes out at once, of any guard, with a note that says so. That goes for a transaction that the
+    attempt began and left open, and for a session that it broke. Once the transaction is over, retries are made.
+
+    A second call for the same engine changes *no_retry_on* alone.
+
+    Args:
+        engine: The engine, before it is used by several threads.
+        no_retry_on: The failures that this concerns: ``caused_by(sqlalchemy.exc.SQLAlchemyError)`` for those of
+            databases alone, ``()`` for none. Where engines differ, what concerns the open one counts.
+
+    Raises:
+        FaultToleranceDefinitionException: If *engine* is none, or *no_retry_on* no set of exceptions.
+    """
+    one: object = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
+    if not isinstance(one, Engine):
+        fault = Fault("install(engine)", f"is {engine!r}", engine, "an Engine or AsyncEngine of SQLAlchemy")
+        raise FaultToleranceDefinitionException(fault)
+    given = failures("install(no_retry_on)", no_retry_on)
+    if not event.contains(Session, "after_begin", _note_session):
+        event.listen(Session, "after_begin", _note_session)
+        refuse_retries("a transaction of SQLAlchemy", _is_open)
+    if one.dialect not in _not_retried:
+        for name in ("do_execute", "do_executemany", "do_execute_no_params"):
+            event.listen(one, name, partial(_execute, name), named=False)
+        event.listen(one, "begin", _note_connection)
+        event.listen(one, "begin_twophase", _note_connection)
+    _not_retried[one.dialect] = given
+
+
+# Deadlines
+
+
+def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool | None:
+    """Execute in place of the dialect, under a deadline; ``None``: there is none, the dialect may do it."""
+    context, left = parameters[-1], remaining()
+    if context.dialect.name == "sqlite":
+        _limit_waiting(context.root_connection, left)
+    cancel = None if left is None else _cancel_of(context, cursor)
+    if cancel is None:
+        return None
+    with on_deadline(cancel):
+        getattr(context.dialect, name)(cursor, statement, *parameters)
+    return True
+
+
+def _cancel_of(context: Any, cursor: Any) -> Callable[[], object] | None:
+    """Give what ends a statement that runs, if the driver has it."""
+    driver = context.root_connection.connection.driver_connection
+    ways = [getattr(driver, "interrupt", None)]
+    if not context.dialect.is_async:  # other asynchronous drivers cancel when their task is cancelled
+        ways += [getattr(driver, "cancel", None), getattr(cursor, "cancel", None)]
+    way = next(filter(callable, ways), None)
+    return partial(_step, way) if iscoroutinefunction(way) else way
+
+
+def _step(function: Callable[[], Any]) -> None:
+    """Run a coroutine function that waits for nothing, as aiosqlite's ``interrupt``."""
+    coroutine = function()
+    with suppress(StopIteration):
+        coroutine.send(None)
+    coroutine.close()
+
+
+def _limit_waiting(connection: Connection, left: float | None) -> None:
+    """Let SQLite wait for a lock no longer than for *left* seconds: nothing interrupts it meanwhile."""
+    info = connection.info
+    if left is None and _BUSY_TIMEOUT not in info:
+        return
+    cursor = connection.connection.cursor()
+    try:
+        if _BUSY_TIMEOUT not in info:
+            cursor.execute("PRAGMA busy_timeout")
+            (info[_BUSY_TIMEOUT],) = cursor.fetchone() or (0,)
+        own: int = info[_BUSY_TIMEOUT]
+        cursor.execute(f"PRAGMA busy_timeout = {own if left is None else min(own, max(1, int(left * 1000)))}")
+        if left is None:
+            del info[_BUSY_TIMEOUT]
+    finally:
+        cursor.close()
+
+
+# Transactions
+
+
+def _note_connection(connection: Connection, *_: object) -> None:
+    _note(connection, connection.dialect)
+
+
+def _note_session(session: Session, _: object, connection: Connection) -> None:
+    if connection.dialect in _not_retried:
+        _note(session, connection.dialect)
+
+
+def _note(begun: Connection | Session, dialect: Any) -> None:
+    others = (one for one in _begun.get() if _is_in_transaction(one[0]()))
+    _begun.set((*others, (ref(begun), dialect)))
+
+
+def _is_in_transaction(begun: Any) -> bool:
+    """Tell whether a transaction was begun and not ended, be it that it cannot go on."""
+    if isinstance(begun, Session):
+        return begun.in_transaction()
+    return begun is not None and begun.get_transaction() is not None
+
+
+def _is_open(failure: BaseException) -> bool:
+    concerned = (one() for one, dialect in _begun.get() if isinstance(failure, _not_retried.get(dialect, ())))
+    # The connection tells of the transaction; of a flush that failed, which has ended that, the session alone does.
+    return any(_is_in_transaction(one) and not (isinstance(one, Session) and one.is_active) for one in concerned)

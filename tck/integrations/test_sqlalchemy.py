@@ -1,0 +1,406 @@
+"""``faulttolerance.integrations.sqlalchemy`` with SQLAlchemy itself, and databases in files."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    Timeout,
+    TimeoutException,
+    asynchronous,
+    caused_by,
+    deadline,
+    retry,
+)
+
+sqlalchemy = pytest.importorskip("sqlalchemy")
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, exc, text  # noqa: E402
+from sqlalchemy.orm import Session  # noqa: E402
+
+from faulttolerance.integrations.sqlalchemy import install  # noqa: E402
+
+ENDLESS = text("with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n")
+WRONG = text("select nothing from nowhere")
+LATE = Timeout("300ms")
+THREE = Retry(max_retries=3, delay=0, jitter=0)
+OPEN = "no more, because a transaction of SQLAlchemy is open, in which another attempt would go on"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A database with one empty table."""
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("create table orders (number integer primary key)")
+    return file
+
+
+@pytest.fixture
+def engine(file: Path) -> Iterator[Engine]:
+    engine = create_engine(f"sqlite:///{file}")
+    install(engine)
+    yield engine
+    engine.dispose()
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Let another connection hold the database."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        yield
+
+
+def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
+    """What *function* raises on another thread than the main one, and after how long."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    began = time.monotonic()
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    return (raised[0] if raised else None), time.monotonic() - began
+
+
+def execute(engine: Engine, statement: Any) -> Any:
+    with engine.begin() as connection:
+        return connection.execute(statement)
+
+
+# Deadlines
+
+
+def test_a_statement_ends_at_its_deadline_on_every_thread(engine: Engine) -> None:
+    """The driver's own error is the cause, and the connection serves the next statement."""
+    guard = Guard(timeout=LATE)
+    failure, elapsed = on_thread(lambda: guard.call(execute, engine, ENDLESS))
+
+    assert isinstance(failure, TimeoutException)
+    assert "interrupted" in str(failure.__cause__)
+    assert elapsed < 10
+    assert guard.call(execute, engine, text("select 1"))
+
+
+def test_an_enclosing_deadline_and_many_parameters_count_too(engine: Engine) -> None:
+    """Whatever way of the driver is taken: ``executemany`` has one of its own."""
+    several = [{"number": number} for number in range(3)]
+
+    def insert() -> None:
+        with deadline("300ms"), engine.begin() as connection:
+            connection.execute(text("insert into orders values (:number)"), several)
+            connection.exec_driver_sql(str(ENDLESS), execution_options={"no_parameters": True})
+
+    failure, elapsed = on_thread(insert)
+
+    assert isinstance(failure, TimeoutException)
+    assert elapsed < 10
+
+
+def test_nobody_waits_for_a_lock_longer_than_is_left(engine: Engine, file: Path) -> None:
+    """SQLite waits for 5 s by itself, and nothing interrupts that; afterwards it waits as before."""
+    insert = text("insert into orders values (1)")
+    with locked(file):
+        failure, elapsed = on_thread(lambda: Guard(timeout=LATE).call(execute, engine, insert))
+
+    assert isinstance(failure, TimeoutException)
+    assert elapsed < 4
+    with engine.connect() as connection:
+        assert connection.scalar(text("pragma busy_timeout")) == 5000
+
+
+def test_nobody_waits_for_the_pool_longer_than_is_left(file: Path) -> None:
+    """A pool waits for 30 s by itself."""
+    engine = create_engine(f"sqlite:///{file}", poolclass=QueuePool, pool_size=1, max_overflow=0)
+    install(engine)
+    with engine.connect():
+        failure, elapsed = on_thread(lambda: Guard(timeout=LATE).call(engine.connect))
+
+    assert isinstance(failure, TimeoutException)
+    assert elapsed < 10
+    with engine.connect() as connection:  # the place in the pool was given back
+        assert connection.scalar(text("select 1")) == 1
+    engine.dispose()
+
+
+def test_a_coroutine_ends_its_statement_as_well(file: Path) -> None:
+    """aiosqlite goes on by itself, on its thread, when the task is cancelled."""
+    pytest.importorskip("aiosqlite")
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    async def main() -> None:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{file}")
+        install(engine)
+
+        async def count() -> None:
+            async with engine.connect() as connection:
+                await connection.execute(ENDLESS)
+
+        with pytest.raises(TimeoutException):
+            await Guard(timeout=LATE).call_async(count)
+        async with engine.connect() as connection:
+            assert await connection.scalar(text("select 1")) == 1
+        await engine.dispose()
+
+    asyncio.run(main())
+
+
+def test_another_process_that_held_the_lock_dies(engine: Engine, file: Path) -> None:
+    """The attempts while it lives end in time, and the first one behind its end succeeds."""
+    program = f"""if True:
+        import sqlite3, sys
+        other = sqlite3.connect({str(file)!r}, isolation_level=None)
+        other.execute("begin immediate")
+        print("locked", flush=True)
+        sys.stdin.read()
+    """
+    attempts: list[int] = []
+    again = Retry(max_retries=50, delay=0, jitter=0, retry_on=(exc.OperationalError, TimeoutException))
+    guard = Guard(retry=again, timeout=Timeout("200ms"))
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline()
+
+        def insert() -> None:
+            attempts.append(1)
+            if len(attempts) == 3:
+                holder.kill()
+                holder.wait()
+            execute(engine, text("insert into orders values (7)"))
+
+        guard.call(insert)
+
+    assert len(attempts) == 3
+    with engine.connect() as connection:
+        assert connection.scalar(text("select count(*) from orders")) == 1
+
+
+# Transactions
+
+
+def attempts_of(body: Callable[[], Any], **policies: Any) -> tuple[int, str]:
+    """How often a guard that retries calls *body*, which fails, and the last note."""
+    attempts: list[int] = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        body()
+
+    with pytest.raises(exc.SQLAlchemyError) as raised:
+        Guard(retry=policies.pop("retry", THREE), **policies).call(attempt)
+    return len(attempts), raised.value.__notes__[-1]
+
+
+def test_nothing_is_retried_inside_a_transaction(engine: Engine) -> None:
+    """A second attempt would go on in what the first one left; around the transaction it begins anew."""
+    with engine.begin() as connection:
+        inside, note = attempts_of(lambda: connection.execute(WRONG))
+    around, _ = attempts_of(lambda: execute(engine, WRONG))
+
+    assert (inside, around) == (1, 4)
+    assert OPEN in note
+
+
+def test_a_transaction_that_the_attempt_leaves_open_counts(engine: Engine) -> None:
+    with engine.connect() as connection:
+        assert attempts_of(lambda: connection.execute(WRONG))[0] == 1
+        connection.rollback()
+
+        def rolls_back() -> None:
+            try:
+                connection.execute(WRONG)
+            finally:
+                connection.rollback()
+
+        assert attempts_of(rolls_back)[0] == 4
+
+
+def test_a_savepoint_is_inside_the_transaction(engine: Engine) -> None:
+    with engine.begin() as connection:
+
+        def nested() -> None:
+            with connection.begin_nested():
+                connection.execute(WRONG)
+
+        assert attempts_of(nested)[0] == 1
+
+
+def test_sessions_are_known(engine: Engine) -> None:
+    """While their transaction is open, and while they are broken: a flush that fails rolls the connection back."""
+    insert = text("insert into orders values (1)")
+    with Session(engine) as session, session.begin():
+        session.execute(insert)
+        assert attempts_of(lambda: session.execute(WRONG))[0] == 1
+
+    mapper: Any = sqlalchemy.orm.registry()
+    table = sqlalchemy.Table("orders", sqlalchemy.MetaData(), sqlalchemy.Column("number", primary_key=True))
+    order: Any = type("Order", (), {})
+    mapper.map_imperatively(order, table)
+    with Session(engine) as session:
+
+        def again() -> None:
+            one = order()
+            one.number = 1
+            session.add(one)
+            session.flush()
+
+        assert attempts_of(again)[0] == 1
+        assert not session.is_active
+        session.rollback()
+        assert attempts_of(lambda: execute(engine, WRONG))[0] == 4
+    mapper.dispose()
+
+
+def test_a_connection_that_is_lost_has_its_transaction_until_it_is_rolled_back(engine: Engine) -> None:
+    with engine.connect() as connection:
+
+        def lose() -> None:
+            connection.execute(text("select 1"))
+            connection.invalidate()
+            connection.execute(text("select 1"))
+
+        assert attempts_of(lose)[0] == 1
+
+
+def test_each_thread_and_task_knows_its_own(engine: Engine) -> None:
+    """What is open elsewhere is nobody's concern here; what was begun around a task that is started is."""
+    found: list[int] = []
+    with engine.begin() as connection:
+        connection.execute(text("select 1"))
+        on_thread(lambda: found.append(attempts_of(lambda: execute(engine, WRONG))[0]))
+
+        @asynchronous
+        @retry(max_retries=2, delay=0, jitter=0)
+        async def inside() -> None:
+            found.append(0)
+            connection.execute(WRONG)
+
+        async def main() -> None:
+            with pytest.raises(exc.OperationalError):
+                await inside()
+
+        asyncio.run(main())
+
+    assert found == [4, 0]
+
+
+def test_an_asynchronous_engine_is_known(file: Path) -> None:
+    pytest.importorskip("aiosqlite")
+    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+    async def main() -> tuple[int, int]:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{file}")
+        install(engine)
+        inside: list[int] = []
+        around: list[int] = []
+
+        async def fails(session: AsyncSession, attempts: list[int]) -> None:
+            attempts.append(1)
+            await session.execute(WRONG)
+
+        async def transaction() -> None:
+            async with AsyncSession(engine) as session, session.begin():
+                await fails(session, around)
+
+        async with AsyncSession(engine) as session, session.begin():
+            await session.execute(text("select 1"))
+            with pytest.raises(exc.OperationalError):
+                await Guard(retry=THREE).call_async(fails, session, inside)
+        with pytest.raises(exc.OperationalError):
+            await Guard(retry=THREE).call_async(transaction)
+        await engine.dispose()
+        return len(inside), len(around)
+
+    assert asyncio.run(main()) == (1, 4)
+
+
+def test_it_may_concern_failures_of_databases_alone(engine: Engine, file: Path) -> None:
+    """Behind another failure, too; any other one is retried, as that of a service that is asked meanwhile."""
+    install(engine, no_retry_on=caused_by(exc.SQLAlchemyError))
+    attempts: list[int] = []
+
+    def asks() -> None:
+        attempts.append(1)
+        raise ConnectionError
+
+    with engine.begin() as connection:
+        connection.execute(text("select 1"))
+        with pytest.raises(ConnectionError):
+            Guard(retry=THREE).call(asks)
+
+        def wraps() -> None:
+            attempts.append(1)
+            try:
+                connection.execute(WRONG)
+            except exc.OperationalError as error:
+                raise ConnectionError from error
+
+        with pytest.raises(ConnectionError) as raised:
+            Guard(retry=THREE).call(wraps)
+
+    assert len(attempts) == 4 + 1
+    assert OPEN in raised.value.__notes__[-1]
+    install(engine, no_retry_on=())
+    with engine.begin() as connection:
+        assert attempts_of(lambda: connection.execute(WRONG))[0] == 4
+
+
+def test_engines_without_it_are_left_alone(file: Path) -> None:
+    engine = create_engine(f"sqlite:///{file}")
+    with engine.begin() as connection:
+        assert attempts_of(lambda: connection.execute(WRONG))[0] == 4
+    engine.dispose()
+
+
+def test_what_is_over_is_not_remembered(engine: Engine) -> None:
+    """However many transactions a thread has seen."""
+    from faulttolerance.integrations.sqlalchemy import _begun
+
+    for _ in range(10):
+        execute(engine, text("select 1"))
+
+    assert len(_begun.get()) <= 2
+
+
+def test_listeners_of_the_application_are_heard_as_before(engine: Engine) -> None:
+    heard: list[str] = []
+
+    def hear(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
+        heard.append(statement)
+
+    event.listen(engine, "before_cursor_execute", hear)
+    Guard(timeout=LATE).call(execute, engine, text("select 3"))
+
+    assert heard == ["select 3"]
+
+
+def test_wrong_values_are_refused(engine: Engine) -> None:
+    """By rule R9."""
+    wrong: Any = "sqlite://"
+    with pytest.raises(
+        FaultToleranceDefinitionException, match=r"install\(engine\) is 'sqlite://'; allowed: an Engine"
+    ):
+        install(wrong)
+    with pytest.raises(FaultToleranceDefinitionException, match=r"install\(no_retry_on\) is 3; allowed: an exception"):
+        install(engine, no_retry_on=3)  # type: ignore[arg-type]
