@@ -22,7 +22,7 @@ ROOMS = [ROOT / PACKAGE, ROOT / PACKAGE / "integrations"]
 """Where public modules stand; other folders keep theirs to themselves."""
 
 _FENCE = re.compile(r"^( *)```[^\n`]*\n.*?^\1```$", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"^( *```python) (no-run|old|new)(?: sync)?$", re.MULTILINE)
+_MARK = re.compile(r"^( *```python) (no-run|old|new)(?: sync)?(?= title=|$)", re.MULTILINE)
 _TITLES = {"no-run": "", "old": ' title="before"', "new": ' title="after"'}
 """What a reader sees of a mark that is there for the tests."""
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]+)\]\((?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]+)?\)")
