@@ -26,11 +26,13 @@ from .checking.definition import never_awaited_faults
 from .circuit_breakers import forget_listeners
 from .declaration import exempt
 from .effective import EffectivePolicies
+from .explanation import dict_of
 from .fingerprint import fingerprint, fingerprint_of
 from .guard import strays
 from .process import Process
 
 if TYPE_CHECKING:
+    from .._strategy.condition import Condition
     from .._strategy.fleet import Fleet
 
 F = TypeVar("F")
@@ -89,8 +91,12 @@ class GuardedMethod:
     @property
     def conditions(self) -> Mapping[str, str]:
         """How each policy that remembers something stands now: ``{"CircuitBreaker": "open, half-open in 3.2 s"}``."""
-        conditions = conditions_of(self._resolver.state(self._cls), self._effective.values)
-        return {kind.annotation: condition.in_full for kind, condition in conditions.items()}
+        return {kind.annotation: condition.in_full for kind, condition in self._conditions().items()}
+
+    @property
+    def impaired(self) -> tuple[str, ...]:
+        """The annotations of the policies that refuse calls now, or let them wait: what ``health`` has reasons for."""
+        return tuple(kind.annotation for kind, condition in self._conditions().items() if condition.is_impaired)
 
     @property
     def counts(self) -> Mapping[Series, int]:
@@ -103,6 +109,13 @@ class GuardedMethod:
         """How many keys have a state of their own under ``@partition_by``."""
         state = self._resolver.state(self._cls)
         return len(state.partitions or ()) if state is not None else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give what holds as values that JSON takes, in the form of ``explain(...).as_dict()``."""
+        return dict_of(self._effective, self._conditions())
+
+    def _conditions(self) -> Mapping[type[Policy], Condition]:
+        return conditions_of(self._resolver.state(self._cls), self._effective.values)
 
     def __repr__(self) -> str:
         return f"GuardedMethod({self.name!r}, {', '.join(map(repr, self.policies))})"

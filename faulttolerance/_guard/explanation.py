@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from .._call.order import is_detached
 from .._call.state import conditions_of
 from .._config import Declared, Effective, parameter_keys
-from .._policy import Parameter, parameters
+from .._policy import Parameter, Policy, parameters
 from .._signature.kind import is_coroutine_function
 from .._signature.naming import class_name
 from .assembly import code_of
@@ -17,6 +17,7 @@ from .effective import EffectivePolicies
 from .guard import Guard, finder_of
 
 if TYPE_CHECKING:
+    from .._strategy.condition import Condition
     from .registry import AnyResolver
 
 
@@ -155,11 +156,7 @@ class GuardLayer:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = dict_of(self.effective) | {"wrong": self._wrong}
-        now = {kind.annotation: condition.in_full for kind, condition in self._conditions.items()}
-        for policy in told["policies"]:
-            if policy["annotation"] in now:
-                policy["now"] = now[policy["annotation"]]
+        told: dict[str, Any] = dict_of(self.effective, self._conditions) | {"wrong": self._wrong}
         return {"name": self._where, "guard": self.effective.name, **told} if self._where else told
 
 
@@ -205,8 +202,9 @@ def _shown(value: Any) -> str:
     return str(getattr(value, "name", value))
 
 
-def dict_of(effective: EffectivePolicies) -> dict[str, Any]:
-    """Give what holds for one guard as values that JSON takes."""
+def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Condition] | None = None) -> dict[str, Any]:
+    """Give what holds for one guard as values that JSON takes, and how it stands where *conditions* say so."""
+    now = {kind: {"now": condition.in_full} for kind, condition in (conditions or {}).items()}
     return {
         "name": effective.name,
         "policies": [
@@ -224,6 +222,7 @@ def dict_of(effective: EffectivePolicies) -> dict[str, Any]:
                     }
                     for name, one in parameters(value.policy).items()
                 },
+                **now.get(type(value.policy), {}),
             }
             for value, declared in zip(effective.values, effective.declared, strict=True)
         ],

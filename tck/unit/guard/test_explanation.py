@@ -15,6 +15,7 @@ from faulttolerance import (
     Timeout,
     apply_guard,
     bulkhead,
+    circuit_breaker,
     explain,
     fallback,
     guards,
@@ -221,3 +222,26 @@ def test_a_guarded_property_runs_plainly_where_it_is_reached_through_super() -> 
         _ = Heir().price
 
     assert len(calls) == 1
+
+
+def test_a_listed_guard_tells_programs_what_explain_does() -> None:
+    """With how it stands now, and which of its policies refuse calls or let them wait."""
+
+    class Client:
+        @circuit_breaker(request_volume_threshold=2, delay=60_000)
+        @bulkhead(1)
+        def charge(self) -> None:
+            raise ConnectionError
+
+    [guard] = [one for one in guards() if one.method is Client.charge]
+    before = guard.impaired, guard.conditions
+
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            Client().charge()
+
+    told = explain(Client.charge).as_dict()
+    assert before == ((), {})
+    assert guard.impaired == ("CircuitBreaker",)
+    assert guard.as_dict() | {"wrong": []} == told
+    assert [policy["now"].split(",")[0] for policy in told["policies"]] == ["open", "0 of 1 running"]
