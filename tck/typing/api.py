@@ -70,6 +70,7 @@ from faulttolerance import (
 from faulttolerance import testing
 from faulttolerance.instrumentation import Event
 from faulttolerance.typing import AsyncCall
+from faulttolerance.web import Request, asgi_app, wsgi_app
 
 # Bare, and called without arguments
 
@@ -708,6 +709,8 @@ names: Iterable[str] = ft.circuit_breakers.names()
 for one in ft.guards():
     assert_type(one.name, str)
     print(one.method, one.policies, one.values, one.counts)
+    assert_type(one.impaired, tuple[str, ...])
+    assert_type(one.as_dict(), dict[str, Any])
 assert_type(ft.reload_on(signal.SIGTERM), None)
 ft.reload_on("SIGTERM")  # type: ignore[arg-type]
 assert_type(ft.circuit_breakers.snapshot("orders").half_open_at, float | None)
@@ -811,3 +814,20 @@ def scenario(sim: testing.Simulation) -> None:
 
 assert_type(testing.simulate(scenario, seeds=["a", 1], switch_in=[testing, "x"], expected=OSError), testing.Explored)
 testing.simulate(judged)  # type: ignore[arg-type]
+
+
+# The status page
+
+
+def by_user(request: Request) -> str | None:
+    return request.headers.get("x-user")
+
+
+async def by_token(request: Request) -> bool:
+    return request.action == "reset" and request.guard.startswith("acme.")
+
+
+page = asgi_app(critical="acme.*", authorize=by_token, title="Shop")
+assert_type(asyncio.iscoroutinefunction(page), bool)
+print(*wsgi_app(critical=["acme.*"], authorize=by_user)({}, lambda status, headers, info=None: print))
+wsgi_app(authorize="alice")  # type: ignore[arg-type]

@@ -1,0 +1,102 @@
+"""Who may act on a circuit, and what is done: the only code here that changes anything."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from .. import circuit_breakers
+from .._log import ERROR, INFO, log
+from .._shown import escaped
+from .exchange import Request
+from .reading import process
+
+ACTIONS: Final[Mapping[str, Callable[[str], None]]] = {
+    "reset": circuit_breakers.reset,
+    "force-open": circuit_breakers.force_open,
+    "force-closed": circuit_breakers.force_closed,
+}
+"""What an administrator may do to the circuit of a guard, by the last part of the path."""
+
+COOKIE: Final = "faulttolerance_csrf"
+PROGRAM: Final = "x-requested-by"
+"""The header by which a program says that it is one: no page elsewhere can make a browser send it."""
+
+_NONCE = re.compile(r"[0-9a-f]{32}")
+
+
+def this_process() -> str:
+    """Give what tells this process from the other ones of a service."""
+    me = process()
+    return f"{me['host']}/{me['pid']}/{me['started']}"
+
+
+def nonce_of(request: Request) -> str:
+    """Give what the browser keeps in a cookie; empty where it keeps none, or not ours."""
+    kept = request.cookies.get(COOKIE, "")
+    return kept if _NONCE.fullmatch(kept) else ""
+
+
+def token(secret: bytes, nonce: str) -> str:
+    """Give what a form carries: only this process can make it, and only for the browser that keeps *nonce*."""
+    return hmac.digest(secret, f"{this_process()} {nonce}".encode(), "sha256").hex()
+
+
+def refusal(request: Request, secret: bytes) -> tuple[int, str] | None:
+    """Tell why a request to act is not even looked at, as a status and words; ``None`` if there is no reason."""
+    if not _is_from_here(request.headers):
+        return 403, "this was sent by a page of another origin"
+    if PROGRAM in request.headers:
+        return None
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        return 403, f"neither a form of this page, nor the header {PROGRAM.title()} of a program"
+    sent = {name: values[-1] for name, values in parse_qs(request.body.decode("ascii", "replace")).items()}
+    if sent.get("process", "") != this_process():
+        return 409, "the form was shown by another process of the service, and each has circuits of its own"
+    nonce = nonce_of(request)
+    if not nonce or not hmac.compare_digest(token(secret, nonce).encode(), sent.get("token", "").encode()):
+        return 403, "the form is not one that this process gave to this browser; load the page again"
+    return None
+
+
+def _is_from_here(headers: Mapping[str, str]) -> bool:
+    """Tell whether what a browser says of the page that sends this, if one does, is that it is ours."""
+    site = headers.get("sec-fetch-site")
+    if site is not None and site != "same-origin":
+        return False
+    origin = headers.get("origin")
+    # Only the host is compared: behind a proxy that speaks TLS the scheme is another one here than for the browser.
+    return origin is None or (origin != "null" and urlsplit(origin).netloc == headers.get("host"))
+
+
+def performed(request: Request, who: object) -> bool:
+    """Do what is asked, and log by whom; false where there is no such circuit any more.
+
+    Args:
+        request: What is asked.
+        who: What ``authorize`` gave for it: true, or who it is.
+    """
+    try:
+        ACTIONS[request.action](request.guard)
+    except KeyError:
+        return False
+    log(INFO, "circuit of %s: %s, by %s", escaped(request.guard), request.action, _caller(request, who))
+    return True
+
+
+def refused(request: Request) -> None:
+    """Log that ``authorize`` said no."""
+    log(INFO, "circuit of %s: %s was not authorised for %s", escaped(request.guard), request.action, _caller(request))
+
+
+def failed(request: Request, error: Exception) -> None:
+    """Log that ``authorize`` raised *error*: nothing is done then."""
+    log(ERROR, "authorize failed: %s of the circuit of %s was not done", request.action, request.guard, error=error)
+
+
+def _caller(request: Request, who: Any = True) -> str:
+    name = "" if who is True else escaped(str(who)[:200])
+    return " at ".join(filter(None, (name or "somebody", escaped(request.client))))

@@ -1,0 +1,126 @@
+"""The page for servers and frameworks that speak ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias, TypeVar
+
+from .exchange import Request, Response
+from .status import MOST_BYTES, Authorize, Status
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+T = TypeVar("T")
+
+
+def asgi_app(
+    *, critical: Iterable[str] | str = (), authorize: Authorize | None = None, title: str = "Fault tolerance"
+) -> Application:
+    """Make an ASGI application that shows the guards of this process, to people and to programs.
+
+    It may be mounted under any prefix, or be served alone. It reads only, unless *authorize* is given.
+
+    Args:
+        critical: Patterns of names of guards without which the service cannot do its work, as for ``health``:
+            ``/ready`` answers 503 while the circuit of one is open.
+        authorize: Who may reset and force circuits. It is given the ``Request`` and returns, or lets be awaited, who
+            that is, or ``True``; something false refuses with 403. A plain function runs on a thread of the loop's
+            executor. By default nobody may, and there are no such paths.
+        title: Words for the head of the page.
+
+    Raises:
+        FaultToleranceDefinitionException: If an argument is something else.
+    """
+    status = Status("asgi_app", critical, authorize, title)
+
+    async def application(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+        else:
+            request = _request(scope)
+            if request.method == "POST":
+                body = await _body(receive)
+                if body is None:
+                    return  # the caller has gone
+                if len(body) > MOST_BYTES:
+                    await _send(send, await _aside(status.too_long, request))
+                    return
+                request = request._replace(body=body)
+            await _send(send, await _answered(status, request))
+
+    return application
+
+
+async def _answered(status: Status, request: Request) -> Response:
+    begun = await _aside(status.begun, request)
+    if isinstance(begun, Response):
+        return begun
+    assert status.authorize is not None
+    try:
+        who = await _aside(status.authorize, begun)
+        if inspect.isawaitable(who):
+            who = await who
+    except Exception as error:  # noqa: BLE001  # it is the application's
+        return status.failed(begun, error)
+    return await _aside(status.ended, begun, who)
+
+
+async def _aside(function: Callable[..., T], *args: Any) -> T:
+    """Call *function* where it does not hold up the loop: a thousand guards take a tenth of a second to read."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return function(*args)  # another library's loop
+    return await asyncio.to_thread(function, *args)
+
+
+def _request(scope: MutableMapping[str, Any]) -> Request:
+    path, prefix = scope["path"], scope.get("root_path", "").rstrip("/")
+    if prefix and (path == prefix or path.startswith(f"{prefix}/")):
+        path = path.removeprefix(prefix)  # servers and frameworks of old leave it away
+    client = scope.get("client")
+    return Request(
+        scope["method"],
+        path,
+        {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
+        scope.get("query_string", b"").decode("latin-1"),
+        client=str(client[0]) if client else "",
+        scheme=scope.get("scheme", "http"),
+        native=scope,
+    )
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Give what was sent, or the beginning of what is too long; ``None`` where the caller left."""
+    body = b""
+    while len(body) <= MOST_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            break
+    return body
+
+
+async def _send(send: Send, response: Response) -> None:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Answer a server that asks whether the application is ready to begin, and to end: it has nothing to do."""
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return

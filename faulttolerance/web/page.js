@@ -1,0 +1,97 @@
+// Shows the page as it is now, every few seconds, without loading it anew: what did not change is not touched.
+// Where scripts are off, the page loads itself anew, and the filter is a form.
+"use strict";
+
+(() => {
+  const LEAST = 2000; // milliseconds between two looks
+  const SHARE = 20; // a look that takes long is followed by a pause that many times as long
+  const news = document.getElementById("news");
+  const pause = document.getElementById("pause");
+  let timer = 0;
+  let turn = 0; // the look that counts: a later one makes an earlier one void
+  let isPaused = false;
+
+  // Make `now` what `next` is, node by node, so that focus, selection and scrolling stay.
+  function follow(now, next) {
+    if (now.nodeType !== next.nodeType || now.nodeName !== next.nodeName) {
+      now.replaceWith(document.importNode(next, true));
+      return;
+    }
+    if (now.nodeType === Node.TEXT_NODE) {
+      if (now.data !== next.data) now.data = next.data;
+      return;
+    }
+    if (now === document.activeElement && now.nodeName === "INPUT") return; // somebody is typing
+    for (const { name, value } of next.attributes) {
+      if (now.getAttribute(name) !== value) now.setAttribute(name, value);
+    }
+    for (const { name } of [...now.attributes]) {
+      const isReaders = now.nodeName === "DETAILS" && name === "open"; // who opened it wants it open
+      if (!next.hasAttribute(name) && !isReaders) now.removeAttribute(name);
+    }
+    const theirs = [...next.childNodes];
+    for (const [index, child] of [...now.childNodes].entries()) {
+      if (index < theirs.length) follow(child, theirs[index]);
+      else child.remove();
+    }
+    for (const child of theirs.slice(now.childNodes.length)) now.append(document.importNode(child, true));
+  }
+
+  function say(words) {
+    if (news.textContent !== words) news.textContent = words;
+  }
+
+  function later(milliseconds) {
+    clearTimeout(timer);
+    if (!isPaused && !document.hidden) timer = setTimeout(look, milliseconds);
+  }
+
+  async function look() {
+    clearTimeout(timer);
+    const mine = ++turn;
+    const began = performance.now();
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+      const text = await answer.text();
+      if (mine !== turn) return;
+      const next = new DOMParser().parseFromString(text, "text/html");
+      const main = next.querySelector("main");
+      if (!main) throw new Error("this is another page");
+      follow(document.querySelector("main"), main);
+      follow(document.querySelector("footer"), next.querySelector("footer"));
+      say("");
+    } catch {
+      if (mine === turn) say("The process does not answer; what is shown may be old.");
+    }
+    if (mine === turn) later(Math.max(LEAST, SHARE * (performance.now() - began)));
+  }
+
+  // The filter asks while somebody types. The form that goes with the page may be replaced, so the document listens.
+  let typing = 0;
+  function filter() {
+    const form = document.getElementById("filter");
+    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    const limit = new URLSearchParams(location.search).get("limit");
+    if (limit !== null) query.set("limit", limit);
+    history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+    look();
+  }
+  document.addEventListener("input", (event) => {
+    if (!event.target.closest("#filter")) return;
+    clearTimeout(typing);
+    typing = setTimeout(filter, 150);
+  });
+
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    isPaused = !isPaused;
+    pause.textContent = isPaused ? "Go on" : "Pause";
+    if (isPaused) {
+      turn += 1;
+      clearTimeout(timer);
+    } else look();
+  });
+  document.addEventListener("visibilitychange", () => later(0));
+  document.documentElement.classList.add("live");
+  later(LEAST);
+})();

@@ -1,0 +1,448 @@
+"""The pages for people: functions from what is told to HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from .markup import Child, Markup, element as e
+from .reading import Told, Wanted
+
+_MARKS = {"up": "\u25cf", "degraded": "\u25b2", "down": "\u2716"}
+"""A shape for each status: nobody has to tell colours apart."""
+
+_SAID = {
+    "up": "Calls get through.",
+    "degraded": "Some calls are refused, or have to wait.",
+    "down": "The service cannot do its work.",
+}
+
+_ACTS = {
+    "reset": ("Reset", "close the circuit, and forget what was counted and what was forced"),
+    "force-open": ("Force open", "refuse every call until a reset"),
+    "force-closed": ("Force closed", "let every call through until a reset"),
+}
+
+_FIGURES = {
+    "calls": "Calls",
+    "retries": "Retries",
+    "timed_out": "Timed out",
+    "refused": "Refused",
+    "fallbacks": "Fallbacks",
+}
+_NUMBERS = {*_FIGURES.values(), "Count"}
+"""Columns of numbers."""
+
+
+class Frame(NamedTuple):
+    """What stands around every page: its title, and the way to the first page."""
+
+    title: str
+    root: str
+
+
+class Key(NamedTuple):
+    """What forms need that act on a circuit."""
+
+    actions: tuple[str, ...]
+    process: str
+    token: str
+
+
+def of_guards(frame: Frame, told: Told, wanted: Wanted) -> str:
+    """Show the guards that are *wanted*, below the status of the process where that is told."""
+    head = _status(frame, told) if "status" in told else None
+    return _page(frame, "", (head, _filter(told, wanted), _guards(frame, told)), told.get("process"))
+
+
+def of_health(frame: Frame, told: Told) -> str:
+    """Show the status alone."""
+    return _page(frame, "Health", (_back(frame), _status(frame, told)))
+
+
+def of_words(frame: Frame, status: int, words: str) -> str:
+    """Show why there is nothing to show."""
+    title = f"{status}: {words}"
+    return _page(frame, title, (_back(frame), e("section", e("p", title, class_="lead"), class_="card")))
+
+
+def of_guard(frame: Frame, told: Told, key: Key | None) -> str:
+    """Show everything of one guard, and with a *key* what may be done to its circuit."""
+    module, name = _split(told["name"])
+    title = e("h1", e("small", module) if module else None, name, class_="name")
+    alike = f"{told['alike']} guards have this name; this is the one made last." if told["alike"] > 1 else None
+    content = (
+        _back(frame),
+        e("header", title, _chips(told), e("p", alike) if alike else None),
+        e("div", _now(told), _circuit(told), _actions(frame, told, key), class_="cards"),
+        _configuration(told),
+        _counts(told),
+    )
+    return _page(frame, told["name"], content, told["process"])
+
+
+# What stands around
+
+
+def _page(frame: Frame, title: str, content: Child, process: Told | None = None) -> str:
+    root = frame.root
+    head = e(
+        "head",
+        e("meta", charset="utf-8"),
+        e("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        e("meta", name="color-scheme", content="light dark"),
+        e("title", f"{title} \u2013 {frame.title}" if title else frame.title),
+        e("link", rel="icon", href=f"{root}icon.svg", type="image/svg+xml"),
+        e("link", rel="stylesheet", href=f"{root}page.css"),
+        e("script", src=f"{root}page.js", defer=True),
+        e("noscript", e("meta", http_equiv="refresh", content="10")),
+    )
+    top = e(
+        "div",
+        e("a", e("span", "\u2301", class_="logo", aria_hidden="true"), frame.title, href=root, class_="brand"),
+        e("button", "Pause", type="button", id="pause", hidden=True),
+        e("p", id="news", role="status"),
+        class_="top",
+    )
+    body = e("body", top, e("main", content), _foot(process))
+    return f"<!doctype html>\n{e('html', head, body, lang='en')}\n"
+
+
+def _foot(process: Told | None) -> Markup:
+    if process is None:
+        return e("footer")
+    started, now = (_moment(process[name]) for name in ("started", "now"))
+    which = e(
+        "p",
+        f"One process: {process['pid']} on {process['host']}, since {started}. Where a service runs several, each "
+        "shows itself here, and ",
+        e("code", "python -m faulttolerance top URL"),
+        " shows all of them from their metrics.",
+    )
+    return e("footer", which, e("p", f"As of {now}"))
+
+
+def _back(frame: Frame) -> Markup:
+    return e("nav", e("a", "\u2190 All guards", href=frame.root), aria_label="Back")
+
+
+# The status
+
+
+def _status(frame: Frame, told: Told) -> Markup:
+    status = told["status"]
+    reasons = [e("li", _mark("down" if " is open" in reason else "degraded"), reason) for reason in told["reasons"]]
+    critical = ", ".join(told.get("critical", ())) or None
+    return e(
+        "section",
+        e("h1", _mark(status), e("span", status), class_=f"status {status}"),
+        e("p", _SAID[status], class_="lead"),
+        e("ul", reasons, class_="reasons") if reasons else None,
+        e(
+            "dl",
+            _pair("Guards", _number(told["total"])),
+            _pair("In trouble", _number(told["impaired"])),
+            _pair("Critical", critical or "none"),
+            _pair("Configuration", e("code", told["fingerprint"])),
+            class_="facts",
+        )
+        if "total" in told
+        else None,
+        class_="card",
+        aria_label="Status",
+    )
+
+
+def _mark(kind: str) -> Markup:
+    return e("span", _MARKS[kind], class_=f"mark {kind}", aria_hidden="true")
+
+
+def _pair(term: str, value: Child) -> Markup:
+    return e("div", e("dt", term), e("dd", value))
+
+
+# The table of guards
+
+
+def _filter(told: Told, wanted: Wanted) -> Markup:
+    shown = len(told["guards"])
+    found = f"{_number(shown)} of {_number(told['matching'])}" if shown < told["matching"] else _number(shown)
+    return e(
+        "form",
+        e("label", "Filter", for_="q"),
+        e(
+            "input",
+            type="search",
+            id="q",
+            name="q",
+            value=wanted.query,
+            placeholder="name or policy",
+            autocomplete="off",
+        ),
+        e(
+            "label",
+            e("input", type="checkbox", name="impaired", value="1", checked=wanted.impaired),
+            "in trouble only",
+            class_="check",
+        ),
+        e("button", "Show", type="submit"),
+        e("p", f"{found} shown", class_="found"),
+        e("button", "Show all", type="submit", name="limit", value="") if shown < told["matching"] else None,
+        id="filter",
+        role="search",
+    )
+
+
+def _guards(frame: Frame, told: Told) -> Markup:
+    if not told["guards"]:
+        words = "No guard matches." if told["total"] else "Nothing is guarded in this process yet."
+        return e("p", words, class_="card lead")
+    columns = ("Guard", "Now", "Outcomes", *_FIGURES.values())
+    rows = (_guard_row(frame, guard) for guard in told["guards"])
+    return e("div", _table("Guards", columns, rows), class_="card guards")
+
+
+def _guard_row(frame: Frame, guard: Told) -> Row:
+    module, name = _split(guard["name"])
+    link = e("a", name, href=_way(frame, guard))
+    figures = guard["figures"]
+    numbers = (_number(figures.get(key)) for key in _FIGURES)
+    title = (e("small", module) if module else None, link, _chips(guard))
+    return Row(title, (_conditions(guard), _outcomes(figures), *numbers), is_marked=bool(guard["impaired"]))
+
+
+def _chips(guard: Told) -> Markup:
+    """Name the policies, outermost first."""
+    observed = guard["observed"]
+    kept = (e("li", f"{one} (observed)" if one in observed else one) for one in guard["policies"])
+    off = (e("li", e("s", one), " (off)") for one in guard["disabled"])
+    return e("ul", kept, off, class_="chips", aria_label="Policies")
+
+
+def _conditions(guard: Told) -> Markup:
+    lines = [
+        e("li", _mark(_severity(guard, kind)), e("span", e("span", kind, class_="kind"), f" {words}"))
+        for kind, words in sorted(guard["conditions"].items(), key=lambda one: one[0] not in guard["impaired"])
+    ]
+    words = "nothing to remember" if guard["figures"] else "not called yet"
+    return e("ul", lines, class_="conditions") if lines else e("span", words, class_="quiet")
+
+
+def _severity(guard: Told, kind: str) -> str:
+    if kind not in guard["impaired"]:
+        return "up"
+    return "down" if kind == "CircuitBreaker" and guard["conditions"][kind].startswith("open") else "degraded"
+
+
+def _outcomes(figures: dict[str, Any]) -> Markup:
+    """Show which shares of the calls failed, and got a fallback, as a bar and in words."""
+    calls, failed = figures.get("calls", 0), figures.get("failed", 0)
+    if not calls:
+        return e("span", "\u2013", class_="quiet")
+    parts = (failed, "failed", "bad"), (min(figures.get("fallbacks", 0), calls - failed), "by fallback", "warn")
+    words = [f"{_share(part, calls)} {name}" for part, name, _ in parts if part]
+    bars, end = [e("rect", width="100", height="6", class_="good")], 100.0
+    for part, _, kind in parts:
+        width = max(3.0, 100 * part / calls) if part else 0.0  # few are to be seen, too
+        end -= width
+        if part:
+            bars.append(e("rect", x=f"{end:.1f}", width=f"{width:.1f}", height="6", class_=kind))
+    bar = e("svg", bars, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true", class_="bar")
+    return e("div", bar, e("span", ", ".join(words) or "all succeeded"), class_="outcomes")
+
+
+# One guard
+
+
+def _now(told: Told) -> Markup:
+    figures = told["figures"]
+    facts = [_pair(name, _number(figures[key])) for key, name in _FIGURES.items() if key in figures]
+    return e(
+        "section",
+        e("h2", "Now"),
+        _conditions(told),
+        _outcomes(figures) if figures else None,
+        e("dl", facts, class_="facts") if facts else None,
+        class_="card",
+    )
+
+
+def _circuit(told: Told) -> Markup | None:
+    circuit = told["circuit"]
+    if circuit is None:
+        return None
+    times = {
+        series["tags"]["state"]: series["value"]
+        for series in told["counts"]
+        if series["name"] == "ft.circuitbreaker.state.total"
+    }
+    whole = sum(times.values())
+    return e(
+        "section",
+        e("h2", "Circuit"),
+        e(
+            "dl",
+            _pair("State", f"{circuit['state']}, forced until a reset" if circuit["forced"] else circuit["state"]),
+            _pair("Failures in the window", f"{circuit['failures']} of {circuit['results']}")
+            if circuit["state"] == "closed"
+            else None,
+            _pair("Times opened", _number(circuit["opened"])),
+            _pair("Last failure", circuit["last_failure"] or "none"),
+            _pair("Time open", _share(times.get("open", 0), whole)) if whole else None,
+            class_="facts",
+        ),
+        class_="card",
+    )
+
+
+def _actions(frame: Frame, told: Told, key: Key | None) -> Markup | None:
+    if key is None:
+        return None
+    way = _way(frame, told)
+    forms = [
+        e(
+            "form",
+            e("input", type="hidden", name="process", value=key.process),
+            e("input", type="hidden", name="token", value=key.token),
+            e("button", _ACTS[act][0], type="submit", id=act, aria_describedby=f"{act}-does"),
+            e("span", _ACTS[act][1], id=f"{act}-does"),
+            method="post",
+            action=f"{way}/{act}",
+        )
+        for act in key.actions
+    ]
+    note = f"Of process {told['process']['pid']} alone; each action is logged with who asked for it."
+    return e("section", e("h2", "Act on the circuit"), forms, e("p", note, class_="quiet"), class_="card acts")
+
+
+def _configuration(told: Told) -> Markup:
+    return e(
+        "section",
+        e("h2", "Configuration in force"),
+        e("p", "Fingerprint ", e("code", told["fingerprint"]), class_="quiet"),
+        [_policy(policy) for policy in told["configuration"]],
+        class_="card",
+    )
+
+
+def _policy(policy: Told) -> Markup:
+    parameters = policy["parameters"]
+    chosen = {name: one for name, one in parameters.items() if one["source"] != "default"}
+    others = {name: one for name, one in parameters.items() if name not in chosen}
+    place = policy["declared_on"]
+    where = "not declared: by configuration" if place == "nothing" else f"declared on {place}"
+    state = "switched off" if not policy["enabled"] else "only observed" if policy.get("mode") == "observe" else ""
+    words = ", ".join(filter(None, (where, state)))
+    return e(
+        "div",
+        e("h3", policy["annotation"], e("small", words)),
+        _parameters(policy["annotation"], chosen) if chosen else None,
+        e("details", e("summary", f"{len(others)} as by default"), _parameters(policy["annotation"], others))
+        if others
+        else None,
+        class_="policy",
+    )
+
+
+def _parameters(annotation: str, parameters: dict[str, Told]) -> Markup:
+    rows = (
+        Row(
+            name,
+            (
+                e("code", _value(one["value"])),
+                one["source"],
+                e("code", _value(one["default"])),
+                e("code", one["variable"]) if one["variable"] else "\u2013",
+            ),
+        )
+        for name, one in parameters.items()
+    )
+    columns = ("Parameter", "Value", "Source", "Default", "Environment variable")
+    return _table(f"Parameters of {annotation}", columns, rows)
+
+
+def _counts(told: Told) -> Markup:
+    rows = [
+        Row(
+            series["name"],
+            (", ".join(f"{name}={value}" for name, value in series["tags"].items()), _number(series["value"])),
+        )
+        for series in told["counts"]
+    ]
+    nothing = e("p", "Nothing was counted: it was not called yet, or metrics are switched off.", class_="quiet")
+    table = _table("Series", ("Series", "Tags", "Count"), rows) if rows else nothing
+    return e("section", e("h2", "Counts"), table, class_="card")
+
+
+# Tables
+
+
+class Row(NamedTuple):
+    """A row of a table: what it is about, and what is told of it."""
+
+    title: Child
+    cells: tuple[Child, ...]
+    is_marked: bool = False
+
+
+def _table(caption: str, columns: tuple[str, ...], rows: Iterable[Row]) -> Markup:
+    """Make a table, which a narrow window shows as cards: the roles say that it is one there, too."""
+
+    def is_number(column: str) -> str | None:
+        return "number" if column in _NUMBERS else None
+
+    def row(one: Row) -> Markup:
+        cells = (
+            e("td", cell, class_=is_number(column), data_label=column, role="cell")
+            for column, cell in zip(columns[1:], one.cells, strict=True)
+        )
+        title = e("th", one.title, scope="row", class_="name", role="rowheader")
+        return e("tr", title, cells, class_="impaired" if one.is_marked else None, role="row")
+
+    heads = (e("th", column, scope="col", class_=is_number(column), role="columnheader") for column in columns)
+    table = e(
+        "table",
+        e("caption", caption),
+        e("thead", e("tr", heads, role="row"), role="rowgroup"),
+        e("tbody", map(row, rows), role="rowgroup"),
+        role="table",
+    )
+    return e("div", table, class_="wide")
+
+
+# Words
+
+
+def _way(frame: Frame, guard: Told) -> str:
+    """Give the link to a guard. Slashes stay: a browser and the application count the same steps back then."""
+    return f"{frame.root}guards/{quote(guard['name'], safe='/', errors='replace')}"
+
+
+def _moment(iso: str) -> str:
+    return iso.replace("T", " ").replace("+00:00", " UTC")
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Tell the module and the class from the last part of a name, which is what differs."""
+    outer, dot, last = name.rpartition(".")
+    return (f"{outer}.", last) if dot and last else ("", name)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "\u2013"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def _share(part: float, whole: float) -> str:
+    share = 100 * part / whole
+    return f"{share:.1f} %" if 0 < share < 10 else f"{share:.0f} %"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)

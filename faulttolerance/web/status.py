@@ -1,0 +1,244 @@
+"""The table of paths: which question gets which answer. Nothing here knows a server."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs, quote
+
+from .._shown import one_or_several, shown
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from . import action, page, reading
+from .exchange import Form, Request, Response, as_html, as_json, redirect, response
+
+Authorize: TypeAlias = Callable[[Request], Any]
+"""What an application decides by who may act: true, or who it is, for yes; false for no. It may be ``async def``."""
+
+MOST_BYTES = 16_384
+"""Of what is sent; forms have some hundreds."""
+
+_ROWS = 100
+"""How many guards the page shows at first; programs get all."""
+
+_ASSETS = {
+    "/page.css": "text/css; charset=utf-8",
+    "/page.js": "text/javascript; charset=utf-8",
+    "/icon.svg": "image/svg+xml",
+}
+_INDEX = "/index"
+"""What the path of the first page is called where something has to stand before ``.json``."""
+
+_GUARDS = "/guards/"
+
+
+class Refusal(Exception):
+    """What ends an answer early: a status, words, and headers besides."""
+
+    def __init__(self, status: int, words: str, *headers: tuple[str, str]) -> None:
+        super().__init__(status, words)
+        self.status = status
+        self.words = words
+        self.headers = headers
+
+
+class Status:
+    """What the applications for ASGI and WSGI share.
+
+    A request is answered in two steps, because what stands between may have to be awaited: ``begun`` gives a response,
+    or a request that ``authorize`` has to be asked about; ``ended`` acts, and gives the response then.
+    """
+
+    def __init__(self, where: str, critical: Iterable[str] | str, authorize: Authorize | None, title: str) -> None:
+        patterns = one_or_several(critical)
+        faults = [
+            Fault(f"{where}(critical)", f"is {shown(one)}", one, "names of guards, or patterns as 'acme.payments.*'")
+            for one in patterns
+            if not isinstance(one, str) or not one
+        ]
+        hook: Any = authorize
+        if not isinstance(title, str) or not title.strip():
+            faults.append(Fault(f"{where}(title)", f"is {shown(title)}", title, "words for the head of the page"))
+        if hook is not None and not callable(hook):
+            allowed = "a callable that takes the request, or None: nobody may act"
+            faults.append(Fault(f"{where}(authorize)", f"is {shown(hook)}", hook, allowed))
+        if faults:
+            raise FaultToleranceDefinitionException(*faults)
+        self.authorize = authorize
+        self._critical = patterns
+        self._title = title
+        self._secret = secrets.token_bytes(32)
+
+    def begun(self, request: Request) -> Response | Request:
+        """Answer *request*, or give it back completed: somebody wants to act."""
+        try:
+            if self.authorize is not None and (wanted := _wanted(request)) is not None:
+                if wrong := action.refusal(wanted, self._secret):
+                    raise Refusal(*wrong)
+                return wanted
+            answer = self._answer(request)
+        except Refusal as refusal:
+            answer = self._said(request, refusal.status, refusal.words).also(*refusal.headers)
+        return answer.without_body() if request.method == "HEAD" else answer
+
+    def ended(self, request: Request, who: object) -> Response:
+        """Do what *request* asks, if ``authorize`` gave something true, *who*, for it."""
+        if not who:
+            action.refused(request)
+            return self._said(request, 403, "not authorised")
+        if not action.performed(request, who):
+            return self._said(request, 404, "no circuit has this name any more")
+        if request.form() == "html":
+            return redirect(303, f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}")
+        return as_json(200, reading.guard_called(request.guard) or {})
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """Answer where ``authorize`` raised *error*."""
+        action.failed(request, error)
+        return self._said(request, 500, "whether this is authorised could not be found out; nothing was done")
+
+    def too_long(self, request: Request) -> Response:
+        """Answer where more was sent than anything here needs."""
+        return self._said(request, 413, f"at most {MOST_BYTES} bytes are taken")
+
+    def _answer(self, request: Request) -> Response:
+        path = request.path
+        if path in _ASSETS:
+            _check_method(request)
+            return _asset(request)
+        is_explicit = path.endswith(".json")
+        views = {
+            "/": self._overview, "/guards": self._listing, "/health": self._health, "/ready": self._ready,
+        }  # fmt: skip
+        stem = path.removesuffix(".json") if is_explicit else path
+        view = views.get("/" if is_explicit and stem == _INDEX else stem)
+        told = None
+        if view is None and path.startswith(_GUARDS):
+            name = path.removeprefix(_GUARDS)
+            told = reading.guard_called(name)
+            if told is not None:
+                is_explicit = False  # a guard may be called like a file
+            elif is_explicit:
+                told = reading.guard_called(name.removesuffix(".json"))
+        if view is None and told is None:
+            self._check_act(request)
+            if not path:
+                raise Refusal(307, "the page has a slash at its end", ("location", _with_slash(request)))
+            raise Refusal(404, "nothing is here")
+        _check_method(request)
+        form = "json" if is_explicit else request.form()
+        if form is None:
+            raise Refusal(406, "there is text/html, and application/json")
+        if told is not None:
+            return self._guard(request, form, told)
+        assert view is not None
+        return view(request, form)
+
+    def _check_act(self, request: Request) -> None:
+        if self.authorize is not None and _acted_on(request.path) is not None:
+            raise Refusal(405, "to act is to POST", ("allow", "POST"))
+
+    def _overview(self, request: Request, form: Form) -> Response:
+        wanted = _filter(request.query, form)
+        return self._shown(request, form, reading.overview(self._critical, wanted), wanted)
+
+    def _listing(self, request: Request, form: Form) -> Response:
+        wanted = _filter(request.query, form)
+        return self._shown(request, form, reading.listing(wanted), wanted)
+
+    def _shown(self, request: Request, form: Form, told: reading.Told, wanted: reading.Wanted) -> Response:
+        if form == "json":
+            return as_json(200, told)
+        return as_html(200, page.of_guards(self._frame(request), told, wanted))
+
+    def _health(self, request: Request, form: Form, status: int = 200) -> Response:
+        told = reading.readiness(self._critical)
+        if form == "json":
+            return as_json(status, told)
+        return as_html(status, page.of_health(self._frame(request), told))
+
+    def _ready(self, request: Request, form: Form) -> Response:
+        is_down = reading.readiness(self._critical)["status"] == "down"
+        return self._health(request, form, 503 if is_down else 200)
+
+    def _guard(self, request: Request, form: Form, told: reading.Told) -> Response:
+        if form == "json":
+            return as_json(200, told)
+        frame = self._frame(request)
+        if self.authorize is None or "CircuitBreaker" not in told["policies"]:
+            return as_html(200, page.of_guard(frame, told, None))
+        nonce = action.nonce_of(request) or secrets.token_hex(16)
+        key = page.Key(tuple(action.ACTIONS), action.this_process(), action.token(self._secret, nonce))
+        # Without a path the cookie is for the pages beside this one, wherever a proxy shows them.
+        secure = "; Secure" if request.scheme == "https" else ""
+        cookie = f"{action.COOKIE}={nonce}; HttpOnly; SameSite=Strict{secure}"
+        return as_html(200, page.of_guard(frame, told, key)).also(("set-cookie", cookie))
+
+    def _said(self, request: Request, status: int, words: str) -> Response:
+        """Answer with words alone."""
+        if request.form() == "html":
+            return as_html(status, page.of_words(self._frame(request), status, words))
+        return as_json(status, {"status": status, "error": words})
+
+    def _frame(self, request: Request) -> page.Frame:
+        return page.Frame(self._title, _root(request.path))
+
+
+def _check_method(request: Request) -> None:
+    if request.method not in ("GET", "HEAD"):
+        raise Refusal(405, f"{request.method} changes nothing here", ("allow", "GET, HEAD"))
+
+
+def _acted_on(path: str) -> tuple[str, str] | None:
+    """Give the guard and the action that *path* names."""
+    name, slash, verb = path.removeprefix(_GUARDS).rpartition("/")
+    return (name, verb) if path.startswith(_GUARDS) and slash and verb in action.ACTIONS else None
+
+
+def _wanted(request: Request) -> Request | None:
+    """Give *request* with what it wants to act on; ``None`` where it does not want to."""
+    named = _acted_on(request.path) if request.method == "POST" else None
+    if named is None:
+        return None
+    told = reading.guard_called(named[0])
+    if told is None or "CircuitBreaker" not in told["policies"]:
+        raise Refusal(404, "no guard of this name has a circuit")
+    return request._replace(guard=named[0], action=named[1])
+
+
+def _filter(query: str, form: Form) -> reading.Wanted:
+    sent = {name: values[-1] for name, values in parse_qs(query).items()}
+    limit = sent.get("limit", "" if form == "json" else str(_ROWS))
+    if limit and not (limit.isascii() and limit.isdigit() and len(limit) < 10):
+        raise Refusal(400, "limit is a number of guards")
+    return reading.Wanted(sent.get("q", "").strip(), sent.get("impaired", "") == "1", int(limit) if limit else None)
+
+
+def _root(path: str) -> str:
+    """Give the way from *path* to the first page: links are relative, so that proxies may have put it anywhere."""
+    return "../" * (path.count("/") - 1) or "./"
+
+
+def _with_slash(request: Request) -> str:
+    """Give the way from the prefix itself to the first page below it."""
+    prefix = request.native.get("root_path") or request.native.get("SCRIPT_NAME") or ""
+    last = prefix.rpartition("/")[2]
+    return f"./{quote(last, errors='replace')}/" + (f"?{request.query}" if request.query else "")
+
+
+@cache
+def _read(path: str) -> tuple[bytes, str]:
+    from hashlib import sha256
+
+    content = files(__name__.rpartition(".")[0]).joinpath(path.removeprefix("/")).read_bytes()
+    return content, f'"{sha256(content).hexdigest()[:16]}"'
+
+
+def _asset(request: Request) -> Response:
+    content, tag = _read(request.path)
+    known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+    # Kept, and asked about: an upgrade is seen at once.
+    answer = response(200, _ASSETS[request.path], content, ("etag", tag), ("cache-control", "no-cache"))
+    return answer.unchanged() if tag in known or "*" in known else answer

@@ -1,0 +1,573 @@
+"""The status page: what it answers to whom, the same through ASGI and WSGI, wherever it is mounted."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import http.client
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from faulttolerance import (
+    Bulkhead,
+    CircuitBreaker,
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    circuit_breakers,
+    configure,
+    guards,
+    retry,
+)
+from faulttolerance.web import asgi_app, wsgi_app
+from kit.program import output_of
+from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked, served_by_uvicorn, served_by_wsgiref
+
+HTML = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+"""What browsers send."""
+
+KINDS: list[tuple[Callable[..., Any], Ask]] = [(asgi_app, ask_asgi), (wsgi_app, ask_wsgi)]
+
+
+@pytest.fixture
+def payments() -> Iterator[Guard]:
+    guard = Guard(
+        name="acme.payments",
+        retry=Retry(max_retries=1, delay=0, jitter=0, retry_on=ConnectionError),
+        circuit_breaker=CircuitBreaker(request_volume_threshold=4, delay="1h"),
+    )
+    yield guard
+    guard.close()
+
+
+@pytest.fixture(params=KINDS, ids=["asgi", "wsgi"])
+def get(request: pytest.FixtureRequest) -> Callable[..., Answer]:
+    """Ask a page with default arguments, through either protocol."""
+    make, ask = request.param
+    app = make(critical="acme.payments*")
+    return lambda target, accept="application/json", method="GET": ask(app, method, target, {"accept": accept})
+
+
+def fail(guard: Guard, times: int) -> None:
+    def refused() -> None:
+        raise ConnectionError("password=hunter2")
+
+    for _ in range(times):
+        with suppress(Exception):
+            guard.call(refused)
+
+
+TABLE = [
+    # method, path, Accept, status, media type
+    ("GET", "/", HTML, 200, "text/html; charset=utf-8"),
+    ("GET", "/", "*/*", 200, "application/json"),
+    ("GET", "/", "", 200, "application/json"),
+    ("GET", "/", "application/json", 200, "application/json"),
+    ("GET", "/", "text/*", 200, "text/html; charset=utf-8"),
+    ("GET", "/", "text/html;q=0.5, application/json;q=0.9", 200, "application/json"),
+    ("GET", "/", "text/html, application/json;q=0", 200, "text/html; charset=utf-8"),
+    ("GET", "/", "text/html;q=x, */*;q=0.1", 200, "application/json"),
+    ("GET", "/", "image/png", 406, "application/json"),
+    ("GET", "/", "application/json;q=0, text/html;q=0", 406, "application/json"),
+    ("HEAD", "/", HTML, 200, "text/html; charset=utf-8"),
+    ("POST", "/", HTML, 405, "text/html; charset=utf-8"),
+    ("DELETE", "/guards", "*/*", 405, "application/json"),
+    ("OPTIONS", "/guards/acme.payments", "*/*", 405, "application/json"),
+    ("GET", "/index.json", HTML, 200, "application/json"),
+    ("GET", "/index", HTML, 404, "text/html; charset=utf-8"),
+    ("GET", "/guards", HTML, 200, "text/html; charset=utf-8"),
+    ("GET", "/guards.json", "image/png", 200, "application/json"),
+    ("GET", "/guards/", HTML, 404, "text/html; charset=utf-8"),
+    ("GET", "/guards?limit=0", "*/*", 200, "application/json"),
+    ("GET", "/guards?limit=-1", "*/*", 400, "application/json"),
+    ("GET", "/guards?limit=%C2%B2", "*/*", 400, "application/json"),
+    ("GET", "/guards?limit=99999999999999999999", "*/*", 400, "application/json"),
+    ("GET", "/guards?q=pay&impaired=1&unknown=x", HTML, 200, "text/html; charset=utf-8"),
+    ("GET", "/guards/acme.payments", HTML, 200, "text/html; charset=utf-8"),
+    ("GET", "/guards/acme.payments.json", HTML, 200, "application/json"),
+    ("GET", "/guards/acme.nobody", "*/*", 404, "application/json"),
+    ("GET", "/guards/acme.nobody.json", HTML, 404, "text/html; charset=utf-8"),
+    ("GET", "/guards/../../etc/passwd", "*/*", 404, "application/json"),
+    ("POST", "/guards/acme.payments/reset", "*/*", 404, "application/json"),
+    ("GET", "/guards/acme.payments/reset", "*/*", 404, "application/json"),
+    ("GET", "/health", "*/*", 200, "application/json"),
+    ("GET", "/health", HTML, 200, "text/html; charset=utf-8"),
+    ("GET", "/health.json", HTML, 200, "application/json"),
+    ("GET", "/ready", "*/*", 200, "application/json"),
+    ("HEAD", "/ready", "*/*", 200, "application/json"),
+    ("GET", "/page.css", "text/css", 200, "text/css; charset=utf-8"),
+    ("GET", "/page.js", "*/*", 200, "text/javascript; charset=utf-8"),
+    ("GET", "/icon.svg", "image/*", 200, "image/svg+xml"),
+    ("PUT", "/page.css", "*/*", 405, "application/json"),
+    ("GET", "/page.py", "*/*", 404, "application/json"),
+    ("GET", "/favicon.ico", HTML, 404, "text/html; charset=utf-8"),
+]
+
+
+@pytest.mark.parametrize(("method", "target", "accept", "status", "media"), TABLE)
+def test_each_question_has_the_same_answer_through_either_protocol(
+    method: str, target: str, accept: str, status: int, media: str, payments: Guard
+) -> None:
+    """One table of paths: the protocols carry it and decide nothing."""
+    answers = [ask(make(), method, target, {"accept": accept} if accept else {}) for make, ask in KINDS]
+
+    plain = [timeless(answer) for answer in answers]
+    assert plain[0] == plain[1]
+    assert (answers[0].status, answers[0].headers["content-type"]) == (status, media)
+    assert ("allow" in answers[0].headers) == (status == 405)
+    assert (method == "HEAD") == (answers[0].body == b"")
+    assert answers[0].headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answers[0].headers["content-security-policy"]
+    if media.startswith("text/html") and method != "HEAD":
+        assert answers[0].text.startswith("<!doctype html>")
+
+
+def timeless(answer: Answer) -> Answer:
+    """The same without the second in which it was given."""
+    return answer._replace(body=re.sub(rb"\d\d:\d\d:\d\d(Z|\+00:00| UTC)", b"", answer.body))
+
+
+def test_head_has_the_headers_of_get(payments: Guard, get: Callable[..., Answer]) -> None:
+    """The length is that of what GET would send."""
+    for path in ("/health", "/page.js", "/nothing"):
+        assert get(path, method="HEAD").headers == get(path).headers
+
+
+# What programs are told
+
+
+def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, get: Callable[..., Answer]) -> None:
+    """Trouble comes first; the figures are sums of the series of a guard."""
+    fail(payments, 5)
+
+    told = get("/").json()
+
+    assert told["status"] == "down"
+    assert told["reasons"] == [told["reasons"][0]]
+    assert told["reasons"][0].startswith("acme.payments: CircuitBreaker is open, half-open in ")
+    assert told["process"]["pid"] == os.getpid()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", told["process"]["started"])
+    assert (told["critical"], len(told["fingerprint"])) == (["acme.payments*"], 16)
+    assert (told["impaired"], told["total"]) == (1, len(list(guards())))
+    first = told["guards"][0]
+    assert first.pop("conditions")["CircuitBreaker"].startswith("open, half-open in ")
+    assert first == {
+        "name": "acme.payments",
+        "policies": ["Retry", "CircuitBreaker"],
+        "disabled": [],
+        "observed": [],
+        "impaired": ["CircuitBreaker"],
+        "partitions": 0,
+        "figures": {"calls": 5, "failed": 5, "retries": 2, "refused": 3},
+    }
+
+
+def test_a_guard_tells_its_values_with_their_sources_and_its_counts(
+    payments: Guard, get: Callable[..., Answer]
+) -> None:
+    configure(properties={"acme.payments/Retry/delay": "3ms"})
+    fail(payments, 3)
+
+    told = get("/guards/acme.payments").json()
+
+    [retry, _] = told["configuration"]
+    source = "acme.payments/Retry/delay in configure(properties=...)"
+    assert retry["parameters"]["delay"]["value"] == "3ms"
+    assert retry["parameters"]["delay"]["source"] == source
+    assert retry["parameters"]["maxRetries"]["variable"] == "ACME_PAYMENTS_RETRY_MAXRETRIES"
+    assert {"name": "ft.retry.retries.total", "tags": {}, "value": 2} in told["counts"]
+    circuit = {"state": "open", "forced": False, "results": 0, "failures": 0, "opened": 1}
+    assert told["circuit"] == circuit | {"last_failure": "ConnectionError"}
+    assert told["fingerprint"] == next(one.fingerprint for one in guards() if one.name == "acme.payments")
+
+
+def test_looking_changes_nothing(payments: Guard, get: Callable[..., Answer]) -> None:
+    """A guard that was never called has neither state nor series after it was looked at."""
+    for accept in ("application/json", HTML):
+        get("/guards/acme.payments", accept)
+        get("/", accept)
+
+    [guard] = [one for one in guards() if one.name == "acme.payments"]
+    assert (guard.counts, guard.conditions) == ({}, {})
+
+
+def test_readiness_is_503_while_what_is_critical_is_down(payments: Guard, get: Callable[..., Answer]) -> None:
+    """And health is 200 with the reasons: it is asked by people, and by whoever wants to know more."""
+    before = get("/ready")
+    fail(payments, 4)
+
+    after, health = get("/ready"), get("/health")
+
+    assert (before.status, before.json()) == (200, {"status": "up", "reasons": []})
+    assert (after.status, health.status) == (503, 200)
+    assert after.json()["status"] == health.json()["status"] == "down"
+    assert get("/ready", HTML).status == 503
+
+
+def test_the_filter_finds_names_and_policies(payments: Guard, get: Callable[..., Answer]) -> None:
+    """Whatever the case."""
+    pictures = Guard(name="acme.pictures", bulkhead=Bulkhead(1))
+    fail(payments, 4)
+
+    def found(query: str) -> list[str]:
+        return [one["name"] for one in get(f"/guards?{query}").json()["guards"] if one["name"].startswith("acme.")]
+
+    assert found("q=ACME.p") == ["acme.payments", "acme.pictures"]
+    assert found("q=bulkh&limit=1000") == ["acme.pictures"]
+    assert found("q=acme&impaired=1") == ["acme.payments"]
+    assert found("q=acme&limit=1") == ["acme.payments"]
+    assert get("/guards?q=acme&limit=1").json()["matching"] == 2
+    assert found("q=nobody") == []
+    pictures.close()
+
+
+def test_failures_do_not_tell_their_words(payments: Guard, get: Callable[..., Answer]) -> None:
+    """What an exception says may be secret; its class is shown."""
+    fail(payments, 5)
+
+    for target in ("/", "/guards/acme.payments", "/health"):
+        for accept in (HTML, "application/json"):
+            assert "hunter2" not in get(target, accept).text
+
+
+def test_nothing_is_kept_but_what_does_not_change(get: Callable[..., Answer]) -> None:
+    """State is never stored; assets are asked about by their tags."""
+    asset = get("/page.css")
+
+    assert get("/").headers["cache-control"] == get("/nothing").headers["cache-control"] == "no-store"
+    assert get("/").headers["vary"] == "accept"
+    assert asset.headers["cache-control"] == "no-cache"
+    for make, ask in KINDS:
+        for tag in (asset.headers["etag"], f'"x", W/{asset.headers["etag"]}', "*"):
+            again = ask(make(), "GET", "/page.css", {"if-none-match": tag})
+            assert (again.status, again.body, again.headers["etag"]) == (304, b"", asset.headers["etag"])
+        assert ask(make(), "GET", "/page.css", {"if-none-match": '"x"'}).status == 200
+
+
+# Names
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert('1')>",
+    "a/b//c",
+    "a b?c#d%2Fe&f=g",
+    "caf\u00e9 \u2615",
+    "\u202egnp.exe",
+    "line\nbreak\x00\x1b[31m",
+    "same.json",
+    "javascript:alert(1)",
+    "x" * 2000,
+    "acme/reset",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_a_hostile_name_is_words_and_nothing_else(name: str, get: Callable[..., Answer]) -> None:
+    """Whatever a guard is called, its page is found, and no part of the name is markup."""
+    guard = Guard(name=name, retry=Retry(max_retries=1))
+    plain = Guard(name="plain", retry=Retry(max_retries=1))
+
+    page = get(f"/guards/{quote(name, safe='/')}", HTML)
+    told = get(f"/guards/{quote(name, safe='/')}.json")
+    listed = get(f"/?q={quote(name, safe='')}", HTML)
+
+    assert (page.status, told.status, told.json()["name"], listed.status) == (200, 200, name, 200)
+    tags = re.compile(r"<[a-z0-9]+")
+    assert len(tags.findall(page.text)) == pytest.approx(len(tags.findall(get("/guards/plain", HTML).text)), abs=2)
+    for text in (page.text, listed.text):
+        assert "<script>" not in text
+        assert "<img" not in text
+        assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", text)
+    guard.close()
+    plain.close()
+
+
+def test_values_and_sources_are_escaped(get: Callable[..., Answer]) -> None:
+    """Of the configuration, too: who writes a key need not be who looks at the page."""
+    evil = type("<b>Evil</b>", (Exception,), {})
+    guard = Guard(name="acme.<i>", retry=Retry(retry_on=evil))
+    configure(properties={"acme.<i>/Retry/maxRetries": "7"})
+
+    page = get("/guards/acme.%3Ci%3E", HTML)
+
+    assert "<b>" not in page.text
+    assert "&lt;b&gt;Evil&lt;/b&gt;" in page.text
+    assert "acme.&lt;i&gt;/Retry/maxRetries in configure(properties=...)" in page.text
+    guard.close()
+
+
+def test_of_guards_of_one_name_the_last_is_shown(get: Callable[..., Answer]) -> None:
+    """And how many there are: modules are loaded again, factories make classes."""
+    gc.collect()
+
+    def client(retries: int) -> type:
+        class Client:
+            @retry(max_retries=retries)
+            def call(self) -> None: ...
+
+        return Client
+
+    kept = [client(1), client(2)]
+    name = f"{__name__}.{test_of_guards_of_one_name_the_last_is_shown.__name__}.<locals>.client.<locals>.Client.call"
+
+    told = get(f"/guards/{quote(name)}").json()
+
+    assert len(kept) == told["alike"] == 2
+    assert told["configuration"][0]["parameters"]["maxRetries"]["value"] == 2
+    assert "2 guards have this name" in get(f"/guards/{quote(name)}", HTML).text
+
+
+# A thousand guards
+
+
+def test_a_thousand_guards_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page shows a hundred, and reads of the others only how they stand."""
+    from faulttolerance._guard.control import GuardedMethod
+
+    made = [Guard(name=f"acme.many{number}", retry=Retry(max_retries=1)) for number in range(1000)]
+    counted: list[str] = []
+    counts = GuardedMethod.counts.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(GuardedMethod, "counts", property(lambda guard: counted.append(guard.name) or counts(guard)))
+
+    page = ask_wsgi(wsgi_app(), "GET", "/?q=acme.many", {"accept": HTML})
+
+    assert page.text.count('<tr role="row">') == 100 + 1
+    assert "100 of 1,000 shown" in page.text
+    assert len(counted) == 100
+    assert len(ask_wsgi(wsgi_app(), "GET", "/guards?q=acme.many").json()["guards"]) == 1000
+    for guard in made:
+        guard.close()
+
+
+def test_the_loop_goes_on_while_guards_are_read() -> None:
+    """A thousand guards take a tenth of a second, in which other requests are served."""
+    app = asgi_app()
+    threads: set[object] = set()
+
+    async def main() -> Answer:
+        import threading
+
+        from faulttolerance.web import reading
+
+        overview = reading.overview
+
+        def noted(*args: Any) -> Any:
+            threads.add(threading.current_thread())
+            return overview(*args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading, "overview", noted)
+            answer = await asked(app, "GET", "/")
+        threads.discard(threading.current_thread())
+        return answer
+
+    assert asyncio.run(main()).status == 200
+    assert len(threads) == 1
+
+
+# Where it is mounted
+
+
+@pytest.mark.parametrize("prefix", ["", "/status", "/a/b%20c"])
+@pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
+def test_links_are_relative(prefix: str, make: Callable[..., Any], ask: Ask, payments: Guard) -> None:
+    """So that a proxy may have put the page anywhere, and need not say where."""
+    for target, root in (("/", "./"), ("/guards", "./"), ("/guards/acme.payments", "../"), ("/a/b/nothing", "../../")):
+        page = ask(make(), "GET", target, {"accept": HTML}, prefix=prefix).text
+
+        links = re.findall(r'(?:href|src|action)="([^"]*)"', page)
+        assert links
+        assert all(link.startswith(root) for link in links)
+
+
+@pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
+def test_the_prefix_itself_leads_to_the_page_below_it(make: Callable[..., Any], ask: Ask) -> None:
+    """As DispatcherMiddleware of werkzeug asks for it: without the slash no relative link would hold."""
+    answer = ask(make(), "GET", "?q=x", {"accept": HTML}, prefix="/ops/status")
+
+    assert (answer.status, answer.headers["location"]) == (307, "./status/?q=x")
+
+
+def fetched(address: str, target: str, accept: str = "application/json") -> tuple[int, bytes]:
+    host = address.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=10)
+    try:
+        connection.request("GET", target, headers={"Accept": accept})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_real_servers_show_it(payments: Guard) -> None:
+    """Alone, under uvicorn and a server of WSGI; with names that are encoded on the way."""
+    other = Guard(name="caf\u00e9/\u2615 <b>", retry=Retry(max_retries=1))
+    path = f"/guards/{quote(other.name)}"
+
+    with served_by_uvicorn(asgi_app()) as first, served_by_wsgiref(wsgi_app()) as second:
+        for address in (first, second):
+            assert fetched(address, "/health") == (200, b'{\n  "status": "up",\n  "reasons": []\n}\n')
+            status, body = fetched(address, path)
+            assert (status, json.loads(body)["name"]) == (200, other.name)
+            assert b"<!doctype html>" in fetched(address, "/", HTML)[1]
+            assert fetched(address, "/nothing")[0] == 404
+    other.close()
+
+
+def test_starlette_mounts_it(payments: Guard) -> None:
+    """Below other mounts, too; what is beside it is served as ever."""
+    pytest.importorskip("starlette")
+    from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Mount, Route
+
+    async def home(request: Any) -> Any:
+        return PlainTextResponse("home")
+
+    inner = Mount("/ops", routes=[Mount("/status", asgi_app())])
+    app = Starlette(routes=[Route("/", home), inner, Mount("/guards", asgi_app())])
+
+    with served_by_uvicorn(app) as address:
+        assert fetched(address, "/") == (200, b"home")
+        assert json.loads(fetched(address, "/ops/status/guards/acme.payments")[1])["name"] == "acme.payments"
+        assert json.loads(fetched(address, "/guards/guards/acme.payments")[1])["name"] == "acme.payments"
+        assert fetched(address, "/ops/status/")[0] == 200
+        assert fetched(address, "/ops/status")[0] == 307
+        assert fetched(address, "/ops/status/page.js")[0] == 200
+    with served_by_uvicorn(asgi_app(), root_path="/proxied") as address:
+        assert fetched(address, "/health")[0] == 200
+
+
+def test_flask_mounts_it(payments: Guard) -> None:
+    flask = pytest.importorskip("flask")
+    from werkzeug.middleware.dispatcher import DispatcherMiddleware
+
+    app = flask.Flask("shop")
+    app.add_url_rule("/", view_func=lambda: "home", endpoint="home")
+    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/ops/status": wsgi_app()})
+    client = app.test_client()
+
+    assert client.get("/").text == "home"
+    assert client.get("/ops/status/guards/acme.payments").json["name"] == "acme.payments"
+    redirect = client.get("/ops/status")
+    assert (redirect.status_code, redirect.location) == (307, "./status/")
+    assert client.get("/ops/status/health", headers={"Accept": HTML}).content_type == "text/html; charset=utf-8"
+
+
+# What is not HTTP, and what else may go on
+
+
+def test_a_server_that_asks_for_its_lifespan_is_answered() -> None:
+    sent: list[Any] = []
+    asks = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+    async def receive() -> Any:
+        return next(asks)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(asgi_app()({"type": "lifespan"}, receive, send))  # type: ignore[arg-type]
+
+    assert [one["type"] for one in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+def test_a_web_socket_is_closed() -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(asgi_app()({"type": "websocket"}, receive, send))  # type: ignore[arg-type]
+
+    assert [one["type"] for one in sent] == ["websocket.close"]
+
+
+def test_it_runs_on_the_loop_of_trio() -> None:
+    """Nothing of asyncio is needed for it."""
+    trio = pytest.importorskip("trio")
+
+    answer = trio.run(asked, asgi_app(), "GET", "/health")
+
+    assert answer.json()["status"] == "up"
+
+
+def test_it_shows_the_configuration_that_holds_while_that_is_reloaded(payments: Guard) -> None:
+    """Each answer is of one moment, before or after."""
+    app = wsgi_app()
+    seen = []
+    for retries in (3, 4, 5):
+        configure(properties={"acme.payments/Retry/maxRetries": retries})
+        told = ask_wsgi(app, "GET", "/guards/acme.payments").json()
+        seen.append(told["configuration"][0]["parameters"]["maxRetries"]["value"])
+
+    assert seen == [3, 4, 5]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_worker_shows_itself() -> None:
+    """As gunicorn's, with the application loaded before."""
+    program = """
+    import json, os
+    from faulttolerance.web import reading, wsgi_app
+    from datetime import datetime, UTC
+    reading._started = datetime(2000, 1, 1, tzinfo=UTC)
+    app = wsgi_app()
+    def shown():
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/index.json"}
+        return json.loads(b"".join(app(environ, lambda status, headers: None)))["process"]
+    ours = shown()
+    assert ours["pid"] == os.getpid() and ours["started"].startswith("2000")
+    child = os.fork()
+    if child == 0:
+        theirs = shown()
+        os._exit(0 if theirs["pid"] == os.getpid() and not theirs["started"].startswith("2000") else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+
+    assert output_of(program) == "0"
+
+
+# Arguments
+
+
+@pytest.mark.parametrize("make", [asgi_app, wsgi_app])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"critical": 3}, r"_app\(critical\) is 3; allowed: names of guards"),
+        ({"critical": ["acme.*", ""]}, r"_app\(critical\) is ''"),
+        ({"title": " "}, r"_app\(title\) is ' '; allowed: words"),
+        ({"title": None}, r"_app\(title\) is None"),
+        ({"authorize": "alice"}, r"_app\(authorize\) is 'alice'; allowed: a callable"),
+    ],
+)
+def test_wrong_arguments_are_refused(make: Callable[..., Any], arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(FaultToleranceDefinitionException, match=told):
+        make(**arguments)
+
+
+def test_the_package_brings_its_assets_and_imports_them_for_nobody_else() -> None:
+    """Who does not show the page pays nothing for it."""
+    program = "import sys, faulttolerance; list(faulttolerance.guards()); print('faulttolerance.web' in sys.modules)"
+
+    assert output_of(program) == "False"
+
+
+def test_circuits_are_untouched_by_whoever_only_looks(payments: Guard) -> None:
+    """Without a hook there is no way to act, whatever is sent."""
+    for make, ask in KINDS:
+        for action in ("reset", "force-open", "force-closed"):
+            headers = {"x-requested-by": "me", "sec-fetch-site": "same-origin"}
+            assert ask(make(), "POST", f"/guards/acme.payments/{action}", headers).status == 404
+    assert circuit_breakers.state("acme.payments") == "closed"

@@ -1,0 +1,320 @@
+"""Acting on circuits from the status page: for whom the application says, from its own pages, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from faulttolerance import Bulkhead, CircuitBreaker, FaultToleranceDefinitionException, Guard, circuit_breakers
+from faulttolerance.web import Request, asgi_app, wsgi_app
+from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked
+
+HTML = "text/html,*/*;q=0.8"
+FORM = "application/x-www-form-urlencoded"
+PATH = "/guards/acme.payments"
+OWN = {"accept": HTML, "content-type": FORM, "origin": "http://shop.example", "sec-fetch-site": "same-origin"}
+"""What a browser sends with a form of the page."""
+
+KINDS: list[tuple[Callable[..., Any], Ask]] = [(asgi_app, ask_asgi), (wsgi_app, ask_wsgi)]
+
+
+@pytest.fixture(autouse=True)
+def payments() -> Iterator[Guard]:
+    guard = Guard(name="acme.payments", circuit_breaker=CircuitBreaker(delay="1h"))
+    yield guard
+    guard.close()
+
+
+class Page:
+    """One application, its hook, and a browser that keeps cookies."""
+
+    def __init__(self, make: Callable[..., Any], ask: Ask) -> None:
+        self._ask = ask
+        self.asked: list[Request] = []
+        self.says: Callable[[], object] = lambda: "alice"
+        self.app = make(authorize=self._authorize)
+        self.cookie = ""
+
+    def _authorize(self, request: Request) -> object:
+        self.asked.append(request)
+        return self.says()
+
+    def ask(self, method: str, target: str, headers: Mapping[str, str] = {}, body: bytes = b"", **more: Any) -> Answer:
+        kept = {"cookie": self.cookie} if self.cookie else {}
+        answer = self._ask(self.app, method, target, {**kept, **headers}, body, **more)
+        self.cookie = answer.headers.get("set-cookie", self.cookie).partition(";")[0]
+        return answer
+
+    def form(self, target: str = PATH) -> dict[str, str]:
+        """What the forms of a page carry."""
+        text = self.ask("GET", target, {"accept": HTML}).text
+        return {name: re.findall(f'name="{name}" value="([^"]*)"', text)[0] for name in ("process", "token")}
+
+    def click(self, action: str = "force-open", fields: dict[str, str] | None = None, **headers: str) -> Answer:
+        sent = self.form() if fields is None else fields
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.ask("POST", f"{PATH}/{action}", {**OWN, **named}, urlencode(sent).encode())
+
+
+@pytest.fixture(params=KINDS, ids=["asgi", "wsgi"])
+def page(request: pytest.FixtureRequest) -> Page:
+    return Page(*request.param)
+
+
+def state() -> str:
+    return circuit_breakers.state("acme.payments")
+
+
+def test_a_form_of_the_page_acts_once_authorised(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    """The hook is told what is asked; the action is logged with who it said that was; the browser goes back."""
+    caplog.set_level(logging.INFO, "faulttolerance")
+    answers = [(page.click(action), state()) for action in ("force-open", "reset", "force-closed")]
+
+    assert [(answer.status, answer.headers["location"]) for answer, _ in answers] == [
+        (303, "../../guards/acme.payments")
+    ] * 3
+    assert [after for _, after in answers] == ["open", "closed", "closed"]
+    assert circuit_breakers.snapshot("acme.payments").forced
+    [first, *_] = page.asked
+    assert (first.method, first.guard, first.action) == ("POST", "acme.payments", "force-open")
+    assert (first.client, first.path) == ("192.0.2.7", f"{PATH}/force-open")
+    assert "circuit of acme.payments: force-open, by alice at 192.0.2.7" in caplog.messages
+
+
+def test_a_program_acts_by_a_header_that_no_other_page_can_send(page: Page) -> None:
+    """It needs no form, and is answered with what the guard is then."""
+    answer = page.ask("POST", f"{PATH}/force-open", {"x-requested-by": "deploy"})
+
+    assert answer.status == 200
+    assert answer.json()["circuit"]["state"] == "open"
+    assert answer.json()["circuit"]["forced"]
+    assert len(page.asked) == 1
+
+
+def test_it_is_refused_for_whom_the_application_refuses(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever false thing the hook returns."""
+    caplog.set_level(logging.INFO, "faulttolerance")
+    for no in (False, None, "", 0):
+        page.says = lambda no=no: no  # type: ignore[misc]
+
+        assert page.click().status == 403
+        assert page.ask("POST", f"{PATH}/force-open", {"x-requested-by": "x"}).status == 403
+    assert state() == "closed"
+    assert "circuit of acme.payments: force-open was not authorised for somebody at 192.0.2.7" in caplog.messages
+
+
+def test_a_hook_that_fails_lets_nothing_happen(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    """The failure is logged, and its words are not sent."""
+
+    def fail() -> object:
+        raise LookupError("password=hunter2")
+
+    page.says = fail
+
+    answer = page.click()
+
+    assert (answer.status, state()) == (500, "closed")
+    assert "hunter2" not in answer.text
+    [record] = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert isinstance(record.exc_info[1], LookupError)  # type: ignore[index]
+
+
+def test_control_flow_passes_through(page: Page) -> None:
+    """Rule R0: Ctrl-C is nobody's answer."""
+
+    def interrupted() -> object:
+        raise KeyboardInterrupt
+
+    page.says = interrupted
+
+    with pytest.raises(KeyboardInterrupt):
+        page.click()
+    assert state() == "closed"
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({"sec_fetch_site": "cross-site", "origin": "http://evil.example"}, "another origin"),
+        ({"sec_fetch_site": "same-site", "origin": "http://other.shop.example"}, "another origin"),
+        ({"sec_fetch_site": "none"}, "another origin"),
+        ({"sec_fetch_site": "same-origin", "origin": "http://evil.example"}, "another origin"),
+        ({"origin": "null"}, "another origin"),
+        ({"origin": ""}, "another origin"),
+        ({"origin": "http://shop.example.evil.example"}, "another origin"),
+        ({"origin": "http://shop.example:8080"}, "another origin"),
+        ({"content_type": "text/plain"}, "neither a form"),
+        ({"content_type": "multipart/form-data"}, "neither a form"),
+        ({"cookie": ""}, "not one that this process gave"),
+        ({"cookie": "faulttolerance_csrf=00000000000000000000000000000000"}, "not one that this process gave"),
+        ({"cookie": "faulttolerance_csrf=guess"}, "not one that this process gave"),
+    ],
+)
+def test_what_another_page_makes_a_browser_send_does_nothing(page: Page, headers: dict[str, str], why: str) -> None:
+    """Before the hook is asked: it may well say yes to whose session the browser has."""
+    answer = page.click(**headers)
+
+    assert (answer.status, page.asked, state()) == (403, [], "closed")
+    assert why in answer.text
+
+
+def test_the_header_of_a_program_does_not_help_another_origin(page: Page) -> None:
+    """A browser that sends it anyway says where it comes from."""
+    for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert page.ask("POST", f"{PATH}/force-open", {"x-requested-by": "x", **headers}).status == 403
+    assert (page.asked, state()) == ([], "closed")
+
+
+@pytest.mark.parametrize("token", ["", "0" * 64, "\u00e9", "x" * 5000])
+def test_a_token_that_is_not_ours_does_nothing(page: Page, token: str) -> None:
+    """Nor one that was given to another browser, or by another application."""
+    fields = page.form() | {"token": token}
+    other = Page(wsgi_app, ask_wsgi)
+    other.cookie = page.cookie
+
+    assert page.click(fields=fields).status == 403
+    assert page.click(fields=other.form()).status == 403
+    assert page.click(fields={}).status == 409
+    assert (page.asked, state()) == ([], "closed")
+
+
+def test_a_form_that_another_worker_showed_says_so(page: Page) -> None:
+    """Its circuits are others; a person can try again until the right one answers."""
+    fields = page.form()
+
+    answer = page.click(fields=fields | {"process": "host/1/2026-01-01T00:00:00+00:00"})
+
+    assert (answer.status, state()) == (409, "closed")
+    assert "shown by another process" in answer.text
+    assert page.click(fields=fields).status == 303
+
+
+def test_a_browser_keeps_one_cookie_for_all_its_tabs(page: Page) -> None:
+    """What an older tab has stays good; no script can read it, and no other site sends it."""
+    first = page.form()
+    cookie = page.ask("GET", PATH, {"accept": HTML}, scheme="https").headers["set-cookie"]
+
+    assert page.form() == first
+    assert cookie == f"{page.cookie}; HttpOnly; SameSite=Strict; Secure"
+    page.cookie = "faulttolerance_csrf=<script>"
+    assert page.form() != first
+    assert re.fullmatch("faulttolerance_csrf=[0-9a-f]{32}", page.cookie)
+
+
+def test_paths_to_act_take_posts_only(page: Page) -> None:
+    """So that no link, no picture and no prefetch does anything."""
+    for method in ("GET", "HEAD", "PUT", "DELETE"):
+        answer = page.ask(method, f"{PATH}/reset", {"x-requested-by": "x"})
+        assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    assert page.ask("POST", PATH, {"x-requested-by": "x"}).headers["allow"] == "GET, HEAD"
+    assert page.ask("POST", f"{PATH}/explode", {"x-requested-by": "x"}).status == 404
+    assert page.ask("POST", "/guards/nobody/reset", {"x-requested-by": "x"}).status == 404
+    assert page.asked == []
+
+
+def test_a_guard_without_a_circuit_cannot_be_acted_on(page: Page) -> None:
+    guard = Guard(name="acme.pictures", bulkhead=Bulkhead(1))
+
+    answer = page.ask("POST", "/guards/acme.pictures/reset", {"x-requested-by": "x"})
+
+    assert (answer.status, page.asked) == (404, [])
+    assert "Act on the circuit" not in page.ask("GET", "/guards/acme.pictures", {"accept": HTML}).text
+    assert "Act on the circuit" in page.ask("GET", PATH, {"accept": HTML}).text
+    guard.close()
+
+
+def test_a_guard_may_be_called_like_an_action(page: Page) -> None:
+    """Its page is its name; to act on it is one step further."""
+    guard = Guard(name="acme.payments/reset", circuit_breaker=CircuitBreaker())
+
+    assert page.ask("GET", f"{PATH}/reset").json()["name"] == "acme.payments/reset"
+    assert page.ask("POST", f"{PATH}/reset/force-open", {"x-requested-by": "x"}).status == 200
+    assert (circuit_breakers.state("acme.payments/reset"), state()) == ("open", "closed")
+    guard.close()
+
+
+def test_what_is_too_long_is_not_read(page: Page) -> None:
+    answer = page.ask("POST", f"{PATH}/force-open", OWN, b"x" * 20_000)
+
+    assert (answer.status, page.asked, state()) == (413, [], "closed")
+
+
+def test_who_it_was_cannot_spoil_the_log(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    """A name of many lines, or of another direction, or without end."""
+    caplog.set_level(logging.INFO, "faulttolerance")
+    page.says = lambda: "alice\nERROR: all is lost\u202e" + "x" * 9999
+
+    assert page.click().status == 303
+    [message] = [one for one in caplog.messages if "force-open" in one]
+    assert message.startswith("circuit of acme.payments: force-open, by alice\\nERROR: all is lost\\u202exxx")
+    assert len(message) < 300
+
+
+def test_a_hook_may_be_awaited() -> None:
+    """On the loop of the server."""
+    loops: list[object] = []
+
+    async def authorize(request: Request) -> bool:
+        await asyncio.sleep(0)
+        loops.append(asyncio.get_running_loop())
+        return request.headers["authorization"] == "Bearer right"
+
+    async def main() -> list[int]:
+        app = asgi_app(authorize=authorize)
+        found = []
+        for token in ("right", "wrong"):
+            headers = {"x-requested-by": "x", "authorization": f"Bearer {token}"}
+            found.append((await asked(app, "POST", f"{PATH}/force-open", headers)).status)
+        loops.append(asyncio.get_running_loop())
+        return found
+
+    assert asyncio.run(main()) == [200, 403]
+    assert len(set(loops)) == 1
+
+
+def test_a_caller_that_leaves_before_the_hook_has_answered_does_nothing() -> None:
+    """A server cancels the request then."""
+
+    async def main() -> None:
+        reached = asyncio.Event()
+
+        async def authorize(request: Request) -> bool:
+            reached.set()
+            await asyncio.Event().wait()
+            return True
+
+        task = asyncio.create_task(
+            asked(asgi_app(authorize=authorize), "POST", f"{PATH}/force-open", {"x-requested-by": "x"})
+        )
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+    assert state() == "closed"
+
+
+def test_a_hook_to_be_awaited_is_refused_by_wsgi() -> None:
+    """As soon as that can be seen; at the latest when it is asked, and then nothing is done."""
+
+    async def authorize(request: Request) -> bool:
+        return True
+
+    class Later:
+        async def __call__(self, request: Request) -> bool:
+            return True
+
+    for hook in (authorize, Later()):
+        with pytest.raises(FaultToleranceDefinitionException, match=r"wsgi_app\(authorize\) is a coroutine function"):
+            wsgi_app(authorize=hook)
+    app = wsgi_app(authorize=lambda request: authorize(request))
+    assert ask_wsgi(app, "POST", f"{PATH}/force-open", {"x-requested-by": "x"}).status == 500
+    assert state() == "closed"
