@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from math import floor, log10
 from typing import Final
 
-from .. import Deadline, FaultToleranceDefinitionException
+from .. import Deadline, FaultToleranceDefinitionException, TimeoutException, deadline
 from ..exceptions import Fault
 from ..typing import Duration
 
-__all__ = ["HEADER", "limit", "time_left"]
+__all__ = ["HEADER", "limit", "time_left", "within"]
 
 HEADER: Final = "X-Request-Timeout-Ms"
 _GRPC: Final = "grpc-timeout"
@@ -66,3 +67,14 @@ def _seconds(digits: str, unit: float | None) -> float | None:
     if unit is None or not (digits.isascii() and digits.isdecimal() and len(digits) <= 8):
         return None
     return int(digits) * unit
+
+
+def within(left: float | None) -> AbstractContextManager[object]:
+    """Give the block in which a request is answered, for ``with``, that has *left* seconds; ``None``: any time.
+
+    Raises:
+        TimeoutException: No time is left.
+    """
+    if left == 0.0:
+        raise TimeoutException("no time is left for this request")
+    return nullcontext() if left is None else deadline(left * 1000)

@@ -1,7 +1,78 @@
-"""What services of Django need of the library."""
+"""Refusals, time-outs and deadlines of requests in Django; and no retry inside an ``atomic`` block."""
 
 from __future__ import annotations
 
-from ._django_atomic import refuse_retries_in_atomic as refuse_retries_in_atomic
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
-__all__ = ["refuse_retries_in_atomic"]
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.conf import settings  # type: ignore[import-untyped]
+from django.http import HttpRequest, HttpResponse  # type: ignore[import-untyped]
+
+from .. import TimeoutException
+from ._django_atomic import refuse_retries_in_atomic as refuse_retries_in_atomic
+from ._inbound import limit, time_left, within
+from ._refusals import answer_to
+
+__all__ = ["FaultToleranceMiddleware", "refuse_retries_in_atomic"]
+
+
+class FaultToleranceMiddleware:
+    """Answers refusals by 503 or 429 and time-outs by 504, and gives requests the time that their callers still wait.
+
+    It stands in ``MIDDLEWARE``, under WSGI and ASGI: refusals are those of views and of what stands below it there, so
+    put it first, or below what is to see every response. What else is raised stays as it is.
+
+    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` say how long a request may take until its response begins,
+    and the setting ``FAULTTOLERANCE_LONGEST`` how long at most, in milliseconds or as text, such as ``"5s"``.
+
+    Raises:
+        FaultToleranceDefinitionException: The setting is no duration.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        self._get_response = get_response
+        longest = getattr(settings, "FAULTTOLERANCE_LONGEST", None)
+        self._longest = limit("settings.FAULTTOLERANCE_LONGEST", longest)
+        self._is_async = iscoroutinefunction(get_response)
+        if self._is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        """Answer one request."""
+        if self._is_async:
+            return self._answer(request)
+        response = None
+        try:
+            with self._within(request):
+                response = self._get_response(request)
+        except TimeoutException as late:
+            if response is None:  # one that is there, if late, is sent
+                response = _refuse(request, late)
+        return response
+
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
+        response = None
+        try:
+            with self._within(request):
+                response = await self._get_response(request)
+        except TimeoutException as late:
+            if response is None:
+                response = _refuse(request, late)
+        return response
+
+    def _within(self, request: Any) -> AbstractContextManager[object]:
+        return within(time_left(request.headers.get, self._longest))
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer what a view raised, where it is a refusal or a time-out."""
+        return _refuse(request, exception)
+
+
+def _refuse(request: Any, failure: Exception) -> Any:
+    answer = answer_to(failure, request.headers.get("Accept", ""))
+    return None if answer is None else HttpResponse(answer.body, status=answer.status, headers=answer.headers)

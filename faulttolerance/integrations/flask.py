@@ -1,0 +1,80 @@
+"""Refusals, time-outs and deadlines of requests in Flask."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, Response, request
+
+from .. import RefusedException, TimeoutException
+from ..typing import Duration
+from ._inbound import limit, time_left, within
+from ._refusals import answer_to, no_in
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+__all__ = ["DeadlineMiddleware", "install"]
+
+
+def install(app: Flask, *, longest: Duration | None = None) -> None:
+    """Let *app* answer refusals by 503 or 429 and time-outs by 504, and let requests have the time that callers give.
+
+    A handler of the application's own for one of the exceptions wins where it is for a narrower class, or is added
+    later. What else is raised stays as it is.
+
+    Args:
+        app: An application that has not begun to serve.
+        longest: How long a request may take, until its response begins, whatever its headers say; in milliseconds.
+
+    Raises:
+        FaultToleranceDefinitionException: *longest* is no duration.
+    """
+    limit("install(longest)", longest)
+    app.register_error_handler(RefusedException, _answer)
+    app.register_error_handler(TimeoutException, _answer)
+    handle: Callable[[Any], Any] = app.handle_user_exception
+    # A group of nothing but refusals goes to their handler; a handler for groups would be in the way of the others.
+    app.handle_user_exception = lambda e: handle(no_in(e) or e)  # type: ignore[method-assign]
+    app.wsgi_app = DeadlineMiddleware(app.wsgi_app, longest=longest)  # type: ignore[method-assign]
+
+
+class DeadlineMiddleware:
+    """Gives each request the time that its caller still waits, by ``deadline``; plain WSGI, also without Flask.
+
+    The headers ``grpc-timeout`` and ``X-Request-Timeout-Ms`` say how long. What answers is interrupted then, and the
+    answer is 504. The deadline ends where the response begins: a stream is not cut by it.
+
+    Args:
+        app: What answers.
+        longest: What no header exceeds, and what holds without one, in milliseconds; ``None``: no limit.
+    """
+
+    def __init__(self, app: WSGIApplication, *, longest: Duration | None = None) -> None:
+        self._app = app
+        self._longest = limit("DeadlineMiddleware(longest)", longest)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        response: Iterable[bytes] | None = None
+        try:
+            left = time_left(lambda name: environ.get(f"HTTP_{name.upper().replace('-', '_')}"), self._longest)
+            with within(left):
+                response = self._app(environ, start_response)
+        except TimeoutException as late:
+            answer = answer_to(late, environ.get("HTTP_ACCEPT", ""))
+            if response is None and answer is not None:  # one that is there, if late, is sent
+                status = f"{answer.status} {HTTPStatus(answer.status).phrase}"
+                start_response(status, [*answer.headers.items()], sys.exc_info())
+                response = [answer.body]
+        assert response is not None
+        return response
+
+
+def _answer(failure: Exception) -> Response:
+    answer = answer_to(failure, request.headers.get("Accept", ""))
+    assert answer is not None
+    return Response(answer.body, answer.status, answer.headers)
