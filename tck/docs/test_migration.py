@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -167,6 +167,15 @@ def test_old_and_new_do_what_the_table_says(case: Case, way: str) -> None:
         assert heard["new"] == heard["old"]
 
 
+SPECIFIED = {
+    faulttolerance.Bulkhead: {"max_wait", "latency"},
+    faulttolerance.CircuitBreaker: {"slow", "window", "max_delay"},
+    faulttolerance.Fallback: set(),
+    faulttolerance.Retry: {"jitter_kind"},
+    faulttolerance.Timeout: {"interrupt", "adaptive"},
+}
+"""The annotations of the specification, and the parameters that they have here only."""
+
 _SPAN = re.compile(r"`@?([a-z_A-Z.]+\([^`]*\))`")
 KNOWN: dict[str, Callable[..., Any]] = {name: getattr(faulttolerance, name) for name in faulttolerance.__all__}
 
@@ -189,12 +198,35 @@ def test_the_parameters_that_tables_name_exist(page: Path) -> None:
     """A reader copies them."""
     wrong = []
     for node, span in calls_in_tables(page):
-        parameters = inspect.signature(KNOWN[node.func.id]).parameters  # type: ignore[attr-defined]
+        parameters = inspect.signature(KNOWN[ast.unparse(node.func)]).parameters
         if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
             continue
         wrong += [f"{one.arg} of {span}" for one in node.keywords if one.arg and one.arg not in parameters]
 
     assert wrong == []
+
+
+_ROW = re.compile(r"^\| `([A-Z]\w+)\.(\w+)` \| .*? \| `(\w+\([^`]*\))`", re.MULTILINE)
+
+
+def test_the_defaults_of_the_specification_are_those_of_the_page() -> None:
+    """Each annotation with each parameter has a row, and what stands in it is so."""
+    page = next(page for page in PAGES if page.stem == "from-microprofile")
+    rows = {(kind, name): call for kind, name, call in _ROW.findall(page.read_text(encoding="utf-8"))}
+    wanted = {
+        (kind.__name__, re.sub("_(.)", lambda found: found[1].upper(), one))
+        for kind, ours in SPECIFIED.items()
+        for one in inspect.signature(kind).parameters
+        if one not in ours
+    }
+
+    assert rows.keys() == wanted
+    for call in rows.values():
+        node = cast("ast.Call", ast.parse(call, mode="eval").body)
+        [(name, shown)] = [(str(one.arg), ast.unparse(one.value)) for one in node.keywords]
+        default = inspect.signature(KNOWN[ast.unparse(node.func)]).parameters[name].default
+        value = eval(shown, vars(faulttolerance).copy())
+        assert default in (value, (value,)), call
 
 
 def test_there_are_pairs() -> None:
