@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from .._config import Key, Snapshot, ignore_keys
 from .._policy import (
     Bulkhead,
+    ChronoUnit,
     CircuitBreaker,
+    Deadline,
+    ExponentialBackoff,
     FailWhen,
     Fallback,
+    FibonacciBackoff,
+    HonorRetryAfter,
     Policy,
     RateLimit,
     Retry,
     RetryWhen,
     Timeout,
+    parameters,
     seconds,
     spelled,
 )
@@ -33,6 +39,18 @@ Said = Iterator[str]
 """The parameter, as in ``@Retry(retry_on)``, why it is doubtful, and how to settle it."""
 
 _SHORT = 0.01
+_BRIEF = 0.1
+_SELDOM_SHORTER: Mapping[type[Policy], Mapping[str, float]] = {
+    Bulkhead: {"max_wait": _SHORT},
+    CircuitBreaker: {"delay": _BRIEF, "max_delay": _BRIEF, "window": _BRIEF, "slow": _SHORT},
+    Deadline: {"value": _SHORT},
+    ExponentialBackoff: {"max_delay": _BRIEF},
+    FibonacciBackoff: {"max_delay": _BRIEF},
+    HonorRetryAfter: {"max_delay": _BRIEF},
+    RateLimit: {"max_wait": _SHORT},
+    Retry: {"delay": _SHORT, "max_duration": _BRIEF},
+}
+"""Durations that whoever gives them seldom wants shorter, in seconds: from there down, seconds were meant."""
 _MISTAKES = (NameError, AttributeError, TypeError)
 
 
@@ -136,6 +154,33 @@ def _swallows(policies: Policies) -> Said:
         )
 
 
+def _as_if_seconds(policies: Policies) -> Said:
+    for kind, least in _SELDOM_SHORTER.items():
+        policy = policies.get(kind)
+        if policy is None or (kind is Retry and not _retries(policy)):
+            continue
+        for name, short in least.items():
+            unit = parameters(kind)[name].kind.unit
+            length = seconds(getattr(policy, name), getattr(policy, unit) if unit else ChronoUnit.MILLIS)
+            if 0 < length < short:
+                yield (
+                    f"@{kind.__name__}({name}) is {_spelled(length)}: a bare number counts milliseconds; give text with"
+                    f" a unit, as in '{spelled(length * 1000, ChronoUnit.SECONDS)}', if seconds are meant"
+                )
+
+
+def _stunted(policies: Policies) -> Said:
+    retry, exponential = policies.get(Retry), cast("Any", policies.get(ExponentialBackoff))
+    growth = exponential or policies.get(FibonacciBackoff)
+    if growth is None or not _retries(retry) or seconds(cast("Any", retry).delay, cast("Any", retry).delay_unit):
+        return
+    if exponential is None or not exponential.min_delay:
+        yield (
+            f"@{type(growth).__name__} lets the delay of @Retry grow, which is 0 and stays so; give a delay to begin"
+            " with"
+        )
+
+
 LINTS: Mapping[str, Callable[[Policies], Said]] = {
     "FT001": _uncounted,
     "FT002": _bare,
@@ -144,6 +189,8 @@ LINTS: Mapping[str, Callable[[Policies], Said]] = {
     "FT005": _hasty,
     "FT006": _impatient,
     "FT008": _swallows,
+    "FT009": _as_if_seconds,
+    "FT010": _stunted,
 }
 """What is asked of the policies of one guard, by the code of the doubt."""
 _NESTED = "FT007"

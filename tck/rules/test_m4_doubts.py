@@ -52,6 +52,28 @@ DOUBTFUL: Mapping[str, list[Callable[[], ft.Guard]]] = {
         lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, apply_on=(OSError, NameError))),
         lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, skip_on=OSError)),
     ],
+    "FT009": [
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=30)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=0, max_delay=60)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(window=60)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(slow=2)),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay=2, jitter=0)),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, max_duration=10)),
+        lambda: ft.Guard(
+            retry=ft.Retry(retry_on=OSError, delay="1s"), exponential_backoff=ft.ExponentialBackoff(max_delay=60)
+        ),
+        lambda: ft.Guard(
+            retry=ft.Retry(retry_on=OSError, delay="1s"), fibonacci_backoff=ft.FibonacciBackoff(max_delay=60)
+        ),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError), honor_retry_after=ft.HonorRetryAfter(max_delay=60)),
+        lambda: ft.Guard(deadline=ft.Deadline(5)),
+        lambda: ft.Guard(bulkhead=ft.Bulkhead(3, max_wait=1)),
+        lambda: ft.Guard(rate_limit=ft.RateLimit(3, max_wait=1)),
+    ],
+    "FT010": [
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError), exponential_backoff=ft.ExponentialBackoff()),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, jitter_kind="full"), fibonacci_backoff=ft.FibonacciBackoff()),
+    ],
 }
 
 SETTLED: Mapping[str, list[Callable[[], ft.Guard]]] = {
@@ -91,6 +113,24 @@ SETTLED: Mapping[str, list[Callable[[], ft.Guard]]] = {
     "FT008": [
         lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, apply_on=TROUBLE)),
         lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, skip_on=TypeError)),
+    ],
+    "FT009": [
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=100, max_delay="1s", window="1m", slow=10)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=0)),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay=30, delay_unit="seconds", max_duration=0)),
+        lambda: ft.Guard(retry=ft.Retry(max_retries=0, delay=2, max_duration=10)),
+        lambda: ft.Guard(deadline=ft.Deadline("5s"), rate_limit=ft.RateLimit(3, window=0.01, max_wait="1s")),
+        lambda: ft.Guard(deadline=ft.Deadline(0), bulkhead=ft.Bulkhead(3)),
+        lambda: ft.Guard(
+            retry=ft.Retry(retry_on=OSError, delay="1s"), exponential_backoff=ft.ExponentialBackoff(max_delay=0)
+        ),
+    ],
+    "FT010": [
+        lambda: ft.Guard(
+            retry=ft.Retry(retry_on=OSError), exponential_backoff=ft.ExponentialBackoff(min_delay="100ms")
+        ),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="1s"), fibonacci_backoff=ft.FibonacciBackoff()),
+        lambda: ft.Guard(retry=ft.Retry(max_retries=0), exponential_backoff=ft.ExponentialBackoff()),
     ],
 }
 
