@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 from .. import circuit_breakers
 from .._log import ERROR, INFO, log
 from .._shown import escaped
+from . import reading
 from .exchange import Request
-from .reading import process
 
 ACTIONS: Final[Mapping[str, Callable[[str], None]]] = {
     "reset": circuit_breakers.reset,
@@ -29,9 +29,8 @@ _NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 def this_process() -> str:
-    """Give what tells this process from the other ones of a service."""
-    me = process()
-    return f"{me['host']}/{me['pid']}/{me['started']}"
+    """Give what tells this process from the other ones of the service."""
+    return reading.name_of(reading.process())
 
 
 def nonce_of(request: Request) -> str:

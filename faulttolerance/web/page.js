@@ -4,11 +4,14 @@
 
 (() => {
   const LEAST = 2000; // milliseconds between two looks
+  const SOON = 100; // milliseconds until another try where another process of the service has answered
+  const TRIES = 10; // so many of those; then that one is shown
   const SHARE = 20; // a look that takes long is followed by a pause that many times as long
   const news = document.getElementById("news");
   const pause = document.getElementById("pause");
   let timer = 0;
   let turn = 0; // the look that counts: a later one makes an earlier one void
+  let strangers = 0; // how many answers in a row were of another process than the one that is shown
   let isPaused = false;
 
   // Make `now` what `next` is, node by node, so that focus, selection and scrolling stay.
@@ -43,7 +46,9 @@
 
   function later(milliseconds) {
     clearTimeout(timer);
-    if (!isPaused && !document.hidden) timer = setTimeout(look, milliseconds);
+    const isLive = document.querySelector("main").hasAttribute("data-live"); // what is not there does not change
+    pause.hidden = !isLive;
+    if (isLive && !isPaused && !document.hidden) timer = setTimeout(look, milliseconds);
   }
 
   async function look() {
@@ -57,6 +62,12 @@
       const next = new DOMParser().parseFromString(text, "text/html");
       const main = next.querySelector("main");
       if (!main) throw new Error("this is another page");
+      const process = document.querySelector("main").dataset.process;
+      if (main.dataset.process && main.dataset.process !== process && ++strangers <= TRIES) {
+        later(SOON);
+        return;
+      }
+      strangers = 0;
       follow(document.querySelector("main"), main);
       follow(document.querySelector("footer"), next.querySelector("footer"));
       say("");
@@ -82,7 +93,6 @@
     typing = setTimeout(filter, 150);
   });
 
-  pause.hidden = false;
   pause.addEventListener("click", () => {
     isPaused = !isPaused;
     pause.textContent = isPaused ? "Go on" : "Pause";

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from .markup import Child, Markup, element as e
-from .reading import Told, Wanted
+from .reading import Told, Wanted, name_of
 
 _MARKS = {"up": "\u25cf", "degraded": "\u25b2", "down": "\u2716"}
 """A shape for each status: nobody has to tell colours apart."""
@@ -64,7 +64,8 @@ def of_health(frame: Frame, told: Told) -> str:
 def of_words(frame: Frame, status: int, words: str) -> str:
     """Show why there is nothing to show."""
     title = f"{status}: {words}"
-    return _page(frame, title, (_back(frame), e("section", e("p", title, class_="lead"), class_="card")))
+    words_alone = e("section", e("h1", title), class_="card")
+    return _page(frame, title, (_back(frame), words_alone), is_live=False)
 
 
 def of_guard(frame: Frame, told: Told, key: Key | None) -> str:
@@ -85,7 +86,7 @@ def of_guard(frame: Frame, told: Told, key: Key | None) -> str:
 # What stands around
 
 
-def _page(frame: Frame, title: str, content: Child, process: Told | None = None) -> str:
+def _page(frame: Frame, title: str, content: Child, process: Told | None = None, *, is_live: bool = True) -> str:
     root = frame.root
     head = e(
         "head",
@@ -96,7 +97,7 @@ def _page(frame: Frame, title: str, content: Child, process: Told | None = None)
         e("link", rel="icon", href=f"{root}icon.svg", type="image/svg+xml"),
         e("link", rel="stylesheet", href=f"{root}page.css"),
         e("script", src=f"{root}page.js", defer=True),
-        e("noscript", e("meta", http_equiv="refresh", content="10")),
+        e("noscript", e("meta", http_equiv="refresh", content="10")) if is_live else None,
     )
     top = e(
         "div",
@@ -105,7 +106,8 @@ def _page(frame: Frame, title: str, content: Child, process: Told | None = None)
         e("p", id="news", role="status"),
         class_="top",
     )
-    body = e("body", top, e("main", content), _foot(process))
+    which = name_of(process) if process else None
+    body = e("body", top, e("main", content, data_live=is_live, data_process=which), _foot(process))
     return f"<!doctype html>\n{e('html', head, body, lang='en')}\n"
 
 

@@ -63,6 +63,11 @@ def process() -> Told:
     return {"pid": os.getpid(), "host": socket.gethostname(), "started": started, "now": now}
 
 
+def name_of(process: Told) -> str:
+    """Give what tells a process from the other ones of a service, and from one that had its number before."""
+    return f"{process['host']}/{process['pid']}/{process['started']}"
+
+
 def readiness(critical: Iterable[str]) -> Told:
     """Tell whether calls get through."""
     return health(critical).as_dict()

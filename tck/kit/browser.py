@@ -58,6 +58,10 @@ class Browser:
         """Give what *script* returns, the body of a function of JavaScript."""
         return self.driver.execute_script(script, *arguments)
 
+    def run_first(self, script: str) -> None:
+        """Run *script* in every page that is opened from now on, before those of the page."""
+        self._tell("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+
     def complaints(self) -> list[str]:
         """Give what the console has of errors and warnings since it was asked last, violated policies included."""
         return [str(entry["message"]) for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]

@@ -7,10 +7,11 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from socketserver import ThreadingMixIn
 from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import unquote
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
 
@@ -143,10 +144,16 @@ class _Quiet(WSGIRequestHandler):
     def log_message(self, *args: object) -> None: ...
 
 
+class _Threads(ThreadingMixIn, WSGIServer):
+    """Browsers open connections that they do not use yet; a server with one thread waits for those."""
+
+    daemon_threads = True
+
+
 @contextmanager
 def served_by_wsgiref(application: Any) -> Iterator[str]:
-    """The address at which the standard library's server shows *application*, on a thread."""
-    with make_server("127.0.0.1", 0, application, handler_class=_Quiet) as server:
+    """The address at which the standard library's server shows *application*, on threads."""
+    with make_server("127.0.0.1", 0, application, server_class=_Threads, handler_class=_Quiet) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -1,0 +1,287 @@
+"""The status page as people see it, in Chromium: one browser for all of these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from faulttolerance import Bulkhead, CircuitBreaker, Guard, Retry, circuit_breakers
+from faulttolerance.web import Request, reading, wsgi_app
+from kit.browser import Browser, browser
+from kit.waiting import wait_until
+from kit.web import served_by_wsgiref
+
+HOSTILE = "acme.\"><script>document.title='gone'</script><img src=x onerror=\"document.title='gone'\">"
+
+HASTE = 20
+"""How many times as often as for people the page looks whether anything has changed."""
+
+SEES = """
+const rgb = (text) => { // of any notation that the browser knows
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  canvas.fillStyle = text;
+  canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+};
+const light = ([red, green, blue]) => {
+  const part = (one) => (one / 255 <= 0.04045 ? one / 255 / 12.92 : ((one / 255 + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue);
+};
+const ground = (element) => {
+  for (let one = element; one; one = one.parentElement) {
+    const found = rgb(getComputedStyle(one).backgroundColor);
+    if (found[3] === 255) return found;
+  }
+  return rgb(getComputedStyle(document.documentElement).colorScheme.includes("dark") ? "#000" : "#fff");
+};
+const poor = [];
+for (const element of document.querySelectorAll("body *")) {
+  const words = [...element.childNodes].filter((node) => node.nodeType === 3 && node.data.trim());
+  if (!words.length || !element.checkVisibility() || element.closest("svg, .logo")) continue;
+  const [front, back] = [light(rgb(getComputedStyle(element).color)), light(ground(element))];
+  const contrast = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+  if (contrast < 4.5) poor.push(`${element.tagName}.${element.className}: ${words[0].data} ${contrast.toFixed(2)}`);
+}
+return poor;
+"""
+"""The elements with words that are harder to read than AA allows."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as one:
+        one.run_first(f"const later = setTimeout; window.setTimeout = (call, pause) => later(call, pause / {HASTE})")
+        yield one
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    def authorize(request: Request) -> str:
+        return "alice"
+
+    with served_by_wsgiref(wsgi_app(critical="acme.payments", authorize=authorize, title="Shop")) as address:
+        yield address
+
+
+@pytest.fixture
+def page(chromium: Browser, address: str) -> Iterator[Browser]:
+    """The first page, of a shop whose payments are down; at its end the console has nothing to say."""
+    breaker = CircuitBreaker(request_volume_threshold=4, delay="1h")
+    retry = Retry(max_retries=1, delay=0, jitter=0, retry_on=ConnectionError)
+    made = [
+        Guard(name="acme.payments", circuit_breaker=breaker, retry=retry),
+        Guard(name="acme.pictures", bulkhead=Bulkhead(3)),
+        Guard(name=HOSTILE, retry=retry),
+    ]
+    fail(made[0], 5)
+    chromium.show(1280, 900)
+    chromium.prefer("light")
+    chromium.open(f"{address}/?q=acme.")
+    yield chromium
+    chromium.open("about:blank")  # or it would ask for guards that are gone
+    for guard in made:
+        guard.close()
+    assert chromium.complaints() == []
+
+
+def fail(guard: Guard, times: int) -> None:
+    def refused() -> None:
+        raise ConnectionError
+
+    for _ in range(times):
+        with suppress(Exception):
+            guard.call(refused)
+
+
+def names(page: Browser) -> list[str]:
+    """The guards of the table."""
+    found: list[str] = page.run("return [...document.querySelectorAll('tbody th a')].map((one) => one.textContent)")
+    return found
+
+
+def soon(condition: Callable[[], Any]) -> None:
+    """Wait until *condition* holds of the page; while it is changed, an element may be gone as soon as it is found."""
+
+    def holds() -> bool:
+        with suppress(Exception):
+            return bool(condition())
+        return False
+
+    wait_until(holds)
+
+
+def test_the_page_shows_what_is_wrong_first(page: Browser) -> None:
+    """The status, the reason, and the guards with their states."""
+    assert page.driver.title == "Shop"
+    assert page.text("h1").lower().endswith("down")
+    assert page.text(".reasons").startswith("\u2716")
+    assert "acme.payments: CircuitBreaker is open, half-open in " in page.text(".reasons")
+    assert names(page)[0] == "payments"
+    assert "100 % failed" in page.text("tbody tr:first-child")
+
+
+def test_a_hostile_name_is_shown_and_not_run(page: Browser) -> None:
+    """In the table, in its title and on its own page."""
+    assert len(names(page)) == 3
+    page.run("document.querySelectorAll('tbody th a')[1].click()")
+    soon(lambda: page.run("return location.pathname.startsWith('/guards/')"))
+
+    assert HOSTILE.rpartition(".")[2] in page.text("h1")
+    assert page.run("return document.querySelectorAll('main script, main img').length") == 0
+    assert page.driver.title == f"{HOSTILE} \u2013 Shop"
+
+
+def test_nothing_inline_runs(page: Browser) -> None:
+    """Whatever got into the page: its policy lets scripts and styles of its own files run alone."""
+    page.run(
+        "const script = document.createElement('script'); script.textContent = \"document.title = 'gone'\";"
+        "document.body.append(script); document.body.setAttribute('style', 'color: rgb(1, 2, 3)');"
+    )
+
+    assert page.driver.title == "Shop"
+    assert page.run("return getComputedStyle(document.body).color") != "rgb(1, 2, 3)"
+    assert sum("Content Security Policy" in one for one in page.complaints()) == 2
+
+
+def test_dark_and_light_are_both_easy_to_read(page: Browser, address: str) -> None:
+    """They differ, and no words have less contrast than AA asks for, on any page."""
+    grounds = set()
+    for path in ("", "guards/acme.payments", "health", "nothing"):
+        page.open(f"{address}/{path}")
+        for scheme in ("light", "dark"):
+            page.prefer(scheme)  # type: ignore[arg-type]
+            grounds.add(page.run("return getComputedStyle(document.body).backgroundColor"))
+            assert page.run(SEES) == [], (path, scheme)
+    page.complaints()  # the page that is not there
+
+    assert len(grounds) == 2
+
+
+@pytest.mark.parametrize("width", [360, 768, 1920])
+def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address: str) -> None:
+    """On a telephone a row is a card; what is in it has its column's name beside it."""
+    for path in ("", "guards/acme.payments", "health"):
+        page.show(width, 800)
+        page.open(f"{address}/{path}")
+
+        assert page.run("return document.documentElement.scrollWidth <= innerWidth"), path
+    page.open(f"{address}/")
+    label = page.run("return getComputedStyle(document.querySelector('tbody td'), '::before').content")
+    assert (label == '"Now"') == (width <= 768)
+
+
+def test_pages_are_built_for_those_who_hear_them(page: Browser, address: str) -> None:
+    """One heading of the first order, none left out, tables with captions and scopes, names for what is typed into."""
+    for path in ("", "guards/acme.payments", "health", "nothing"):
+        page.open(f"{address}/{path}")
+        levels = page.run("return [...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
+        assert levels.count(1) == 1
+        assert all(after - before <= 1 for before, after in zip([0, *levels], levels, strict=False)), levels
+        assert page.run("return document.querySelectorAll('table:not(:has(caption)), th:not([scope])').length") == 0
+        inputs = "[...document.querySelectorAll('input:not([type=hidden])')]"
+        assert page.run(f"return {inputs}.every((one) => one.labels.length > 0)")
+        assert page.run("return document.documentElement.lang") == "en"
+    assert len(page.complaints()) == 1  # that the last one is not there, once
+
+
+def test_the_filter_narrows_while_one_types(page: Browser) -> None:
+    """Without loading the page anew; what is typed stays, and the address can be passed on."""
+    page.run("window.stays = true; document.getElementById('q').value = ''")
+
+    page.find("#q").send_keys("acme.pic")
+    soon(lambda: names(page) == ["pictures"])
+
+    assert page.run("return document.activeElement.id") == "q"
+    assert page.run("return document.activeElement.value") == "acme.pic"
+    assert page.run("return location.search") == "?q=acme.pic"
+    page.run("document.getElementById('q').value = 'acme.'")
+    page.find("[name=impaired]").click()
+    soon(lambda: names(page) == ["payments"])
+    assert page.run("return window.stays")
+
+
+def test_it_follows_without_being_loaded_anew(page: Browser, address: str) -> None:
+    """What did not change is the same element still: nothing flickers, what was opened stays open."""
+    page.open(f"{address}/guards/acme.payments")
+    page.run("document.querySelector('details').open = true; window.before = document.querySelector('.policy')")
+
+    circuit_breakers.reset("acme.payments")
+    soon(lambda: "closed" in page.text(".conditions"))
+
+    assert page.run("return window.before === document.querySelector('.policy')")
+    assert page.run("return document.querySelector('details').open")
+
+
+def test_it_stays_with_the_process_that_it_shows(page: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several behind one address, as gunicorn's workers; where that one is gone, another one is shown."""
+    process, answers = reading.process(), iter(range(10_000))
+    other = process | {"pid": 4711}
+    monkeypatch.setattr(reading, "process", lambda: other if next(answers) % 5 else process)
+    page.run(
+        "window.seen = new Set(); setInterval(() => window.seen.add(document.querySelector('main').dataset.process))"
+    )
+
+    circuit_breakers.reset("acme.payments")
+    soon(lambda: page.text("h1").lower().endswith("up"))
+
+    assert page.run("return window.seen.size") == 1
+    monkeypatch.setattr(reading, "process", lambda: other)
+    soon(lambda: "One process: 4711 on " in page.text("footer"))
+
+
+def test_it_stands_still_when_asked_to(page: Browser) -> None:
+    """Whoever reads slowly, or takes a picture, is not hurried."""
+    page.find("#pause").click()
+    asked = page.run("return performance.getEntriesByType('resource').length")
+    circuit_breakers.reset("acme.payments")
+    page.run("window.early = true; setTimeout(() => { window.early = false }, 4000)")
+    soon(lambda: not page.run("return window.early"))
+
+    assert page.run("return performance.getEntriesByType('resource').length") == asked
+    assert page.text("#pause") == "Go on"
+    page.find("#pause").click()
+    soon(lambda: page.text("h1").lower().endswith("up"))
+
+
+def test_a_click_acts_on_the_circuit(page: Browser, address: str) -> None:
+    """And leads back to the guard, whose page says so."""
+    page.open(f"{address}/guards/acme.payments")
+
+    page.find("#reset").click()
+    soon(lambda: "closed" in page.text(".conditions"))
+    assert circuit_breakers.state("acme.payments") == "closed"
+
+    page.find("#force-open").click()
+    soon(lambda: "open, forced" in page.text(".conditions"))
+    assert circuit_breakers.state("acme.payments") == "open"
+    assert page.run("return location.pathname") == "/guards/acme.payments"
+
+
+def test_a_process_that_is_gone_is_told_of(page: Browser) -> None:
+    """What is shown may be old then; it goes on as soon as there is an answer."""
+    page.run("window.fetched = window.fetch; window.fetch = () => Promise.reject(new TypeError('gone'))")
+    soon(lambda: "does not answer" in page.text("#news"))
+    assert len(names(page)) == 3
+
+    page.run("window.fetch = window.fetched")
+    soon(lambda: page.text("#news") == "")
+
+
+def test_it_works_without_scripts(page: Browser, address: str) -> None:
+    """The filter is a form, and so is each action."""
+    page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page.open(f"{address}/?q=pictures")
+        assert len(page.driver.find_elements("css selector", "tbody tr")) == 1
+        page.find("#q").clear()
+        page.find("#q").send_keys("acme.pay")
+        page.find("#filter button").click()
+        soon(lambda: "payments" in page.text("tbody"))
+        page.open(f"{address}/guards/acme.payments")
+        page.find("#reset").click()
+        soon(lambda: "closed" in page.text(".conditions"))
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
