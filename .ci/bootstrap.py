@@ -3,6 +3,7 @@
     python3 .ci/bootstrap.py demo [--plain] [--workers gevent]
     python3 .ci/bootstrap.py overload [--plain] [--plot FILE]
     python3 .ci/bootstrap.py fleet [--plain] [--seconds 10]
+    python3 .ci/bootstrap.py observed
     python3 .ci/bootstrap.py test [arguments of pytest]
     python3 .ci/bootstrap.py check [arguments of nox]
 
@@ -26,6 +27,7 @@ TASKS = {
     "demo": ("demo", ["examples/storefront"]),
     "overload": ("", ["-m", "examples.overload"]),
     "fleet": ("redis", ["-m", "examples.fleet"]),
+    "observed": ("demo,prometheus", ["-m", "examples.observed"]),
     "test": ("test,test-optional", ["-m", "pytest"]),
     "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docs", "bare", "tck"]),
 }

@@ -26,7 +26,10 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "how-to"
 LABELS = {"method", "le", *(tag for metric in METRICS for tag in metric.tags)}
 NAMES = {
-    metric.name.replace(".", "_") + ("_seconds_bucket" if metric.kind == "histogram" else "") for metric in METRICS
+    metric.name.replace(".", "_")
+    + ("_seconds" if metric.unit == "seconds" else "")
+    + ("_bucket" if metric.kind == "histogram" else "")
+    for metric in METRICS
 }
 IN_CI = bool(os.environ.get("CI"))
 
@@ -277,22 +280,46 @@ def test_alert_rules_are_valid() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def queries() -> Iterator[str]:
-    """Every expression of the rules and of the dashboard."""
-    yield from re.findall(r"expr: (?:\|\n)?((?:.|\n)*?)\n +(?:for|labels):", (DOCS / "alerts.yml").read_text())
+def of_the_rules() -> list[str]:
+    """Every expression of the alert rules."""
+    return re.findall(r"expr: (?:\|\n)?((?:.|\n)*?)\n +(?:for|labels):", (DOCS / "alerts.yml").read_text())
+
+
+def of_the_dashboard() -> list[str]:
+    """Every query of the dashboard."""
     dashboard: dict[str, Any] = json.loads((DOCS / "dashboard.json").read_text())
-    for panel in dashboard["panels"]:
-        for target in panel["targets"]:
-            yield target["expr"]
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+def names_in(queries: list[str]) -> set[str]:
+    return {name for query in queries for name in re.findall(r"\bft_\w+", query)}
 
 
 def test_rules_and_dashboard_ask_for_metrics_that_exist() -> None:
     """A misspelt name is no error to Prometheus: it shows nothing, and never alerts."""
-    asked = [query for query in queries() if query]
-    names = {name for query in asked for name in re.findall(r"\bft_\w+", query)}
+    asked = [*of_the_rules(), *of_the_dashboard()]
     labels = {label for query in asked for label in re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", query)}
 
     assert len(asked) >= 20
-    assert names <= NAMES
+    assert names_in(asked) <= NAMES
     assert labels <= LABELS
-    assert names >= {name for name in NAMES if "_total" in name or "executions" in name}
+
+
+def test_the_dashboard_asks_for_every_metric() -> None:
+    """What is counted can be seen."""
+    assert names_in(of_the_dashboard()) == NAMES
+
+
+def test_panels_of_the_dashboard_lie_side_by_side() -> None:
+    """None covers another one, and each has a number of its own."""
+    panels = json.loads((DOCS / "dashboard.json").read_text())["panels"]
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) == 23
+    assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(panels)
