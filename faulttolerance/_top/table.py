@@ -16,8 +16,8 @@ from .target import SLOW, Target
 
 COLOURS = {Rank.FAILING: "bold red", Rank.REPLACED: "yellow", Rank.STRAINED: "cyan", Rank.WELL: "", Rank.IDLE: "dim"}
 
-NARROWEST = 18
-"""Cells that a guard's name has at least."""
+NARROWEST, ENOUGH = 18, 24
+"""Cells that a guard's name has at least beside the columns that matter most, and beside others."""
 
 GAP = 2
 
@@ -117,6 +117,9 @@ COLUMNS = (
 )
 """In their order, which is also that in which they find room."""
 
+MOST = COLUMNS[:4]
+"""Those that matter most."""
+
 CIRCUITS = {"open": "bold red", "half-open": "yellow", "closed": "green"}
 
 
@@ -159,8 +162,8 @@ def _head(targets: Sequence[Target], standings: Sequence[Standing], now: float) 
 
 
 def _table(rows: Sequence[Standing], standings: Sequence[Standing], width: int) -> Table:
-    columns = list(_columns(standings, width - NARROWEST))
     longest = max(cell_len(escaped(row.method)) for row in standings)
+    columns = list(_columns(standings, width, longest))
     left = width - sum(column.width + GAP for column in columns)
     room = min(left, longest)
     if columns and columns[-1] is MORE:
@@ -177,12 +180,12 @@ def _table(rows: Sequence[Standing], standings: Sequence[Standing], width: int) 
     return table
 
 
-def _columns(standings: Sequence[Standing], room: int) -> Iterator[Column]:
-    """Give those for which there is room, without those that say nothing of any guard."""
+def _columns(standings: Sequence[Standing], width: int, longest: int) -> Iterator[Column]:
+    """Give those for which there is room beside the names, without those that say nothing of any guard."""
     for column in COLUMNS:
         if any(map(column.cell, standings)):
-            room -= column.width + GAP
-            if room < 0:
+            width -= column.width + GAP
+            if width < (NARROWEST if column in MOST else min(longest, ENOUGH)):
                 return
             yield column
 

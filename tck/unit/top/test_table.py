@@ -59,7 +59,7 @@ def lost(url: str, reason: str) -> Target:
 @pytest.mark.parametrize(
     ("width", "titles"),
     [
-        (60, ["guard", "calls/s", "failed", "circuit"]),
+        (60, ["guard", "calls/s", "failed", "circuit", "refused"]),
         (80, ["guard", "calls/s", "failed", "circuit", "refused", "fallback"]),
         (120, ["guard", "calls/s", "failed", "circuit", "refused", "fallback", "retries", "timed", "out", "bulkhead"]),
         (
