@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from kit.surroundings import needs
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-service.md"
@@ -62,7 +62,7 @@ def test_the_first_lines_of_the_readme_can_be_pasted(tmp_path: Path) -> None:
 
 def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
     """At a plain prompt, where a blank line ends what was begun."""
-    needs("prometheus_client")
+    pytest.importorskip("prometheus_client")
     code, wanted = [], []
     for info, text in blocks(TUTORIAL):
         if info == "pycon":
@@ -85,7 +85,8 @@ def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
 
 def test_the_tutorial_can_be_kept_in_files(tmp_path: Path) -> None:
     """The service answers as curl shows it, the command line and pytest say what the page says."""
-    needs("prometheus_client", "typer", "pydantic_settings")
+    for module in ("prometheus_client", "typer", "pydantic_settings"):
+        pytest.importorskip(module)
     for name in ("shop.py", "test_shop.py"):
         parts = [text for info, text in blocks(TUTORIAL) if name in _TITLE.findall(info)]
         (tmp_path / name).write_text(assembled(parts), encoding="utf-8")
