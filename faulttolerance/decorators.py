@@ -44,7 +44,6 @@ from ._policy import (
     RetryBudget,
     RetryWhen,
     Timeout,
-    parameters,
 )
 
 if TYPE_CHECKING:
@@ -162,15 +161,12 @@ def _decorator_with_parentheses(kind: Any) -> Any:
 def _declaring(kind: Any, takes_target: bool) -> Any:
     def decorator(*args: Any, **named: Any) -> Any:
         # What guards are made of is loaded with the first of them, not by ``import faulttolerance``.
-        from ._guard.decorator import decorate, refuse_bare
+        from ._guard.decorator import decorate, refuse_bare, refuse_unknown
 
         target = None
         if takes_target and args and _is_target(kind, args[0]):
             target, *args = args  # type: ignore[assignment]
-        known = parameters(kind)
-        for name in named:
-            if name not in known:
-                raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known) or 'none'}")
+        refuse_unknown(kind, named)
         values = kind._bound(tuple(args), named)
         if not takes_target:
             refuse_bare(kind, next(iter(args), None))

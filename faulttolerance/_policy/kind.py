@@ -13,7 +13,7 @@ from .._cause import CausedBy
 from .._record import Record
 from .._shown import shown
 from ..typing import ExceptionSet
-from .unit import ChronoUnit, duration_of, member
+from .unit import ChronoUnit, duration_of, meant_by, member, unit_meant_by
 
 
 class Kind(Record):
@@ -88,7 +88,7 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "") -> Kind:
         try:
             read(value)
         except ValueError as error:
-            return str(error)
+            return str(error) or _perhaps(meant_by(str(value)))
         return ""
 
     return Kind(
@@ -104,7 +104,7 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "") -> Kind:
 
 def unit() -> Kind:
     """Accept a member of ``ChronoUnit``, or its name."""
-    return choice(ChronoUnit)
+    return choice(ChronoUnit, lambda value: _perhaps(unit_meant_by(value)))
 
 
 def flag() -> Kind:
@@ -121,6 +121,10 @@ def exceptions() -> Kind:
     def accepts(value: object) -> bool:
         return is_member(value) or (isinstance(value, (list, tuple, set, frozenset)) and all(map(is_member, value)))
 
+    def reason(value: object) -> str:
+        several = value if isinstance(value, (list, tuple, set, frozenset)) else (value,)
+        return next((_instead_of_exceptions(one) for one in several if not is_member(one)), "")
+
     def normalised(value: ExceptionSet) -> tuple[type[BaseException] | CausedBy, ...]:
         return (value,) if isinstance(value, (type, CausedBy)) else tuple(dict.fromkeys(value))
 
@@ -130,6 +134,7 @@ def exceptions() -> Kind:
         accepts,
         normalised,
         "qualified names of exception classes, or caused_by(name), separated by commas",
+        reason=reason,
     )
 
 
@@ -144,7 +149,7 @@ def word(*words: str) -> Kind:
     )
 
 
-def choice(among: type[Enum]) -> Kind:
+def choice(among: type[Enum], reason: Callable[[object], str] = lambda value: "") -> Kind:
     """Accept a member of *among*, or its name in letters of any case, as in the configuration."""
     names = ", ".join(repr(name.lower()) for name in among.__members__)
     return Kind(
@@ -154,6 +159,7 @@ def choice(among: type[Enum]) -> Kind:
         partial(member, among),
         f"one of {', '.join(among.__members__)}",
         among,
+        reason,
     )
 
 
@@ -205,6 +211,21 @@ def key(*, is_optional: bool = True) -> Kind:
         lambda value: tuple(value) if isinstance(value, list) else value,
         "names of parameters, separated by commas, or the qualified name of a callable",
     )
+
+
+def _perhaps(meant: str) -> str:
+    return f"perhaps {meant!r} is meant" if meant else ""
+
+
+def _instead_of_exceptions(value: object) -> str:
+    """Say what whoever wrote *value*, which is no exception class, probably wants."""
+    if isinstance(value, str) and value.isidentifier() and value.endswith(("Error", "Exception")):
+        return f"perhaps {value} is meant, without quotes"
+    if isinstance(value, BaseException):
+        return f"perhaps the class {type(value).__name__} is meant"
+    if callable(value) and not isinstance(value, type):
+        return "and functions are for retry_when and fail_when"
+    return ""
 
 
 def _is_finite(value: object) -> TypeGuard[float]:

@@ -114,8 +114,10 @@ def descriptor_faults(target: object) -> list[Fault]:
     kind = next((kind for kind in _DESCRIPTORS if isinstance(target, kind)), None)
     if kind is None:
         return []
-    article = "an" if kind.__name__[0] in "aeiou" else "a"
-    return [Fault(f"{article} {kind.__name__}", "cannot be guarded", target, _DESCRIPTORS[kind])]
+    what = f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
+    function = getattr(target, "fget", None) or getattr(target, "func", None)
+    name = getattr(function, "__qualname__", "")
+    return [Fault(f"{what} ({name})" if name else what, "cannot be guarded", target, _DESCRIPTORS[kind])]
 
 
 def _asynchronous_faults(

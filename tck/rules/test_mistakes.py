@@ -1,0 +1,102 @@
+"""What a newcomer writes first and wrongly is refused with the value, the place, what is allowed, and a likely fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    FaultToleranceDefinitionException,
+    Guard,
+    Timeout,
+    bulkhead,
+    circuit_breaker,
+    rate_limit,
+    retry,
+    timeout,
+)
+
+
+def body() -> None:
+    """Something to guard."""
+
+
+class Gone(Exception):
+    """A failure of the application."""
+
+
+class Cart:
+    @property
+    def total(self) -> int:
+        return 0
+
+
+def numbers() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (lambda: timeout("2sec")(body), ["body @Timeout(value) is '2sec', perhaps '2s' is meant; allowed: a duration"]),
+        (lambda: timeout("500 msec")(body), ["is '500 msec', perhaps '500ms' is meant"]),
+        (lambda: timeout("1,500ms")(body), ["is '1,500ms'; allowed"]),
+        (lambda: timeout("5 minutes")(body), ["is '5 minutes', perhaps '5m' is meant"]),
+        (lambda: timeout("half a second")(body), ["is 'half a second'; allowed: a duration"]),
+        (lambda: timeout("2 parsec")(body), ["is '2 parsec'; allowed: a duration"]),
+        (lambda: retry(delay="1 second")(body), ["body @Retry(delay) is '1 second', perhaps '1s' is meant"]),
+        (lambda: rate_limit(9, "3 Hrs")(body), ["@RateLimit(window) is '3 Hrs', perhaps '3h' is meant"]),
+        (lambda: timeout(500, "ms")(body), ["@Timeout(unit) is 'ms', perhaps 'millis' is meant", "'seconds'"]),
+        (lambda: timeout(5, "sec")(body), ["@Timeout(unit) is 'sec', perhaps 'seconds' is meant"]),
+        (lambda: timeout(5, "fortnights")(body), ["@Timeout(unit) is 'fortnights'; allowed: a ChronoUnit"]),
+        (lambda: retry(retry_on="OSError")(body), ["is 'OSError', perhaps OSError is meant, without quotes; allowed"]),
+        (
+            lambda: circuit_breaker(fail_on=[OSError, "Gone"])(body),
+            ["@CircuitBreaker(fail_on) is [", "'Gone']; allowed"],
+        ),
+        (lambda: retry(retry_on=Gone("no"))(body), ["is Gone('no'), perhaps the class Gone is meant; allowed"]),
+        (lambda: retry(retry_on=lambda error: True)(body), ["and functions are for retry_when and fail_when"]),
+        (lambda: retry(OSError), ["@Retry is given <class 'OSError'> by position", "retry_on"]),
+        (lambda: retry(Gone), ["@Retry is given", "Gone'> by position", "retry_on"]),
+        (lambda: circuit_breaker(Gone), ["@CircuitBreaker is given", "fail_on"]),
+        (lambda: retry(3), ["@Retry is given 3 by position", "max_retries"]),
+        (lambda: retry(Cart.__dict__["total"]), ["a property (Cart.total) cannot be guarded", "below @property"]),
+        (lambda: retry(numbers), ["numbers @Retry is on a generator function", "body of the loop"]),
+        (lambda: bulkhead("5")(body), ["@Bulkhead(value) is '5'; allowed: an integer >= 1"]),
+        (lambda: Guard(timeout="1s"), ["Guard(timeout) is '1s'; allowed: Timeout(...)"]),
+        (lambda: Timeout("2sec") and Guard(timeout=Timeout("2sec")), ["'2sec', perhaps '2s' is meant"]),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_probably_meant(mistake: Callable[[], Any], told: list[str]) -> None:
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+        mistake()
+
+    assert [part for part in told if part not in str(refused.value)] == [], str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "name", "ours"),
+    [
+        (retry, "retries", "max_retries"),
+        (retry, "maxRetries", "max_retries"),
+        (retry, "attempts", "max_retries"),
+        (retry, "on", "retry_on"),
+        (retry, "exceptions", "retry_on"),
+        (retry, "wait", "delay"),
+        (circuit_breaker, "on", "fail_on"),
+        (circuit_breaker, "failure_threshold", "request_volume_threshold"),
+        (circuit_breaker, "recovery_timeout", "delay"),
+        (bulkhead, "max_concurrent", "value"),
+    ],
+)
+def test_an_unknown_parameter_is_answered_with_the_nearest(decorator: Any, name: str, ours: str) -> None:
+    """Also where another library calls it so."""
+    with pytest.raises(TypeError, match=f"has no parameter '{name}'; it has .*; did you mean {ours}\\?$"):
+        decorator(**{name: 1})
+
+
+def test_nothing_is_guessed_where_nothing_is_near() -> None:
+    with pytest.raises(TypeError, match=r"has no parameter 'colour'; it has max_retries, .*, abort_on$"):
+        retry(colour=1)  # type: ignore[call-arg]
