@@ -1,4 +1,4 @@
-"""What the pages on migration say of other libraries, and no table can show: threads, probes, listeners, hooks."""
+"""What the pages on migration say of other libraries, and no table can show: threads, probes, listeners, counts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breakers
-from faulttolerance.testing import reset, virtual_time
+from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breakers, exponential_backoff, retry
+from faulttolerance.instrumentation import RetryScheduled
+from faulttolerance.testing import captured_events, recorded, reset, virtual_time
 from kit.peers import on_clock
 
 
@@ -154,3 +155,80 @@ def test_a_decorator_in_a_variable_makes_a_circuit_for_each_function() -> None:
 
     assert work() == "done"
     assert circuit_breakers.state(f"{__name__}.{fail.__qualname__}") == "open"
+
+
+def fail() -> None:
+    raise ConnectionError
+
+
+def test_what_tenacity_counts_is_recorded() -> None:
+    """`statistics`: attempts, and the seconds between them."""
+    tenacity = pytest.importorskip("tenacity")
+    theirs = tenacity.retry(stop=tenacity.stop_after_attempt(4), wait=tenacity.wait_fixed(2), reraise=True)(fail)
+    ours = retry(retry_on=ConnectionError, max_retries=3, delay="2s", jitter=0)(fail)
+
+    with virtual_time() as clock, on_clock(["tenacity"], clock), recorded(ours) as calls:
+        for call in (theirs, ours):
+            with pytest.raises(ConnectionError):
+                call()
+
+    assert theirs.statistics["attempt_number"] == len(calls[0].attempts) == 4
+    assert theirs.statistics["idle_for"] == sum(calls[0].delays) == 6
+
+
+def test_retry_with_of_tenacity_loses_the_object() -> None:
+    """It gives a function that has to be told which one it is."""
+    tenacity = pytest.importorskip("tenacity")
+
+    class Client:
+        @tenacity.retry(reraise=True)  # type: ignore[untyped-decorator]
+        def fetch(self) -> str:
+            return "fresh"
+
+    again = Client().fetch.retry_with(stop=tenacity.stop_after_attempt(1))
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        again()
+    assert again(Client()) == "fresh"
+
+
+def test_tenacity_can_be_switched_off_as_the_page_says() -> None:
+    tenacity = pytest.importorskip("tenacity")
+    theirs = tenacity.retry(stop=tenacity.stop_after_attempt(3))(fail)
+
+    theirs.retry.enabled = False
+
+    with pytest.raises(ConnectionError):  # and no RetryError
+        theirs()
+
+
+def test_what_hooks_of_stamina_hear_are_events() -> None:
+    """The number of the attempt that failed, the delay, the failure."""
+    stamina = pytest.importorskip("stamina")
+    theirs = stamina.retry(on=ConnectionError, attempts=3, wait_initial=1, wait_jitter=0)(fail)
+    ours = retry(retry_on=ConnectionError, max_retries=2, delay="1s", jitter=0)(exponential_backoff()(fail))
+    heard: list[Any] = []
+
+    with virtual_time() as clock, on_clock(["stamina"], clock), captured_events() as events:
+        stamina.instrumentation.set_on_retry_hooks([heard.append])
+        for call in (theirs, ours):
+            with pytest.raises(ConnectionError):
+                call()
+
+    told = [(one.attempt, one.delay, type(one.failure)) for one in events if isinstance(one, RetryScheduled)]
+    assert [(one.retry_num, one.wait_for, type(one.caused_by)) for one in heard] == told
+    assert told == [(1, 1, ConnectionError), (2, 2, ConnectionError)]
+
+
+def test_what_pybreaker_counts_is_in_the_snapshot() -> None:
+    """Failures in a row, and those of a window that is as long."""
+    pybreaker = pytest.importorskip("pybreaker")
+    breaker = pybreaker.CircuitBreaker(fail_max=5)
+    ours = circuit_breaker(request_volume_threshold=5, failure_ratio=1.0)(fail)
+
+    for call in (breaker(fail), ours):
+        for _ in range(3):
+            with pytest.raises(ConnectionError):
+                call()
+
+    assert breaker.fail_counter == circuit_breakers.snapshot(f"{__name__}.fail").failures == 3

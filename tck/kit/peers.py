@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from importlib import import_module
@@ -19,7 +19,7 @@ _DAWN = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
-def on_clock(peers: Iterable[str], clock: VirtualClock) -> Iterator[None]:
+def on_clock(peers: Collection[str], clock: VirtualClock) -> Iterator[None]:
     """Let *peers* sleep and read the time on *clock*. What they await follows the loop, which `clock.run` makes."""
     time = SimpleNamespace(monotonic=clock.monotonic, sleep=clock.advance)
 
@@ -42,6 +42,10 @@ def on_clock(peers: Iterable[str], clock: VirtualClock) -> Iterator[None]:
         "circuitbreaker": [("circuitbreaker", "monotonic", clock.monotonic), ("circuitbreaker", "datetime", Calendar)],
     }
     with ExitStack() as stack:
+        if "stamina" in peers:  # its hooks for whoever has Prometheus would put a counter into the global registry
+            hooks = import_module("stamina.instrumentation")
+            hooks.set_on_retry_hooks([])
+            stack.callback(hooks.set_on_retry_hooks, None)
         for module, attribute, value in {place[:2]: place for peer in peers for place in places[peer]}.values():
             stack.enter_context(patch.object(import_module(module), attribute, value))
         yield
