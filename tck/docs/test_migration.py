@@ -62,6 +62,7 @@ class Play:
             if isinstance(value, Guard):
                 value.close()
         del sys.modules[self.module.__name__]
+        vars(self.module).clear()  # others look at all that this process guards
 
     def play(self, row: Row) -> Told:
         """Call once, or as often as the row of time says, and keep what became of it."""
@@ -227,6 +228,35 @@ def test_the_defaults_of_the_specification_are_those_of_the_page() -> None:
         default = inspect.signature(KNOWN[ast.unparse(node.func)]).parameters[name].default
         value = eval(shown, vars(faulttolerance).copy())
         assert default in (value, (value,)), call
+
+
+TOLD = Told("`ConnectionError` from `OSError`", 3, [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("cell", "told", "fits"),
+    [
+        ("3 calls, after 1 s, 2 s: `ConnectionError`", [TOLD], True),
+        ("3 calls, after 1 s, 2 s: `ConnectionError` from `OSError`", [TOLD], True),
+        ("3 calls, after 0.5 to 1.5 s, 2 s: `ConnectionError`", [TOLD], True),
+        ("2 calls, after 1 s, 2 s: `ConnectionError`", [TOLD], False),
+        ("3 calls, after 1 s x2: `ConnectionError`", [TOLD], False),
+        ("3 calls, after 1 s: `ConnectionError`", [TOLD], False),
+        ("3 calls: `ConnectionError`", [TOLD], False),
+        ("3 calls, after 1 s, 2 s: `OSError`", [TOLD], False),
+        ("3 calls, after 1 s, 2 s: `ConnectionError` from `KeyError`", [TOLD], False),
+        ("3 calls, after 0.5 to 1.5 s, 2 s: `ConnectionError`", [TOLD, TOLD], False),  # chance has no say in it
+        ("`ConnectionError`, open", [Told("`ConnectionError`", 1, [], "open")], True),
+        ("`ConnectionError`, closed", [Told("`ConnectionError`", 1, [], "open")], False),
+        ("refused, open", [Told("`CircuitBreakerOpenException`", 0, [], "open")], True),
+        ("refused, open", [Told("`CircuitBreakerError`", 1, [], "open")], False),  # the service was asked
+        ("refused, open", [Told('`"fresh"`', 0, [], "open")], False),
+        ("refused", [Told("`RateLimitException`", 0, [], "")], True),
+    ],
+)
+def test_a_cell_that_is_wrong_is_noticed(cell: str, told: list[Told], fits: bool) -> None:
+    """The number of calls, each delay, the ends of what is drawn, the outcome, the state, who was asked."""
+    assert (not matches(cell, told)) is fits
 
 
 def test_there_are_pairs() -> None:
