@@ -80,6 +80,7 @@ class Format(StrEnum):
     TABLE = "table"
     ENV = "env"
     TOML = "toml"
+    YAML = "yaml"
     PROPERTIES = "properties"
 
 

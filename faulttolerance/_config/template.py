@@ -89,10 +89,17 @@ def template(of: Iterable[Line], how: str) -> Iterator[str]:
 
 
 def _in_toml(key: Key, value: str) -> str:
-    plain = (
-        value if re.fullmatch(r"true|false|-?(0|[1-9]\d*)(\.\d+)?", value) else json.dumps(value, ensure_ascii=False)
-    )
-    return f"{json.dumps(key.name, ensure_ascii=False)} = {plain}"
+    return " = ".join(_quoted(key, value))
+
+
+def _in_yaml(key: Key, value: str) -> str:
+    return ": ".join(_quoted(key, value))
+
+
+def _quoted(key: Key, value: str) -> tuple[str, str]:
+    """Spell both as TOML and YAML do, which share the texts of JSON."""
+    is_plain = re.fullmatch(r"true|false|-?(0|[1-9]\d*)(\.\d+)?", value)
+    return json.dumps(key.name, ensure_ascii=False), value if is_plain else json.dumps(value, ensure_ascii=False)
 
 
 def _in_properties(key: Key, value: str) -> str:
@@ -125,6 +132,7 @@ def _in_environment(key: Key, value: str) -> str:
 FORMATS: Mapping[str, Callable[[Key, Any], str]] = {
     "env": _in_environment,
     "toml": _in_toml,
+    "yaml": _in_yaml,
     "properties": _in_properties,
 }
 """How a key and its value are spelled."""

@@ -157,14 +157,14 @@ def test_a_pipe_gets_one_line_for_each_row(command: str, tmp_path: Path) -> None
     assert [row for row in rows if "etry/maxRetries " in row and " 4 " in row]
 
 
-SUFFIX = {"env": ".env", "toml": ".toml", "properties": ".properties"}
+SUFFIX = {"env": ".env", "toml": ".toml", "yaml": ".yaml", "properties": ".properties"}
+READER = {"properties": "javaproperties", "yaml": "yaml"}
 
 
 @pytest.mark.parametrize("how", FORMATS)
 def test_a_template_can_be_used_as_it_is_printed(how: str, tmp_path: Path) -> None:
     """Rule M6: it changes nothing; and each line may be taken in."""
-    if how == "properties":
-        pytest.importorskip("javaproperties")
+    pytest.importorskip(READER.get(how, "tomllib"))
     template = faulttolerance("keys", "acme", "--format", how, folder=tmp_path).stdout
     plain = json.loads(faulttolerance("list", "acme", "--json", folder=tmp_path).stdout)
     file = tmp_path / f"filled{SUFFIX[how]}"
@@ -194,8 +194,7 @@ def values(listed: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("how", FORMATS)
 def test_every_line_of_a_template_is_right_without_its_sign(how: str, tmp_path: Path) -> None:
     """Rule M6: also where guards differ; it is a value that is allowed."""
-    if how == "properties":
-        pytest.importorskip("javaproperties")
+    pytest.importorskip(READER.get(how, "tomllib"))
     template = faulttolerance("keys", "acme", "--format", how, folder=tmp_path).stdout
     lines = [line[1:] for line in template.splitlines() if line[:2] not in ("# ", "") and "Fallback" not in line]
     lines = [line for line in lines if "FALLBACK" not in line]
@@ -211,12 +210,13 @@ def test_every_line_of_a_template_is_right_without_its_sign(how: str, tmp_path: 
 def test_a_key_with_spaces_survives_every_format(tmp_path: Path) -> None:
     """Rule M6: names of guards are anything."""
     from faulttolerance._config.key import Key
-    from faulttolerance._config.template import _in_properties
+    from faulttolerance._config.template import _in_properties, _in_yaml
 
-    javaproperties = pytest.importorskip("javaproperties")
+    javaproperties, yaml = pytest.importorskip("javaproperties"), pytest.importorskip("yaml")
     for name in ("my guard/Retry/delay", "a:b=c#d!e/Retry/delay", "zażółć \U0001f680/Retry/delay", "back\\slash/x/y"):
         for value in ("", " leading", "# no comment", "tab\there", "naïve\\"):
             assert javaproperties.loads(_in_properties(Key(name), value)) == {name: value}
+            assert yaml.safe_load(_in_yaml(Key(name), value)) == {name: value}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a terminal of POSIX")
