@@ -15,6 +15,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Literal, Protocol, assert_type
 
+import redis.asyncio
+from sqlalchemy import create_engine
+
 import faulttolerance as ft
 from faulttolerance import testing
 from faulttolerance import (
@@ -68,6 +71,8 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance import testing
+from faulttolerance.integrations import redis as guarded_redis
+from faulttolerance.integrations import sqlalchemy as guarded_sqlalchemy
 from faulttolerance.instrumentation import Event
 from faulttolerance.typing import AsyncCall
 from faulttolerance.web import Request, asgi_app, wsgi_app
@@ -802,6 +807,12 @@ with testing.recorded(priced) as calls, testing.captured_events() as events:
     assert_type(calls, list[testing.RecordedCall])
     assert_type(calls[0].attempts[0].delay, float | None)
     assert_type(events, list[Event])
+
+redis_client = guarded_redis.guarded(redis.asyncio.Redis(), Guard(), idempotent=["SET"])
+assert_type(redis_client, redis.asyncio.Redis)
+guarded_redis.guarded(Guard(), Guard())  # type: ignore[type-var]
+guarded_sqlalchemy.install(create_engine("sqlite://"), no_retry_on=(OSError, ft.caused_by(ValueError)))
+guarded_sqlalchemy.install("sqlite://")  # type: ignore[arg-type]
 
 
 def scenario(sim: testing.Simulation) -> None:

@@ -1,0 +1,146 @@
+"""Connections of redis-py that know the time that is left, and the answers that they are owed.
+
+An interruption may come between a command and its answer, which the next command would then read as its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from redis.exceptions import BusyLoadingError, ResponseError
+
+from .. import remaining
+
+__all__ = ["AsyncOwing", "Command", "Owing", "Timed", "command_here", "least"]
+
+
+class Command:
+    """What is sent by one call: why that may not be sent again, if so, and how many of its answers are due."""
+
+    __slots__ = ("due", "is_watching", "reason")
+
+    def __init__(self, reason: str, is_watching: bool = False) -> None:
+        self.reason, self.is_watching, self.due = reason, is_watching, 0
+
+
+command_here: ContextVar[Command | None] = ContextVar("faulttolerance_redis", default=None)
+"""What the running call sends."""
+
+
+def least(seconds: float | None) -> float | None:
+    """Give *seconds*, ``None`` for no end, or what is left to the nearest deadline, if that is less."""
+    left = remaining()
+    return seconds if left is None else max(left, 0.001) if seconds is None else min(seconds, max(left, 0.001))
+
+
+class Owing:
+    """What a connection counts: the answers that are due to what it has sent."""
+
+    _due = 0
+    _connect_callbacks: list[Any]
+
+    def _owe(self, answers: int) -> None:
+        self._due = max(0, self._due + answers)
+        command = command_here.get()
+        if command is not None:
+            command.due = max(0, command.due + answers)
+
+    def _is_stale(self, stream: object) -> bool:
+        """Tell whether a connection that is taken from the pool has unread answers; that of a subscriber may."""
+        return self._due > 0 and stream is not None and not self._connect_callbacks
+
+    @contextmanager
+    def _connecting(self) -> Iterator[None]:
+        """Forget what is said on the way: the command that it is for was not sent yet."""
+        command = command_here.get()
+        due = command.due if command is not None else 0
+        try:
+            yield
+        finally:
+            if command is not None:
+                command.due = due
+
+    def pack_commands(self, commands: Iterable[Any]) -> Any:
+        several = [*commands]
+        self._owe(len(several))
+        return super().pack_commands(several)  # type: ignore[misc]
+
+
+class Timed(Owing):
+    """What a connection of a synchronous client does besides: each step has a time-out of what is left."""
+
+    _sock: Any
+    socket_timeout: float | None
+    socket_connect_timeout: float | None
+
+    def _connect(self) -> Any:
+        own = self.socket_connect_timeout, self.socket_timeout
+        try:
+            self.socket_connect_timeout, self.socket_timeout = map(least, own)
+            return super()._connect()  # type: ignore[misc]
+        finally:
+            self.socket_connect_timeout, self.socket_timeout = own
+
+    def connect(self) -> None:
+        if self._is_stale(self._sock):
+            self.disconnect()
+        with self._connecting():
+            super().connect()  # type: ignore[misc]
+
+    def disconnect(self, *args: Any, **options: Any) -> None:
+        self._due = 0
+        super().disconnect(*args, **options)  # type: ignore[misc]
+
+    def send_command(self, *args: Any, **options: Any) -> None:
+        self._owe(1)
+        super().send_command(*args, **options)  # type: ignore[misc]
+
+    def send_packed_command(self, *args: Any, **options: Any) -> None:
+        self._hurry()
+        super().send_packed_command(*args, **options)  # type: ignore[misc]
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        self._hurry()
+        try:
+            answer = super().read_response(*args, **options)  # type: ignore[misc]
+        except (ResponseError, BusyLoadingError):
+            self._owe(-1)
+            raise
+        self._owe(-1)
+        return answer
+
+    def _hurry(self) -> None:
+        if self._sock is not None:
+            self._sock.settimeout(least(self.socket_timeout))
+
+
+class AsyncOwing(Owing):
+    """The same for a connection of an asynchronous client, which ends by the cancellation of its task."""
+
+    _writer: Any
+
+    async def connect(self) -> None:
+        if self._is_stale(self._writer):
+            await self.disconnect()
+        with self._connecting():
+            await super().connect()  # type: ignore[misc]
+
+    async def disconnect(self, *args: Any, **options: Any) -> None:
+        self._due = 0
+        await super().disconnect(*args, **options)  # type: ignore[misc]
+
+    async def send_command(self, *args: Any, **options: Any) -> None:
+        self._owe(1)
+        await super().send_command(*args, **options)  # type: ignore[misc]
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        try:
+            answer = await super().read_response(*args, **options)  # type: ignore[misc]
+        except (ResponseError, BusyLoadingError):
+            self._owe(-1)
+            raise
+        self._owe(-1)
+        return answer

@@ -1,0 +1,390 @@
+"""``faulttolerance.integrations.redis`` with redis-py itself, and servers that are frozen and killed in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from faulttolerance import (
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    Deadline,
+    FaultToleranceDefinitionException,
+    Guard,
+    Retry,
+    Timeout,
+    TimeoutException,
+)
+
+redis = pytest.importorskip("redis")
+pytest.importorskip("redis.asyncio")
+
+from faulttolerance.integrations.redis import guarded  # noqa: E402
+from kit.redis_server import RedisServer, redis_server  # noqa: E402
+
+LATE = Timeout("300ms")
+LOST = (redis.ConnectionError, redis.TimeoutError, TimeoutException)
+THREE = Retry(max_retries=2, delay=0, jitter=0, retry_on=LOST)
+FINAL = "may have been carried out, and its answer is lost"
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(started: RedisServer) -> Iterator[RedisServer]:
+    """An empty server, which runs again afterwards, whatever the test did to it."""
+    yield started
+    with suppress(AssertionError):
+        started.thaw()
+    started.restart()
+
+
+@contextmanager
+def client_of(server: RedisServer, guard: Guard, idempotent: tuple[str, ...] = (), **settings: Any) -> Iterator[Any]:
+    with guarded(server.client(decode_responses=True, **settings), guard, idempotent=idempotent) as client:
+        yield client
+
+
+def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
+    """What *function* raises on another thread than the main one, and after how long."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    began = time.monotonic()
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    return (raised[0] if raised else None), time.monotonic() - began
+
+
+def when_blocked(server: RedisServer, then: Callable[[], object]) -> threading.Thread:
+    """Call *then* as soon as a client waits in a command that blocks."""
+
+    def run() -> None:
+        with server.client() as other:
+            while not other.info("clients")["blocked_clients"]:
+                time.sleep(0.005)
+        then()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+# Deadlines
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda client: client.get("a"),
+        lambda client: client.pipeline().get("a").execute(),
+        lambda client: client.dbsize(),
+    ],
+    ids=["a command", "a pipeline", "another command"],
+)
+def test_a_command_ends_at_its_deadline_on_every_thread(command: Callable[[Any], Any], server: RedisServer) -> None:
+    """Rule S3: by the time-out of the socket; the server takes connections, and answers nothing."""
+    with client_of(server, Guard(timeout=LATE)) as client:
+        client.set("a", 1)
+        server.freeze()
+        failure, elapsed = on_thread(lambda: command(client))
+        server.thaw()
+
+        assert isinstance(failure, TimeoutException)
+        assert isinstance(failure.__cause__, redis.TimeoutError)
+        assert elapsed < 10
+        assert client.get("a") == "1"
+
+
+def test_connecting_ends_at_the_deadline_too(server: RedisServer) -> None:
+    """The kernel accepts for a server that is frozen; the first answer does not come."""
+    server.freeze()
+    with client_of(server, Guard(timeout=LATE)) as client:
+        failure, elapsed = on_thread(lambda: client.get("a"))
+
+    assert isinstance(failure, TimeoutException)
+    assert elapsed < 10
+
+
+def test_a_command_that_blocks_ends_at_the_deadline(server: RedisServer) -> None:
+    """Its own time-out counts where that is shorter."""
+    with client_of(server, Guard(timeout=LATE)) as client:
+        assert client.blpop("nothing", timeout=0.05) is None
+        failure, elapsed = on_thread(lambda: client.blpop("nothing", timeout=20))
+
+    assert isinstance(failure, TimeoutException)
+    assert elapsed < 10
+
+
+def test_the_own_time_out_of_the_client_is_there_afterwards(server: RedisServer) -> None:
+    with client_of(server, Guard(), socket_timeout=0.2) as client:
+        with pytest.raises(redis.TimeoutError):
+            Guard(timeout=Timeout("1s")).call(client.blpop, "nothing", timeout=20)
+        client.get("a")
+        connection = client.connection_pool.get_connection()
+        assert connection._sock.gettimeout() == 0.2
+        client.connection_pool.release(connection)
+
+
+def test_nobody_waits_for_a_connection_longer_than_is_left(server: RedisServer) -> None:
+    """A pool that blocks waits for 20 s by itself."""
+    pool = redis.BlockingConnectionPool(port=server.port, max_connections=1, timeout=20)
+    with guarded(redis.Redis(connection_pool=pool), Guard(timeout=LATE)) as client:
+        held = pool.get_connection()
+        failure, elapsed = on_thread(lambda: client.get("a"))
+        pool.release(held)
+
+        assert isinstance(failure, TimeoutException)
+        assert elapsed < 10
+        assert (client.get("a"), pool.timeout) == (None, 20)
+    pool.disconnect()
+
+
+# What was half read
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["a command", "a pipeline"])
+def test_a_connection_with_answers_that_nobody_read_is_closed(several: bool, server: RedisServer) -> None:
+    """What strikes between a command and its answer leaves the connection to nobody, who would read the wrong one."""
+    with client_of(server, Guard()) as client:
+        client.mset({"a": "A", "b": "B", "c": "C"})
+        read = client.connection_pool.connection_class.read_response
+        reads: list[int] = []
+
+        def strikes(connection: Any, *args: Any, **options: Any) -> Any:
+            reads.append(1)
+            if len(reads) == 1 + several:  # of the pipeline, one of two was read
+                raise KeyboardInterrupt
+            return read(connection, *args, **options)
+
+        if not several:
+            server.freeze()  # else the answer would be there when the pool looks
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client.connection_pool.connection_class, "read_response", strikes)
+            with pytest.raises(KeyboardInterrupt):
+                client.pipeline(transaction=False).get("a").get("a").execute() if several else client.get("a")
+        server.thaw()
+
+        assert client.get("b") == "B"
+        assert client.pipeline().get("b").get("c").execute() == ["B", "C"]
+
+
+def test_what_was_cancelled_leaves_no_answer_behind(server: RedisServer) -> None:
+    """At each step of a command, of a pipeline and of what follows."""
+
+    async def main() -> None:
+        guard = Guard()
+        async with guarded(redis.asyncio.Redis(port=server.port, decode_responses=True), guard) as client:
+            await client.mset({"a": "A", "b": "B"})
+            for pipelined in (False, True):
+                for steps in range(8):
+                    call = client.pipeline().get("a").get("a").execute() if pipelined else client.get("a")
+                    task = asyncio.ensure_future(call)
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await task
+                    assert await client.get("b") == "B"
+
+    asyncio.run(main())
+
+
+def test_a_deadline_that_ends_a_coroutine_leaves_no_answer_behind(server: RedisServer) -> None:
+    async def main() -> None:
+        async with guarded(redis.asyncio.Redis(port=server.port, decode_responses=True), Guard(timeout=LATE)) as client:
+            await client.mset({"a": "A", "b": "B"})
+            server.freeze()
+            with pytest.raises(TimeoutException):
+                await client.get("a")
+            with pytest.raises(TimeoutException):
+                await client.pipeline().get("a").execute()
+            server.thaw()
+            assert await client.get("b") == "B"
+
+    asyncio.run(main())
+
+
+# Attempts
+
+
+def test_a_server_that_dies_in_the_middle_of_a_write_gets_it_once(server: RedisServer) -> None:
+    """Whatever ``retry_on`` names: it may have been carried out."""
+    guard = Guard(retry=THREE)
+    with client_of(server, guard) as client:
+        client.get("a")
+        killer = when_blocked(server, server.kill)
+        with pytest.raises(redis.ConnectionError) as raised:
+            client.blpop("queue", timeout=20)
+        killer.join()
+
+        assert "1 attempt in 0." in raised.value.__notes__[-1]
+        assert f"BLPOP {FINAL}" in raised.value.__notes__[-1]
+
+
+def test_what_is_idempotent_by_name_is_sent_again(server: RedisServer) -> None:
+    """And so is what reads, and what was never sent since no connection was to be had."""
+    pushed: list[Any] = []
+
+    def restart() -> None:
+        server.restart()
+        pushed.append(server.ask("RPUSH", "queue", "one"))
+
+    again = Retry(max_retries=200, delay=20, jitter=0, retry_on=LOST)
+    with client_of(server, Guard(retry=again), idempotent=("blpop",)) as client:
+        killer = when_blocked(server, restart)
+        assert client.blpop("queue", timeout=20) is not None
+        killer.join()
+        server.kill()
+        starter = threading.Thread(target=server.start)
+        starter.start()
+        assert client.incr("visits") == 1
+        starter.join()
+
+
+def test_a_pipeline_is_sent_again_whole_or_not_at_all(server: RedisServer) -> None:
+    """redis-py forgets what is in it when it fails; and it is a write where one of its commands is."""
+    with client_of(server, Guard(retry=THREE, timeout=LATE)) as client:
+        client.set("a", "A")
+        server.freeze()
+        with pytest.raises(TimeoutException) as raised:
+            client.pipeline().get("a").set("a", "B").execute()
+        server.thaw()
+        assert f"SET {FINAL}" in raised.value.__notes__[-1]
+
+        server.kill()
+        server.start()
+        client.set("a", "A")
+        client.connection_pool.disconnect()
+        attempts = [redis.ConnectionError("refused"), None]
+        connect = client.connection_pool.connection_class._connect
+
+        def refused_once(connection: Any) -> Any:
+            if failure := attempts.pop(0):
+                raise failure
+            return connect(connection)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client.connection_pool.connection_class, "_connect", refused_once)
+            assert client.pipeline().get("a").set("a", "B").execute() == ["A", True]
+
+
+def test_what_watches_keys_is_not_sent_again(server: RedisServer) -> None:
+    """What was watched is not watched any more in another attempt."""
+    with client_of(server, Guard(retry=Retry(max_retries=2, delay=0, jitter=0))) as client:
+        with client.pipeline() as pipe:
+            pipe.watch("a")
+            server.ask("SET", "a", "other")
+            pipe.multi()
+            pipe.set("a", "mine")
+            with pytest.raises(redis.WatchError) as raised:
+                pipe.execute()
+        assert "watch it again" in raised.value.__notes__[-1]
+
+        def swap(pipe: Any) -> None:
+            pipe.multi()
+            pipe.set("a", "mine")
+
+        client.transaction(swap, "a")
+        assert client.get("a") == "mine"
+
+
+def test_attempts_of_redis_py_do_not_multiply() -> None:
+    """It tries four times by itself, or twice, by its version."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        accepted: list[int] = []
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+                    accepted.append(1)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        client = guarded(redis.Redis(port=server.getsockname()[1]), Guard(retry=THREE))
+        with pytest.raises(redis.ConnectionError):
+            client.get("a")
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+    assert len(accepted) == 3
+
+
+def test_a_refused_answer_is_an_answer(server: RedisServer) -> None:
+    """What the server says no to was not carried out, and its connection serves on."""
+    with client_of(server, Guard(retry=Retry(max_retries=1, delay=0, jitter=0))) as client:
+        client.set("a", "text")
+        identity = client.client_id()
+        with pytest.raises(redis.ResponseError) as raised:
+            client.incr("a")
+
+        assert "2 attempts" in raised.value.__notes__[-1]
+        assert client.client_id() == identity
+
+
+def test_a_circuit_opens_and_closes(server: RedisServer) -> None:
+    """One for the server, whatever is asked; the refused ones open no connection."""
+    breaker = CircuitBreaker(request_volume_threshold=2, failure_ratio=1, delay="60s", success_threshold=1)
+    guard = Guard(circuit_breaker=breaker, name="test_redis.circuit")
+    with client_of(server, guard) as client:
+        server.kill()
+        for _ in range(2):
+            with pytest.raises(redis.ConnectionError):
+                client.get("a")
+        with pytest.raises(CircuitBreakerOpenException):
+            client.pipeline().set("a", 1).execute()
+    guard.close()
+
+
+def test_publish_and_subscribe_run_as_ever(server: RedisServer) -> None:
+    with client_of(server, Guard(deadline=Deadline("5s"))) as client, client.pubsub() as subscriber:
+        subscriber.subscribe("news", "more")
+        assert client.publish("news", "rain") == 1
+        kinds = [message["type"] for _, message in zip(range(3), subscriber.listen(), strict=False)]
+        identity = subscriber.connection
+        subscriber.unsubscribe("more")
+        assert next(subscriber.listen())["type"] == "unsubscribe"
+
+        assert kinds == ["subscribe", "subscribe", "message"]
+        assert subscriber.connection is identity
+
+
+def test_a_client_is_guarded_once_and_two_may_have_one_pool(server: RedisServer) -> None:
+    with client_of(server, Guard()) as client:
+        with redis.Redis(connection_pool=client.connection_pool) as second:
+            assert guarded(second, Guard()).ping()
+        with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(client\) is .*unguarded"):
+            guarded(client, Guard())
+
+
+def test_wrong_values_are_refused(server: RedisServer) -> None:
+    """By rule R9."""
+    guard, wrong = Guard(), {"client": "redis://", "guard": Timeout("1s"), "idempotent": [3]}
+    with server.client(single_connection_client=True) as single, server.client() as client:
+        for got in (wrong["client"], single):
+            with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(client\) is .*allowed: a Redis"):
+                guarded(got, guard)
+        with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(guard\) is .*allowed: a Guard"):
+            guarded(client, wrong["guard"])
+        with pytest.raises(FaultToleranceDefinitionException, match=r"guarded\(idempotent\) is \[3\]; allowed: names"):
+            guarded(client, guard, idempotent=wrong["idempotent"])
+        assert guarded(client, guard).ping()  # nothing was done to it
