@@ -90,12 +90,21 @@ def _request(scope: MutableMapping[str, Any]) -> Request:
     return Request(
         scope["method"],
         path,
-        {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
+        _headers(scope["headers"]),
         scope.get("query_string", b"").decode("latin-1"),
         client=str(client[0]) if client else "",
         scheme=scope.get("scheme", "http"),
         native=scope,
     )
+
+
+def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Give the headers by name; those of one name together, as servers of WSGI do."""
+    headers: dict[str, str] = {}
+    for name, value in ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw):
+        between = "; " if name == "cookie" else ","
+        headers[name] = f"{headers[name]}{between}{value}" if name in headers else value
+    return headers
 
 
 async def _body(receive: Receive) -> bytes | None:

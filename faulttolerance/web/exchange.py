@@ -29,7 +29,7 @@ class Request(NamedTuple):
     Args:
         method: As in ``"POST"``.
         path: The path within the status application, decoded.
-        headers: By names in small letters; where one came several times, the last.
+        headers: By names in small letters; what came under one name several times, together.
         query: What stands behind the question mark, as it came.
         body: What was sent; empty but for ``POST``.
         client: The address of the caller, as the server tells it: a proxy's where there is one. Empty if unknown.

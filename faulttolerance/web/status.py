@@ -209,7 +209,7 @@ def _wanted(request: Request) -> Request | None:
 
 
 def _filter(query: str, form: Form) -> reading.Wanted:
-    sent = {name: values[-1] for name, values in parse_qs(query).items()}
+    sent = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
     limit = sent.get("limit", "" if form == "json" else str(_ROWS))
     if limit and not (limit.isascii() and limit.isdigit() and len(limit) < 10):
         raise Refusal(400, "limit is a number of guards")

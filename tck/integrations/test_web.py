@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -342,6 +343,8 @@ def test_a_thousand_guards_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -
     assert "100 of 1,000 shown" in page.text
     assert len(counted) == 100
     assert len(ask_wsgi(wsgi_app(), "GET", "/guards?q=acme.many").json()["guards"]) == 1000
+    whole = ask_wsgi(wsgi_app(), "GET", "/?q=acme.many&limit=", {"accept": HTML})  # as the button says it
+    assert whole.text.count('<tr role="row">') == 1000 + 1
     for guard in made:
         guard.close()
 
@@ -459,6 +462,62 @@ def test_flask_mounts_it(payments: Guard) -> None:
     redirect = client.get("/ops/status")
     assert (redirect.status_code, redirect.location) == (307, "./status/")
     assert client.get("/ops/status/health", headers={"Accept": HTML}).content_type == "text/html; charset=utf-8"
+
+
+def test_django_has_it_beside_itself() -> None:
+    """By the lines of the page on it, in a project's ``wsgi.py``."""
+    pytest.importorskip("django")
+    page = (Path(__file__).parents[2] / "docs/how-to/status-page.md").read_text()
+    [lines] = [block for block in re.findall(r"```python no-run\n(.*?)```", page, re.DOTALL) if "django" in block]
+    program = f"""
+import io
+from wsgiref.util import setup_testing_defaults
+import django
+from django.conf import settings
+settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="x")
+django.setup()
+from django.http import HttpResponse
+from django.urls import path
+urlpatterns = [path("", lambda request: HttpResponse("home"))]
+{lines}
+def ask(target):
+    environ = {{"PATH_INFO": target}}
+    setup_testing_defaults(environ)
+    found = []
+    body = b"".join(application(environ, lambda status, headers: found.append(status)))
+    return found[0][:3], body[:4]
+print(ask("/"), ask("/ops/health.json"), ask("/ops/page.js"), ask("/ops/x"), ask("/other")[0])
+"""
+
+    assert output_of(program) == ("('200', b'home') ('200', b'{\\n  ') ('200', b'// S') ('404', b'{\\n  ') 404")
+
+
+@pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
+def test_a_name_that_no_text_may_have_spoils_nothing(make: Callable[..., Any], ask: Ask) -> None:
+    """Half of a pair of UTF-16, as files of Windows may have in their names."""
+    guard = Guard(name="acme.\ud800", circuit_breaker=CircuitBreaker())
+    circuit_breakers.force_open(guard.name)
+
+    for target in ("/", "/guards", "/health"):
+        for accept in (HTML, "application/json"):
+            assert "\\ud800" in ask(make(), "GET", target, {"accept": accept}).text
+    guard.close()
+
+
+def test_headers_that_come_twice_are_taken_together() -> None:
+    """As servers of WSGI give them; for one of two origins nobody is let in."""
+    from faulttolerance.web.asgi import _request
+
+    scope = {
+        "method": "GET",
+        "path": "/",
+        "headers": [(b"Accept", b"text/html;q=0"), (b"accept", b"*/*"), (b"cookie", b"a=1"), (b"cookie", b"b=2")],
+    }
+
+    request = _request(scope)  # type: ignore[arg-type]
+
+    assert request.headers["accept"] == "text/html;q=0,*/*"
+    assert request.cookies == {"a": "1", "b": "2"}
 
 
 # What is not HTTP, and what else may go on
