@@ -113,3 +113,19 @@ def site(session: nox.Session) -> None:
         session.run("mkdocs", task, *rest, env=told)
     else:
         session.run("mike", task, *rest, env=told)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build wheel and source distribution into dist, twice; fail where they differ or PyPI would refuse them."""
+    session.install(".[release]")
+    session.run("python", ".ci/release.py")
+
+
+@nox.session(python="3.11", venv_backend="uv")
+def lowest(session: nox.Session) -> None:
+    """Test what stands on other packages with the lowest versions of them that pyproject.toml allows."""
+    session.install("--resolution", "lowest-direct", "--editable", ".[test,test-optional]")
+    inside = ["config", "telemetry", "test_cli.py", "test_patching.py", "test_pytest_plugin.py", "guard/test_port.py"]
+    outside = ["integrations", "fleet/test_redis.py", "surroundings/test_clients.py", "surroundings/test_trio.py"]
+    session.run("pytest", *(f"tck/unit/{name}" for name in inside), *(f"tck/{name}" for name in outside))

@@ -13,6 +13,9 @@ from kit.program import python
 
 pytest_plugins = ["pytester"]
 
+IMPORTED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""Before pytest 9.2 it is a warning that the plugin is imported already, by the tests around these."""
+
 APPLICATION = """
 import asyncio
 import pytest
@@ -80,7 +83,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run_file(tests: str, *options: str, plugins: tuple[str, ...] = ()) -> pytest.RunResult:
         pytester.makepyfile(test_application=APPLICATION + textwrap.dedent(tests))
         chosen = [part for name in ("faulttolerance.pytest_plugin", *plugins) for part in ("-p", name)]
-        return pytester.runpytest_inprocess(*chosen, "-W", "error", "--strict-markers", *options)
+        return pytester.runpytest_inprocess(*chosen, "-W", "error", *IMPORTED, "--strict-markers", *options)
 
     return run_file
 
