@@ -21,6 +21,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -213,6 +214,8 @@ def top(
         addresses = dict.fromkeys(map(feed.address, urls))
     except ValueError as error:
         raise typer.BadParameter(escaped(str(error)), param_hint="URL") from None
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a name may have signs that the terminal has not
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = int(min(_columns_at_most(), 200))

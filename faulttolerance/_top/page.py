@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from math import isfinite
 from typing import NamedTuple, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,6 +11,8 @@ Sample: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 """A metric's name and its labels."""
 
 _OURS = re.compile(r'\{?"?ft[_.](?!.*_(?:bucket|sum|count|created)\b)')
+_ENDLESS = 1e30
+"""No count is as high; sums of what is lower stay numbers."""
 _START = "process_start_time_seconds"
 _UNITS = {"total", "seconds", "nanoseconds"}
 
@@ -37,7 +38,7 @@ def page_of(text: str) -> Page:
         for name, labels, value, *_ in family.samples:
             if name == _START and not labels:
                 start = value
-            elif name.startswith(("ft_", "ft.")) and isfinite(value):
+            elif name.startswith(("ft_", "ft.")) and abs(value) < _ENDLESS:
                 samples[plain_name(name), frozenset(labels.items())] = value
     return Page(samples, start)
 

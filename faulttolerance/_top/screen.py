@@ -19,7 +19,7 @@ from .._runtime.clock import clock
 from .feed import Feed
 from .standing import Standing, configurations, fleets, standings
 from .table import shown
-from .target import Target
+from .target import PATIENCE, Target
 
 try:
     import termios
@@ -58,9 +58,9 @@ class Top:
 
     def once(self) -> int:
         """Show one table; 1 where an address did not answer, else 0."""
-        self._look()
+        self._look(PATIENCE)
         self._pause(min(self.interval, SOON))
-        self._look()
+        self._look(PATIENCE)
         self._print()
         return 1 if any(target.trouble for target in self.feed.targets) else 0
 
@@ -99,10 +99,10 @@ class Top:
                     if self.feed.take():
                         rows = standings(self.feed.targets)
 
-    def _look(self) -> None:
-        """Ask all, and wait for their answers; not for long, as one may be slow."""
+    def _look(self, patience: float = SOON) -> None:
+        """Ask all, and wait for their answers; not for longer than *patience*, as one may be slow."""
         self.feed.ask()
-        end = clock.monotonic() + SOON
+        end = clock.monotonic() + patience
         while not self.feed.is_complete and clock.monotonic() < end:
             clock.sleep(ACROSS)
             self.feed.take()

@@ -73,7 +73,7 @@ def permits(standing: Standing) -> str:
     if "running" not in level:
         return ""
     limit = f"/{level['limit']:.0f}" if "limit" in level else ""
-    waiting = f" +{level['waiting']:.0f}" if level.get("waiting") else ""
+    waiting = f" +{level['waiting']:.0f}" if level.get("waiting", 0.0) > 0 else ""
     return f"{level['running']:.0f}{limit}{waiting}"
 
 
@@ -127,38 +127,50 @@ def shown(
     targets: Sequence[Target], standings: Sequence[Standing], now: float, width: int, height: int = 0, first: int = 0
 ) -> RenderableType:
     """Draw everything into *width* cells and, unless it is 0, *height* lines; *first* guards are scrolled away."""
-    head = list(_head(targets, standings, now))
+    head = list(_head(targets, standings, now, width))
     room = max(1, height - len(head) - 2) if height else len(standings)
     rows = standings[first : first + room]
-    table = _table(rows, standings, width) if rows else Text("No guard was called yet, where that is known.", "dim")
+    table = (
+        _table(rows, standings, width)
+        if rows
+        else _cut(Text("No guard was called yet, where that is known.", "dim"), width)
+    )
     left = len(standings) - first - len(rows)
     foot = [Text(f"{left} more")] if left > 0 else []
     return Group(*(_cut(line, width) for line in head), table, *foot)
 
 
-def _head(targets: Sequence[Target], standings: Sequence[Standing], now: float) -> Iterator[Text]:
+def _head(targets: Sequence[Target], standings: Sequence[Standing], now: float, width: int) -> Iterator[Text]:
     here = [target for target in targets if target.last is not None and not target.trouble]
     calls = sum(one.rates.get("calls", 0.0) for one in standings)
     failed = sum(one.rates.get("failures", 0.0) for one in standings)
     numbers = f"{len(here)} of {len(targets)} answer, {len(standings)} guards, {number(calls)} calls/s, "
-    yield Text.assemble(("top   ", "bold"), numbers, (f"{number(failed)} failed", "bold red" if failed else ""))
+    yield Text.assemble(("top", "bold"), "  ", numbers, (f"{number(failed)} failed", "bold red" if failed else ""))
     for target in targets:
-        url = escaped(target.url)
-        if target.trouble:
-            lost = f" for {target.lost_for(now):.0f} s: {escaped(target.trouble)}"
-            yield Text.assemble(("lost  ", "bold red"), url, lost)
-        elif target.is_mixed:
-            yield Text.assemble(
-                ("mixed ", "yellow"), url, ": several processes answer in turn; one has to answer for all"
-            )
-        elif target.took > SLOW:
-            yield Text.assemble(("slow  ", "yellow"), url, f": {target.took:.1f} s")
+        word, colour, said = _trouble(target, now)
+        if word:
+            room = max(NARROWEST, width - len(word) - cell_len(said) - GAP)
+            yield Text.assemble((word, colour), "  ", shortened(_name(target.url), room), said)
     for fleet in fleets(targets):
         colour = "bold red" if fleet.alone else "green"
         alone = f", {fleet.alone} alone" if fleet.alone else ""
-        yield Text.assemble(("fleet ", colour), escaped(fleet.namespace), f": {fleet.sharing} share{alone}")
+        yield Text.assemble(("fleet", colour), "  ", escaped(fleet.namespace), f": {fleet.sharing} share{alone}")
     if len(different := configurations(targets)) > 1:
-        yield Text.assemble(("differ", "yellow"), f" {len(different)} configurations are in force")
+        yield Text.assemble(("differ", "yellow"), f"  {len(different)} configurations are in force")
+
+
+def _trouble(target: Target, now: float) -> tuple[str, str, str]:
+    """Give a word for what is wrong with it, its colour, and what there is to say; nothing where all is well."""
+    if target.trouble:
+        return "lost", "bold red", f" for {target.lost_for(now):.0f} s: {escaped(target.trouble)}"
+    if target.is_mixed:
+        return "mixed", "yellow", ": processes answer in turn; one has to answer for all"
+    return ("slow", "yellow", f": {target.took:.1f} s") if target.took > SLOW else ("", "", "")
+
+
+def _name(url: str) -> str:
+    """Spell an address as it was given, mostly."""
+    return escaped(url.removeprefix("http://").removesuffix("/metrics"))
 
 
 def _table(rows: Sequence[Standing], standings: Sequence[Standing], width: int) -> Table:

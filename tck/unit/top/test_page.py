@@ -92,6 +92,7 @@ def test_exemplars_times_and_quoted_names_do_no_harm() -> None:
         '{"ft.retry.retries.total",method="d"} 7\n'
         'ft_retry_retries_total{method="not a number"} NaN\n'
         'ft_retry_retries_total{method="endless"} +Inf\n'
+        'ft_retry_retries_total{method="absurd"} 1e308\n'
         'ft_retry_retries_created{method="a"} 1.7e9\n# EOF\n'
     )
 

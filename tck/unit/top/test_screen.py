@@ -124,6 +124,17 @@ def test_one_table_is_for_scripts(service: Service) -> None:
     assert [one["reason"] for one in json.loads(lost.stdout)["targets"]] == [None, "Connection refused"]
 
 
+def test_signs_that_the_output_has_not_are_replaced() -> None:
+    """A name that is cut begins with one that is not in ASCII."""
+    done = subprocess.run(
+        command(f":1/{'x' * 90}", "--once", "--interval", "0.1"),
+        capture_output=True, check=False, env={**ALONE, "PYTHONIOENCODING": "ascii", "COLUMNS": "60"},
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b"lost  ?xxx" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -97,10 +97,17 @@ def test_who_does_not_answer_is_named() -> None:
     text = drawn(targets, 80)
 
     assert "1 of 3 answer, 1 guards, 60 calls/s, 10 failed" in text
-    assert "lost  http://b:1/metrics for 12 s: Connection refused" in text
-    assert "slow  http://a:8000/metrics: 2.2 s" in text
-    assert "fleet shop: 0 share, 1 alone" in text
+    assert "lost  b:1 for 12 s: Connection refused" in text
+    assert "slow  a:8000: 2.2 s" in text
+    assert "fleet  shop: 0 share, 1 alone" in text
     assert "c:1" not in text  # nothing is wrong with it yet
+
+
+def test_a_long_address_does_not_hide_what_is_wrong() -> None:
+    """Its end is kept, and the whole reason."""
+    text = drawn([lost("https://metrics.eu-west-1.shop.example/internal/orders/metrics", "Connection refused")], 60)
+
+    assert "….example/internal/orders for 12 s: Connection refused\n" in text
 
 
 def test_nothing_that_is_shown_reaches_the_terminal_as_a_command() -> None:
