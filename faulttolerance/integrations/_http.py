@@ -1,0 +1,207 @@
+"""What clients of HTTP share: which answers are failures, what may be sent again, whose circuit, how long to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+
+from .. import (
+    CircuitBreaker,
+    Coalesce,
+    ExponentialBackoff,
+    FaultToleranceDefinitionException,
+    Guard,
+    Hedge,
+    HonorRetryAfter,
+    PartitionBy,
+    Retry,
+    TimeoutException,
+    guards,
+    veto_retries,
+)
+from ..exceptions import Fault
+
+if TYPE_CHECKING:
+    from .._call.order import GuardPolicies
+
+T = TypeVar("T")
+
+STATUSES = frozenset({429, 502, 503, 504})
+"""Answers that are failures: too many requests, and no answer from behind the one who answers."""
+METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""Methods that do no more when they are sent twice (RFC 9110, 9.2.2)."""
+_KEY = "Idempotency-Key"
+"""The header by which a server takes each request once, whatever its method."""
+_SHORTEST = 0.001
+"""Seconds: to a socket 0 is no time-out, but "do not wait"."""
+
+
+class Exchange:
+    """What is known of one request while its guard calls; the transport tells, and retries are vetoed by it.
+
+    Args:
+        obstacle: Why the request may not be sent again once it may have arrived; ``None``: it may.
+    """
+
+    __slots__ = ("attempts", "is_running", "is_sent", "obstacle", "response")
+
+    def __init__(self, obstacle: str | None) -> None:
+        self.obstacle = obstacle
+        self.attempts = 0
+        self.is_running = False
+        self.is_sent = False
+        """Whether the last attempt may have arrived."""
+        self.response: Any = None
+        """The response of the last attempt, which has to be closed unless it is given to the caller."""
+
+    def begin(self) -> Any:
+        """Note that an attempt begins; give the response of the one before, to be closed."""
+        before, self.response = self.response, None
+        self.attempts += 1
+        self.is_running = self.is_sent = True  # until it is known that it was not: an interruption tells nothing
+        return before
+
+    def end(self, *, is_sent: bool = True) -> None:
+        """Note that the attempt is over."""
+        self.is_running, self.is_sent = False, is_sent
+
+    def left_over(self, given: object) -> Any:
+        """Give the response that is to be closed, where *given* is what the caller gets."""
+        return None if self.response is given else self.response
+
+
+_current: ContextVar[Exchange] = ContextVar("faulttolerance.integrations.exchange")
+
+
+def current() -> Exchange:
+    """Give the exchange of the attempt that is running."""
+    return _current.get()
+
+
+@contextmanager
+def exchanging(obstacle: str | None) -> Iterator[Exchange]:
+    """Make an exchange known to the guard that is called in this block."""
+    exchange = Exchange(obstacle)
+    token = _current.set(exchange)
+    try:
+        yield exchange
+    finally:
+        _current.reset(token)
+
+
+def _objection(failure: BaseException) -> str | None:
+    exchange = _current.get(None)
+    # While an attempt is running, who asks is a guard inside it, which sends something else.
+    return exchange.obstacle if exchange is not None and exchange.is_sent and not exchange.is_running else None
+
+
+veto_retries(_objection)
+
+
+class Terms:
+    """By what a transport judges requests and answers: its guard, its failing statuses, its repeatable methods.
+
+    Args:
+        guard: A guard; ``None``: one of its own, of *name* and *policies*.
+        policies: As those of a ``Guard``. By default ``partition_by`` is ``PartitionBy("origin")``, and beside a
+            ``retry`` stands ``HonorRetryAfter(max_delay="30s")``. Without any: two retries after 200
+            and 400 ms, give or take 100 ms, and a circuit breaker, of *failures* and time-outs.
+        statuses: Answers that are failures.
+        methods: Methods that may be sent again though they may have arrived.
+        failures: What is the host's or the network's doing.
+        mistakes: What of these is the application's.
+        where: The transport, for messages.
+
+    Raises:
+        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are given, or the
+            guard hedges or coalesces.
+    """
+
+    __slots__ = ("_is_own", "guard", "methods", "statuses")
+
+    def __init__(
+        self,
+        guard: Guard | None,
+        name: str,
+        policies: GuardPolicies,
+        statuses: Collection[int],
+        methods: Collection[str],
+        *,
+        failures: tuple[type[Exception], ...],
+        mistakes: tuple[type[Exception], ...],
+        where: str,
+    ) -> None:
+        if faults := [*_wrong_sets(statuses, methods, where), *_wrong_guard(guard, name, policies, where)]:
+            raise FaultToleranceDefinitionException(*faults)
+        self.statuses = frozenset(statuses)
+        self.methods = frozenset(method.upper() for method in methods)
+        self._is_own = guard is None
+        if guard is None:
+            failing = (*failures, TimeoutException)
+            given: dict[str, Any] = dict(policies) or {
+                "retry": Retry(max_retries=2, delay=200, jitter=100, retry_on=failing, abort_on=mistakes),
+                "exponential_backoff": ExponentialBackoff(),
+                "circuit_breaker": CircuitBreaker(fail_on=failing, skip_on=mistakes),
+            }
+            given.setdefault("partition_by", PartitionBy("origin"))
+            if given.get("retry") is not None:
+                given.setdefault("honor_retry_after", HonorRetryAfter(max_delay=30_000))
+            guard = Guard(name=name, **given)
+        self.guard = guard
+
+    def obstacle(self, method: str | None, headers: Mapping[str, Any], is_at_hand: bool) -> str | None:
+        """Say why a request may not be sent again once it may have arrived; *is_at_hand* says whether its body can."""
+        if not is_at_hand:
+            return "the body of the request can be read only once"
+        method = (method or "").upper()
+        if method in self.methods or _KEY in headers:
+            return None
+        return f"a {method} without {_KEY} may have been done already"
+
+    def close(self) -> None:
+        """Give the name of a guard of its own back."""
+        if self._is_own:
+            self.guard.close()
+
+
+def _wrong_guard(guard: object, name: str, policies: GuardPolicies, where: str) -> Iterator[Fault]:
+    kinds: Collection[type] = [type(policy) for policy in policies.values()]
+    if guard is not None:
+        if not isinstance(guard, Guard):
+            yield Fault(f"{where}(guard)", "is no guard", guard, "a Guard, or policies by name, as retry=Retry(...)")
+        elif name or policies:
+            yield Fault(where, "is given a guard and policies", [*policies, *[name] * bool(name)], "one of them")
+        kinds = [type(policy) for one in guards() if one.method is guard for policy in one.policies]
+    if Hedge in kinds:
+        yield Fault(f"{where}(hedge)", "sends at once again what may be sent once", allowed="none")
+    if Coalesce in kinds:
+        yield Fault(f"{where}(coalesce)", "shares a response, which one caller reads", allowed="none")
+
+
+def _wrong_sets(statuses: object, methods: object, where: str) -> Iterator[Fault]:
+    if not (_is_set(statuses, int) and all(100 <= status <= 599 for status in statuses)):
+        yield Fault(f"{where}(statuses)", "is not understood", statuses, "a set of numbers from 100 to 599")
+    if not _is_set(methods, str):
+        yield Fault(f"{where}(methods)", "is not understood", methods, "a set of names, as GET")
+
+
+def _is_set(values: object, kind: type[T]) -> TypeGuard[Collection[T]]:
+    return isinstance(values, Collection) and not isinstance(values, str) and all(type(one) is kind for one in values)
+
+
+def origin_of(scheme: str, host: str, port: int | None) -> str:
+    """Say who is asked, as ``https://shop.example`` or ``http://10.0.0.7:8080``; the usual port goes without saying."""
+    scheme, host = scheme.lower(), host.lower()
+    shown = f"[{host}]" if ":" in host else host
+    is_usual = port is None or (scheme, port) in (("http", 80), ("https", 443))
+    return f"{scheme}://{shown}" if is_usual else f"{scheme}://{shown}:{port}"
+
+
+def bounded(timeout: float | None, left: float | None) -> float | None:
+    """Give the shorter of a client's own *timeout* and what is *left*, in seconds; ``None``: none."""
+    if left is None:
+        return timeout
+    left = max(left, _SHORTEST)
+    return left if timeout is None else min(timeout, left)

@@ -1,0 +1,269 @@
+"""Guards in httpx: transports with a circuit for each host, which send again what may be sent again.
+
+>>> import httpx
+>>> from faulttolerance import Retry, Timeout
+>>> client = httpx.Client(transport=GuardedTransport(retry=Retry(retry_on=httpx.HTTPError), timeout=Timeout("2s")))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from .. import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    Guard,
+    RateLimitException,
+    RefusedException,
+    ThrottleException,
+    TimeoutException,
+    remaining,
+)
+from ._http import METHODS, STATUSES, Terms, bounded, current, exchanging, origin_of
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .._call.order import GuardPolicies
+
+__all__ = [
+    "AsyncGuardedTransport",
+    "BulkheadFull",
+    "CircuitOpen",
+    "GuardedTransport",
+    "RateLimited",
+    "RefusedRequest",
+    "RequestTimeout",
+    "Throttled",
+]
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
+"""Failures of requests that never left."""
+
+
+class RequestTimeout(TimeoutException, httpx.TimeoutException):
+    """The time-out of the guard passed."""
+
+
+class RefusedRequest(RefusedException, httpx.TransportError):
+    """The guard did not let the request through: the base of the refusals."""
+
+
+class CircuitOpen(RefusedRequest, CircuitBreakerOpenException):
+    """The circuit of the origin is open."""
+
+
+class RateLimited(RefusedRequest, RateLimitException):
+    """More requests were made in the window than the rate limit allows."""
+
+
+class BulkheadFull(RefusedRequest, BulkheadException):
+    """As many requests run (and wait) as the bulkhead allows."""
+
+
+class Throttled(RefusedRequest, ThrottleException):
+    """The adaptive throttle spares the host this one."""
+
+
+_FAMILY: dict[type[Exception], type[RequestTimeout | RefusedRequest]] = {
+    TimeoutException: RequestTimeout,
+    CircuitBreakerOpenException: CircuitOpen,
+    RateLimitException: RateLimited,
+    BulkheadException: BulkheadFull,
+    ThrottleException: Throttled,
+    RefusedException: RefusedRequest,
+}
+
+
+class _Timeouts(dict[str, float | None]):
+    """The time-outs of a request: each step of the client gets at most what is left when it begins."""
+
+    def get(self, step: str, default: Any = None) -> Any:
+        return bounded(super().get(step, default), remaining())
+
+
+class _Guarded:
+    """What both transports decide alike; the parameters are those of ``GuardedTransport``."""
+
+    def __init__(
+        self,
+        guard: Guard | None,
+        name: str,
+        policies: GuardPolicies,
+        statuses: Collection[int],
+        methods: Collection[str],
+    ) -> None:
+        self._terms = Terms(
+            guard,
+            name,
+            policies,
+            statuses,
+            methods,
+            failures=(httpx.TransportError, httpx.HTTPStatusError),
+            mistakes=(httpx.UnsupportedProtocol, httpx.LocalProtocolError),
+            where=type(self).__name__,
+        )
+        self.guard = self._terms.guard
+        """What may be given to other transports, too."""
+
+    def _begin(self, request: httpx.Request) -> tuple[str, str | None]:
+        """Give the origin of *request*, and why it may not be sent again once it may have arrived."""
+        timeouts = request.extensions.get("timeout") or {}
+        request.extensions = {**request.extensions, "timeout": _Timeouts(timeouts)}
+        url, is_at_hand = request.url, isinstance(request.stream, httpx.ByteStream)
+        origin = origin_of(url.scheme, url.raw_host.decode("ascii"), url.port)
+        return origin, self._terms.obstacle(request.method, request.headers, is_at_hand)
+
+
+def _failing(request: httpx.Request, response: httpx.Response) -> httpx.HTTPStatusError:
+    words = f"{response.status_code} {response.reason_phrase} for {request.method} {request.url}"
+    return httpx.HTTPStatusError(words, request=request, response=response)
+
+
+def _in_family(failure: Exception, request: httpx.Request) -> Exception:
+    """Give what users of httpx catch in place of *failure*, and users of this library, too."""
+    refusal = next(made for kind, made in _FAMILY.items() if isinstance(failure, kind))(*failure.args)
+    refusal.request = request
+    return refusal
+
+
+class GuardedTransport(_Guarded, httpx.BaseTransport):
+    """Send requests under a guard with a state for each origin, and send again what may be sent again.
+
+    What comes out is what comes out of httpx, the last response included; or a ``RefusedRequest`` or a
+    ``RequestTimeout``, each of which is an ``httpx.TransportError``, and the library's exception, too.
+
+    Args:
+        guard: What other transports may share, called with the parameters ``origin`` and ``request``; ``None``: one of
+            its own, of *name* and *policies*.
+        transport: What sends, and is closed with this one; ``None``: an ``httpx.HTTPTransport``.
+        statuses: Answers that are failures.
+        methods: Methods that may be sent again though they may have arrived; others with an ``Idempotency-Key`` only.
+        name: That of its own guard, given back by ``close``.
+        **policies: As those of a ``Guard``; by default ``partition_by`` is ``PartitionBy("origin")``, and beside a
+            ``retry`` stands ``HonorRetryAfter(max_delay="30s")``. Without any: two retries after 200 and 400 ms, give
+            or take 100 ms, and a circuit breaker, of failing answers, failures of the transport and time-outs.
+
+    Raises:
+        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are given, or the
+            guard hedges or coalesces.
+    """
+
+    def __init__(
+        self,
+        guard: Guard | None = None,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        statuses: Collection[int] = STATUSES,
+        methods: Collection[str] = METHODS,
+        name: str = "",
+        **policies: Unpack[GuardPolicies],
+    ) -> None:
+        super().__init__(guard, name, policies, statuses, methods)
+        self._transport = httpx.HTTPTransport() if transport is None else transport
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send *request* under the guard, which ends with the headers of the response."""
+        origin, obstacle = self._begin(request)
+        given: Any = None
+        with exchanging(obstacle) as exchange:
+            try:
+                given = self.guard.call(self._attempt, origin, request)
+            except httpx.HTTPStatusError as failure:
+                if failure.response is not exchange.response:
+                    raise
+                given = failure.response
+            except (TimeoutException, RefusedException) as failure:
+                if isinstance(failure, httpx.HTTPError):
+                    raise
+                raise _in_family(failure, request) from failure
+            finally:
+                if (left_over := exchange.left_over(given)) is not None:
+                    left_over.close()
+            return given  # type: ignore[no-any-return]
+
+    def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
+        exchange = current()
+        if (before := exchange.begin()) is not None:
+            before.close()
+        try:
+            exchange.response = response = self._transport.handle_request(request)
+            if response.status_code not in self._terms.statuses:
+                exchange.end()
+                return response
+            if exchange.obstacle is None:  # its connection is free while the guard waits
+                stream = response.stream
+                response.stream = httpx.ByteStream(b"".join(stream))  # type: ignore[arg-type]
+                stream.close()  # type: ignore[union-attr]
+            raise _failing(request, response)
+        except BaseException as failure:
+            exchange.end(is_sent=not isinstance(failure, _NOT_SENT))
+            raise
+
+    def close(self) -> None:
+        """Close what sends, and give the name of a guard of its own back."""
+        self._terms.close()
+        self._transport.close()
+
+
+class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
+    """The same as ``GuardedTransport`` for ``httpx.AsyncClient``, on asyncio; *transport* is an asynchronous one."""
+
+    def __init__(
+        self,
+        guard: Guard | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        *,
+        statuses: Collection[int] = STATUSES,
+        methods: Collection[str] = METHODS,
+        name: str = "",
+        **policies: Unpack[GuardPolicies],
+    ) -> None:
+        super().__init__(guard, name, policies, statuses, methods)
+        self._transport = httpx.AsyncHTTPTransport() if transport is None else transport
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send *request* under the guard, which ends with the headers of the response."""
+        origin, obstacle = self._begin(request)
+        given: Any = None
+        with exchanging(obstacle) as exchange:
+            try:
+                given = await self.guard.call_async(self._attempt, origin, request)
+            except httpx.HTTPStatusError as failure:
+                if failure.response is not exchange.response:
+                    raise
+                given = failure.response
+            except (TimeoutException, RefusedException) as failure:
+                if isinstance(failure, httpx.HTTPError):
+                    raise
+                raise _in_family(failure, request) from failure
+            finally:
+                if (left_over := exchange.left_over(given)) is not None:
+                    await left_over.aclose()
+            return given  # type: ignore[no-any-return]
+
+    async def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
+        exchange = current()
+        if (before := exchange.begin()) is not None:
+            await before.aclose()
+        try:
+            exchange.response = response = await self._transport.handle_async_request(request)
+            if response.status_code not in self._terms.statuses:
+                exchange.end()
+                return response
+            if exchange.obstacle is None:  # as above
+                stream = response.stream
+                response.stream = httpx.ByteStream(b"".join([part async for part in stream]))  # type: ignore[union-attr]
+                await stream.aclose()  # type: ignore[union-attr]
+            raise _failing(request, response)
+        except BaseException as failure:
+            exchange.end(is_sent=not isinstance(failure, _NOT_SENT))
+            raise
+
+    async def aclose(self) -> None:
+        """Close what sends, and give the name of a guard of its own back."""
+        self._terms.close()
+        await self._transport.aclose()

@@ -1,0 +1,225 @@
+"""Guards in requests: an adapter with a circuit for each host, which sends again what may be sent again.
+
+>>> import requests
+>>> from faulttolerance import Retry, Timeout
+>>> adapter = GuardedAdapter(retry=Retry(retry_on=requests.RequestException), timeout=Timeout("2s"))
+>>> session = requests.Session()
+>>> session.mount("http://", adapter)
+>>> session.mount("https://", adapter)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import BaseAdapter, HTTPAdapter
+from requests.exceptions import ChunkedEncodingError, SSLError
+from requests.utils import rewind_body
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+from urllib3.util import Timeout
+
+from .. import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    Guard,
+    RateLimitException,
+    RefusedException,
+    ThrottleException,
+    TimeoutException,
+    remaining,
+)
+from ._http import METHODS, STATUSES, Terms, bounded, current, exchanging, origin_of
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .._call.order import GuardPolicies
+
+__all__ = [
+    "BulkheadFull",
+    "CircuitOpen",
+    "GuardedAdapter",
+    "RateLimited",
+    "RefusedRequest",
+    "RequestTimeout",
+    "Throttled",
+]
+
+
+class RequestTimeout(TimeoutException, requests.Timeout):
+    """The time-out of the guard passed."""
+
+
+class RefusedRequest(RefusedException, requests.RequestException):
+    """The guard did not let the request through: the base of the refusals."""
+
+
+class CircuitOpen(RefusedRequest, CircuitBreakerOpenException):
+    """The circuit of the origin is open."""
+
+
+class RateLimited(RefusedRequest, RateLimitException):
+    """More requests were made in the window than the rate limit allows."""
+
+
+class BulkheadFull(RefusedRequest, BulkheadException):
+    """As many requests run (and wait) as the bulkhead allows."""
+
+
+class Throttled(RefusedRequest, ThrottleException):
+    """The adaptive throttle spares the host this one."""
+
+
+_FAMILY: dict[type[Exception], type[RequestTimeout | RefusedRequest]] = {
+    TimeoutException: RequestTimeout,
+    CircuitBreakerOpenException: CircuitOpen,
+    RateLimitException: RateLimited,
+    BulkheadException: BulkheadFull,
+    ThrottleException: Throttled,
+    RefusedException: RefusedRequest,
+}
+
+
+class GuardedAdapter(BaseAdapter):
+    """Send requests under a guard with a state for each origin, and send again what may be sent again.
+
+    What comes out is what comes out of requests, the last response included; or a ``RefusedRequest`` or a
+    ``RequestTimeout``, each of which is a ``requests.RequestException``, and the library's exception, too.
+
+    Args:
+        guard: What other adapters may share, called with the parameters ``origin`` and ``request``; ``None``: one of
+            its own, of *name* and *policies*.
+        adapter: What sends, and is closed with this one; ``None``: a ``requests.adapters.HTTPAdapter``.
+        statuses: Answers that are failures.
+        methods: Methods that may be sent again though they may have arrived; others with an ``Idempotency-Key`` only.
+        name: That of its own guard, given back by ``close``.
+        **policies: As those of a ``Guard``; by default ``partition_by`` is ``PartitionBy("origin")``, and beside a
+            ``retry`` stands ``HonorRetryAfter(max_delay="30s")``. Without any: two retries after 200 and 400 ms, give
+            or take 100 ms, and a circuit breaker, of failing answers, failures of connections and time-outs.
+
+    Raises:
+        FaultToleranceDefinitionException: If one of these is something else, a guard and policies are given, or the
+            guard hedges or coalesces.
+    """
+
+    def __init__(
+        self,
+        guard: Guard | None = None,
+        adapter: BaseAdapter | None = None,
+        *,
+        statuses: Collection[int] = STATUSES,
+        methods: Collection[str] = METHODS,
+        name: str = "",
+        **policies: Unpack[GuardPolicies],
+    ) -> None:
+        super().__init__()
+        self._terms = Terms(
+            guard,
+            name,
+            policies,
+            statuses,
+            methods,
+            failures=(requests.ConnectionError, requests.Timeout, ChunkedEncodingError, requests.HTTPError),
+            mistakes=(SSLError,),
+            where=type(self).__name__,
+        )
+        self.guard = self._terms.guard
+        """What may be given to other adapters, too."""
+        self._adapter = HTTPAdapter() if adapter is None else adapter
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: bool | str = True,
+        cert: Any = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        """Send *request* under the guard, which ends with the headers of the response."""
+        options = {"stream": stream, "timeout": timeout, "verify": verify, "cert": cert, "proxies": proxies}
+        url = urlsplit(str(request.url))
+        origin = origin_of(url.scheme, url.hostname or "", url.port)
+        given: Any = None
+        with exchanging(self._terms.obstacle(request.method, request.headers, _is_at_hand(request))) as exchange:
+            try:
+                given = self.guard.call(partial(self._attempt, options), origin, request)
+            except requests.HTTPError as failure:
+                if exchange.response is None or failure.response is not exchange.response:
+                    raise
+                given = exchange.response
+            except (TimeoutException, RefusedException) as failure:
+                if isinstance(failure, requests.RequestException):
+                    raise
+                raise _in_family(failure, request) from failure
+            finally:
+                if (left_over := exchange.left_over(given)) is not None:
+                    left_over.close()
+            return given  # type: ignore[no-any-return]
+
+    def _attempt(self, options: dict[str, Any], origin: str, request: requests.PreparedRequest) -> requests.Response:
+        exchange = current()
+        was_sent = exchange.attempts > 0 and exchange.is_sent
+        if (before := exchange.begin()) is not None:
+            before.close()
+        try:
+            if was_sent and not _is_text(request):
+                rewind_body(request)
+            response = self._adapter.send(request, **{**options, "timeout": _in_time(options["timeout"])})
+            exchange.response = response
+            if response.status_code not in self._terms.statuses:
+                exchange.end()
+                return response
+            if exchange.obstacle is None:
+                response.content  # noqa: B018  # read it: its connection is free while the guard waits
+            words = f"{response.status_code} {response.reason} for {request.method} {request.url}"
+            raise requests.HTTPError(words, request=request, response=response)
+        except BaseException as failure:
+            exchange.end(is_sent=not _is_unsent(failure))
+            raise
+
+    def close(self) -> None:
+        """Close what sends, and give the name of a guard of its own back."""
+        self._terms.close()
+        self._adapter.close()
+
+
+def _in_family(failure: Exception, request: requests.PreparedRequest) -> Exception:
+    """Give what users of requests catch in place of *failure*, and users of this library, too."""
+    refusal = next(made for kind, made in _FAMILY.items() if isinstance(failure, kind))(*failure.args)
+    refusal.request, refusal.response = request, None
+    return refusal
+
+
+def _is_text(request: Any) -> bool:
+    return isinstance(request.body, (str, bytes, type(None)))
+
+
+def _is_at_hand(request: Any) -> bool:
+    """Tell whether the body can be sent again: text, or a file that can be read again from where it stood."""
+    return _is_text(request) or isinstance(getattr(request, "_body_position", None), int)
+
+
+def _is_unsent(failure: BaseException) -> bool:
+    """Tell whether no connection was made at all."""
+    if not isinstance(failure, requests.ConnectionError) or not failure.args:
+        return False
+    reason = getattr(failure.args[0], "reason", None)
+    return isinstance(getattr(reason, "original_error", reason), (ConnectTimeoutError, NewConnectionError))
+
+
+def _in_time(timeout: Any) -> Any:
+    """Give the time-out that ends by itself with the nearest deadline: connecting and the answer have that in all."""
+    left = remaining()
+    if left is None:
+        return timeout
+    if not isinstance(timeout, Timeout):
+        connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
+        timeout = Timeout(connect=connect, read=read)
+    within = timeout.clone()
+    within.total = bounded(within.total if isinstance(within.total, (int, float)) else None, left)
+    return within
