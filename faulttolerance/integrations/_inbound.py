@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import timedelta
 from math import floor, log10
-from typing import Final
+from typing import Any, Final
 
 from .. import Deadline, FaultToleranceDefinitionException, TimeoutException, deadline
 from ..exceptions import Fault
 from ..typing import Duration
 
-__all__ = ["HEADER", "limit", "time_left", "within"]
+__all__ = ["HEADER", "limit", "shortened", "time_left", "within"]
 
 HEADER: Final = "X-Request-Timeout-Ms"
 _GRPC: Final = "grpc-timeout"
@@ -56,6 +56,11 @@ def time_left(header: Callable[[str], str | None], longest: float | None) -> flo
         left = _seconds(milliseconds, 0.001)
     if left is None or (longest is not None and left >= longest):
         return longest
+    return shortened(left)
+
+
+def shortened(left: float) -> float:
+    """Keep three digits of *left*, rounded down; 0.0 where that is less than anything takes."""
     if left < _SHORTEST:
         return 0.0
     step: float = 10.0 ** (floor(log10(left)) - 2)
@@ -69,8 +74,10 @@ def _seconds(digits: str, unit: float | None) -> float | None:
     return int(digits) * unit
 
 
-def within(left: float | None) -> AbstractContextManager[object]:
-    """Give the block in which a request is answered, for ``with``, that has *left* seconds; ``None``: any time.
+def within(left: float | None) -> Any:
+    """Give the block in which a request is answered, that has *left* seconds; ``None``: any time.
+
+    For ``with``, and in coroutines for ``async with``, where a frame of the library opens a block for its caller.
 
     Raises:
         TimeoutException: No time is left.

@@ -24,12 +24,14 @@ _LONGEST: Final = 2**31 - 1
 
 
 class Answer(NamedTuple):
-    """An answer over HTTP."""
+    """An answer over HTTP, or what another protocol makes of one."""
 
     status: int
     headers: dict[str, str]
     """``Content-Type``, and ``Retry-After`` where it is known."""
     body: bytes
+    words: str
+    """One sentence, as the body has it."""
 
 
 def no_in(failure: BaseException) -> RefusedException | TimeoutException | None:
@@ -69,7 +71,7 @@ def answer_to(failure: BaseException, accept: str = "") -> Answer | None:
         body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": words})
     if wait := _wait(no):
         headers["Retry-After"] = str(min(ceil(wait), _LONGEST))
-    return Answer(status, headers, body.encode())
+    return Answer(status, headers, body.encode(), words)
 
 
 def _wait(no: RefusedException | TimeoutException) -> float:

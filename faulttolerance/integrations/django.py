@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -58,14 +57,14 @@ class FaultToleranceMiddleware:
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         response = None
         try:
-            with self._within(request):
+            async with self._within(request):
                 response = await self._get_response(request)
         except TimeoutException as late:
             if response is None:
                 response = _refuse(request, late)
         return response
 
-    def _within(self, request: Any) -> AbstractContextManager[object]:
+    def _within(self, request: Any) -> Any:
         return within(time_left(request.headers.get, self._longest))
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

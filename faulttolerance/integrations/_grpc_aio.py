@@ -1,0 +1,135 @@
+"""Guarded calls of gRPC on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+import grpc  # type: ignore[import-untyped]
+import grpc.aio  # type: ignore[import-untyped]
+
+from .. import RefusedException, TimeoutException, remaining
+from ._grpc_terms import FAILURES, Begun, Terms, bounded, is_repeatable, local, named
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .._call.order import GuardPolicies
+
+_Continuation = Callable[[Any, Any], Any]
+
+
+class AsyncGuardedCalls(list[Any]):
+    """The same as ``GuardedCalls`` for ``grpc.aio``: four interceptors that share one guard.
+
+    ``grpc.aio.insecure_channel(target, interceptors=AsyncGuardedCalls())``, or ``[*AsyncGuardedCalls(), other]``. Calls
+    with a stream of requests are only let begin by the guard; the others end it as those of ``GuardedCalls`` do.
+    """
+
+    def __init__(
+        self,
+        *,
+        failures: Collection[grpc.StatusCode] = FAILURES,
+        methods: str | Iterable[str] = "*",
+        name: str = "",
+        **policies: Unpack[GuardPolicies],
+    ) -> None:
+        terms = Terms(type(self).__name__, name, policies, failures, methods)
+        self.guard = terms.guard
+        super().__init__(kind(terms) for kind in (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream))
+
+
+class _Guarded:
+    """What the four kinds share."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._told: set[asyncio.Task[None]] = set()
+
+    async def _run(self, function: Callable[..., Any], continuation: _Continuation, details: Any, request: Any) -> Any:
+        service, method = named(details.method)
+        token = is_repeatable.set(self._terms.repeats(method))
+        try:
+            return await self._terms.guard.call_async(function, service, method, continuation, details, request)
+        except Begun as begun:
+            begun.call.add_done_callback(lambda over: self._tell(service, method, over))
+            return begun.call
+        except grpc.RpcError:
+            raise
+        except (RefusedException, TimeoutException) as failure:
+            raise local(failure) from failure
+        finally:
+            is_repeatable.reset(token)
+
+    def _tell(self, service: str, method: str, call: Any) -> None:
+        async def tell() -> None:
+            self._terms.judge(service, method, await call.code())
+
+        task = asyncio.get_running_loop().create_task(tell())
+        self._told.add(task)
+        task.add_done_callback(self._told.discard)
+
+
+class _UnaryUnary(_Guarded, grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    async def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
+        return await self._run(_finish, continuation, client_call_details, request)
+
+
+class _UnaryStream(_Guarded, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    async def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
+        details = _until(client_call_details, remaining())  # of the whole stream
+        return await self._run(_begin_stream, continuation, details, request)
+
+
+class _StreamUnary(_Guarded, grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[misc]
+    async def intercept_stream_unary(
+        self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        return await self._run(_let_begin, continuation, client_call_details, request_iterator)
+
+
+class _StreamStream(_Guarded, grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc]
+    async def intercept_stream_stream(
+        self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        details = _until(client_call_details, remaining())
+        return await self._run(_let_stream, continuation, details, request_iterator)
+
+
+async def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
+    call = await continuation(_until(details, remaining()), request)
+    await call
+    return call
+
+
+async def _begin_stream(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
+    call = await continuation(details, request)
+    responses = aiter(call)
+    try:
+        first = [await anext(responses)]
+    except StopAsyncIteration:
+        first = []
+    except BaseException:
+        call.cancel()  # nobody reads it
+        raise
+    return _again(first, responses)
+
+
+async def _again(first: list[Any], rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    for response in first:
+        yield response
+    async for response in rest:
+        yield response
+
+
+async def _let_begin(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
+    raise Begun(await continuation(_until(details, remaining()), requests))
+
+
+async def _let_stream(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
+    raise Begun(await continuation(details, requests))
+
+
+def _until(details: Any, left: float | None) -> Any:
+    return details._replace(timeout=bounded(details.timeout, left))

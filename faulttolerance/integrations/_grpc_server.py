@@ -1,0 +1,148 @@
+"""Refusals, time-outs and deadlines of calls in servers of gRPC, of threads and of asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from inspect import isasyncgenfunction, iscoroutinefunction
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+import grpc.aio  # type: ignore[import-untyped]
+
+from ._inbound import shortened, within
+from ._refusals import answer_to
+
+_CODES = {
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+_NO_MORE: Any = object()
+_LONGEST = 1e8
+"""Seconds: what is more is no deadline."""
+
+
+class RefusalInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
+    """Ends refused calls with ``UNAVAILABLE`` or ``RESOURCE_EXHAUSTED``, and late ones with ``DEADLINE_EXCEEDED``.
+
+    ``grpc.server(pool, interceptors=[RefusalInterceptor()])``. ``RetryInfo`` says when to come back, where that is
+    known. The time that the caller of a call waits is the ``deadline`` of its handler. What else is raised stays as it
+    is.
+    """
+
+    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
+        """Give the handler, which answers."""
+        return _answering(continuation(handler_call_details))
+
+
+class AsyncRefusalInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """The same for ``grpc.aio.server``; handlers may be plain functions there, too."""
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """Give the handler, which answers."""
+        return _answering(await continuation(handler_call_details))
+
+
+def _answering(handler: Any) -> Any:
+    """Give a handler that answers what *handler* raises."""
+    if handler is None:
+        return None
+    gives = "stream" if handler.response_streaming else "unary"
+    kind = f"{'stream' if handler.request_streaming else 'unary'}_{gives}"
+    behavior = getattr(handler, kind)
+    if iscoroutinefunction(behavior):
+        answer: Any = _awaited(behavior)
+    elif isasyncgenfunction(behavior):
+        answer = _async_stream(behavior)
+    else:
+        answer = _stream(behavior) if handler.response_streaming else _unary(behavior)
+    make = getattr(grpc, f"{kind}_rpc_method_handler")
+    return make(answer, handler.request_deserializer, handler.response_serializer)
+
+
+def _unary(behavior: Callable[..., Any]) -> Callable[..., Any]:
+    def answer(request: Any, context: Any) -> Any:
+        try:
+            with _in_time(context):
+                return behavior(request, context)
+        except Exception as failure:
+            if end := _end(failure, context):
+                context.abort(*end)
+            raise
+
+    return answer
+
+
+def _stream(behavior: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    def answer(request: Any, context: Any) -> Iterator[Any]:
+        try:
+            with _in_time(context):
+                responses = iter(behavior(request, context))
+            while True:
+                with _in_time(context):  # not around ``yield``: what sends a response is not interrupted
+                    response = next(responses, _NO_MORE)
+                if response is _NO_MORE:
+                    return
+                yield response
+        except Exception as failure:
+            if end := _end(failure, context):
+                context.abort(*end)
+            raise
+
+    return answer
+
+
+def _awaited(behavior: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def answer(request: Any, context: Any) -> Any:
+        try:
+            async with _in_time(context):
+                return await behavior(request, context)
+        except Exception as failure:
+            if end := _end(failure, context):
+                await context.abort(*end)
+            raise
+
+    return answer
+
+
+def _async_stream(behavior: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+    async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            responses = aiter(behavior(request, context))
+            while True:
+                async with _in_time(context):
+                    response = await anext(responses, _NO_MORE)
+                if response is _NO_MORE:
+                    return
+                yield response
+        except Exception as failure:
+            if end := _end(failure, context):
+                await context.abort(*end)
+            raise
+
+    return answer
+
+
+def _in_time(context: Any) -> Any:
+    left = context.time_remaining()
+    return within(None if left is None or left > _LONGEST else shortened(left))
+
+
+def _end(failure: Exception, context: Any) -> tuple[grpc.StatusCode, str] | None:
+    """Give the code and the words for *failure*, and say when to come back; ``None`` where it is not ours to answer."""
+    answer = answer_to(failure)
+    if answer is None:
+        return None
+    if wait := int(answer.headers.get("Retry-After", 0)):
+        info = ("google.rpc.retryinfo-bin", _retry_info(wait))
+        context.set_trailing_metadata([*(context.trailing_metadata() or ()), info])
+    return _CODES[answer.status], answer.words
+
+
+def _retry_info(seconds: int) -> bytes:
+    """Write a ``google.rpc.RetryInfo``: the first field of a ``Duration`` in its first field."""
+    number = bytearray()
+    while seconds > 0x7F:
+        number.append(seconds & 0x7F | 0x80)
+        seconds >>= 7
+    return bytes([0x0A, len(number) + 2, 0x08, *number, seconds])

@@ -1,0 +1,266 @@
+"""What interceptors of gRPC share: which codes are failures, what is sent again, and refusals that users can catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+
+import grpc  # type: ignore[import-untyped]
+
+from .. import (
+    BulkheadException,
+    CircuitBreaker,
+    CircuitBreakerOpenException,
+    FailWhen,
+    FaultToleranceDefinitionException,
+    Guard,
+    HonorRetryAfter,
+    PartitionBy,
+    RateLimitException,
+    RefusedException,
+    Retry,
+    RetryWhen,
+    ThrottleException,
+    TimeoutException,
+)
+from ..exceptions import Fault
+
+if TYPE_CHECKING:
+    from .._call.order import GuardPolicies
+
+_Code = grpc.StatusCode
+
+AGAIN = frozenset({_Code.UNAVAILABLE, _Code.RESOURCE_EXHAUSTED})
+"""Codes after which a call may be made again: the service did not take it."""
+FAILURES = AGAIN | {_Code.DEADLINE_EXCEEDED, _Code.INTERNAL, _Code.UNKNOWN, _Code.DATA_LOSS}
+"""Codes that are failures of the service; the others are answers to the request."""
+_SHORTEST = 0.001
+"""Seconds: no call is given less."""
+_NOT_TAKEN = {
+    "hedge": "None: it sends twice at once what may be sent once",
+    "coalesce": "None: a call is read by one caller",
+    "fallback": "None: a call is more than a response; put a fallback around what calls the stub",
+    "retry_when": "None: `retry_on` of Retry and `methods` say what is sent again",
+}
+
+
+class _Local(grpc.aio.AioRpcError):  # type: ignore[misc]
+    """A call that ended here: what users of gRPC catch, and may ask as they ask a call or a future."""
+
+    _code: ClassVar[grpc.StatusCode] = _Code.UNAVAILABLE
+    __repr__ = Exception.__repr__
+    __reduce__ = Exception.__reduce__
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return str(self)
+
+    def initial_metadata(self) -> tuple[()]:
+        return ()
+
+    trailing_metadata = initial_metadata
+
+    def debug_error_string(self) -> str:
+        return ""
+
+    def result(self, timeout: float | None = None) -> NoReturn:
+        raise self
+
+    def exception(self, timeout: float | None = None) -> Self:
+        return self
+
+    def done(self) -> bool:
+        return True
+
+    def cancel(self) -> bool:
+        return False
+
+    cancelled = running = is_active = cancel
+
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
+        callback(self)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> NoReturn:
+        raise self
+
+
+class CallTimeout(TimeoutException, _Local):
+    """The time-out of the guard passed; ``code()`` is ``DEADLINE_EXCEEDED``."""
+
+    _code = _Code.DEADLINE_EXCEEDED
+    result: Any = _Local.result
+
+
+class RefusedCall(RefusedException, _Local):
+    """The guard did not let the call through: the base of the refusals; ``code()`` is ``UNAVAILABLE``."""
+
+    result: Any = _Local.result
+
+
+class CircuitOpen(RefusedCall, CircuitBreakerOpenException):
+    """The circuit of the service is open."""
+
+
+class RateLimited(RefusedCall, RateLimitException):
+    """More calls were made in the window than the rate limit allows."""
+
+
+class BulkheadFull(RefusedCall, BulkheadException):
+    """As many calls run (and wait) as the bulkhead allows."""
+
+
+class Throttled(RefusedCall, ThrottleException):
+    """The adaptive throttle spares the service this one."""
+
+
+_FAMILY: dict[type[Exception], type[CallTimeout | RefusedCall]] = {
+    TimeoutException: CallTimeout,
+    CircuitBreakerOpenException: CircuitOpen,
+    RateLimitException: RateLimited,
+    BulkheadException: BulkheadFull,
+    ThrottleException: Throttled,
+    RefusedException: RefusedCall,
+}
+
+
+def local(failure: RefusedException | TimeoutException) -> CallTimeout | RefusedCall:
+    """Give *failure* of the library as one of gRPC, too."""
+    if isinstance(failure, (CallTimeout, RefusedCall)):
+        return failure
+    made = next(kind for base, kind in _FAMILY.items() if isinstance(failure, base))(*failure.args)
+    made.__cause__ = failure
+    for note in getattr(failure, "__notes__", ()):
+        made.add_note(note)
+    return made
+
+
+class Begun(BaseException):
+    """Carries a call out of its guard that has begun: neither a success nor a failure yet."""
+
+    def __init__(self, call: Any) -> None:
+        super().__init__(call)
+        self.call = call
+
+
+is_repeatable: ContextVar[bool] = ContextVar("faulttolerance.integrations.grpc", default=False)
+"""Whether the call that is running may be made again though it may have arrived."""
+
+
+class Terms:
+    """By what calls are judged: a guard, the codes of failures, the methods that may be called again.
+
+    Args:
+        where: The interceptor, for messages.
+        name: As that of a ``Guard``.
+        policies: As those of a ``Guard``.
+        failures: Codes that are failures of the service.
+        methods: Patterns of methods that may be called again.
+
+    Raises:
+        FaultToleranceDefinitionException: One of these is something else, or a policy has no meaning here.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        name: str,
+        policies: GuardPolicies,
+        failures: Collection[grpc.StatusCode],
+        methods: str | Iterable[str],
+    ) -> None:
+        given: dict[str, Any] = {kind: policy for kind, policy in policies.items() if policy is not None}
+        self._patterns = (methods,) if isinstance(methods, str) else tuple(methods)
+        faults = [
+            Fault(f"{where}({kind})", "is given", given[kind], allowed)
+            for kind, allowed in _NOT_TAKEN.items()
+            if kind in given
+        ]
+        if wrong := [code for code in failures if not isinstance(code, grpc.StatusCode)]:
+            faults.append(Fault(f"{where}(failures)", f"contains {wrong[0]!r}", wrong[0], "codes, as UNAVAILABLE"))
+        if wrong := [pattern for pattern in self._patterns if not isinstance(pattern, str)]:
+            faults.append(Fault(f"{where}(methods)", f"contains {wrong[0]!r}", wrong[0], "patterns, as 'Get*'"))
+        if faults:
+            raise FaultToleranceDefinitionException(*faults)
+        self._failures = frozenset(failures)
+        given = given or {"circuit_breaker": CircuitBreaker()}
+        given.setdefault("partition_by", PartitionBy("service"))
+        if isinstance(retry := given.get("retry"), Retry):
+            given["retry_when"] = RetryWhen(exception=_may_follow(retry))
+            given.setdefault("honor_retry_after", HonorRetryAfter(max_delay=30_000))
+        gate = given.get("circuit_breaker") or given.get("adaptive_throttle")
+        if gate is not None and getattr(gate, "fail_on", None) == CircuitBreaker().fail_on:
+            given.setdefault("fail_when", FailWhen(exception=self._is_failure))
+        self.is_counted = "rate_limit" in given
+        """Whether each call of the guard counts."""
+        self.guard = Guard(name=name, **given)
+
+    def repeats(self, method: str) -> bool:
+        """Tell whether *method*, as ``shop.Orders/Get``, may be called again though the first call may have arrived."""
+        name = method.rpartition("/")[2]
+        return any(fnmatchcase(method, pattern) or fnmatchcase(name, pattern) for pattern in self._patterns)
+
+    def _is_failure(self, failure: BaseException) -> bool:
+        own = (TimeoutException, BulkheadException)
+        return isinstance(failure, own) or code_of(failure) in self._failures
+
+    def judge(self, service: str, method: str, code: grpc.StatusCode | None) -> None:
+        """Tell the guard what became of a call that it only let begin; where each call counts, nothing."""
+        if code is None or code is _Code.CANCELLED or self.is_counted:
+            return
+        token = is_repeatable.set(False)
+        try:
+            self.guard.call(_end, service, method, code)
+        except (grpc.RpcError, RefusedException):
+            pass  # the caller of the call has it, or the circuit opened meanwhile
+        finally:
+            is_repeatable.reset(token)
+
+
+def _end(service: str, method: str, code: grpc.StatusCode) -> None:
+    if code is not _Code.OK:
+        raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata())
+
+
+def _may_follow(retry: Retry) -> Callable[[BaseException], bool]:
+    """Make the predicate on failures: what *retry* names, else what the service did not take."""
+    retry_on: Any = retry.retry_on
+    abort_on: Any = retry.abort_on
+    is_named = retry_on != Retry().retry_on
+
+    def may_follow(failure: BaseException) -> bool:
+        if isinstance(failure, abort_on) or not is_repeatable.get():
+            return False
+        if is_named:
+            return isinstance(failure, retry_on)
+        return isinstance(failure, TimeoutException) or code_of(failure) in AGAIN
+
+    return may_follow
+
+
+def code_of(failure: BaseException) -> grpc.StatusCode | None:
+    """Give the code with which a call failed; ``None`` for what is no failed call, or a refusal of ours."""
+    if not isinstance(failure, grpc.RpcError) or isinstance(failure, RefusedException):
+        return None
+    code = failure.code() if hasattr(failure, "code") else None
+    return code if isinstance(code, grpc.StatusCode) else None
+
+
+def named(method: str | bytes) -> tuple[str, str]:
+    """Split ``/shop.Orders/Get`` into ``shop.Orders`` and ``shop.Orders/Get``."""
+    text = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
+    return text.rpartition("/")[0], text
+
+
+def bounded(timeout: float | None, left: float | None) -> float | None:
+    """Give the shorter of a call's own *timeout* and what is *left*, in seconds; ``None``: none."""
+    if left is None:
+        return timeout
+    left = max(left, _SHORTEST)
+    return left if timeout is None else min(timeout, left)

@@ -1,0 +1,241 @@
+"""Guards in gRPC: interceptors for clients and servers, of threads and of asyncio.
+
+>>> import grpc
+>>> from faulttolerance import CircuitBreaker, Retry
+>>> guarded = GuardedCalls(retry=Retry(max_retries=2), circuit_breaker=CircuitBreaker(), methods="Get*")
+>>> channel = grpc.intercept_channel(grpc.insecure_channel("localhost:50051"), guarded)
+>>> channel.close()
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import grpc  # type: ignore[import-untyped]
+
+from .. import RefusedException, TimeoutException, on_deadline, remaining
+from ._grpc_aio import AsyncGuardedCalls
+from ._grpc_server import AsyncRefusalInterceptor, RefusalInterceptor
+from ._grpc_terms import (
+    FAILURES,
+    Begun,
+    BulkheadFull,
+    CallTimeout,
+    CircuitOpen,
+    RateLimited,
+    RefusedCall,
+    Terms,
+    Throttled,
+    bounded,
+    is_repeatable,
+    local,
+    named,
+)
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .._call.order import GuardPolicies
+
+__all__ = [
+    "FAILURES",
+    "AsyncGuardedCalls",
+    "AsyncRefusalInterceptor",
+    "BulkheadFull",
+    "CallTimeout",
+    "CircuitOpen",
+    "GuardedCalls",
+    "RateLimited",
+    "RefusalInterceptor",
+    "RefusedCall",
+    "Throttled",
+]
+
+_Continuation = Callable[[Any, Any], Any]
+
+
+class GuardedCalls(
+    grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]
+    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
+    grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
+    grpc.StreamStreamClientInterceptor,  # type: ignore[misc]
+):
+    """Run the calls of a channel under a guard with a state for each service, for ``grpc.intercept_channel``.
+
+    A call gets ``remaining()`` as its own time-out, where that is shorter. What fails comes out as from gRPC; a refusal
+    or a time-out of the guard as a ``RefusedCall`` or ``CallTimeout``, each a ``grpc.RpcError`` with a ``code()``, and
+    the library's exception, too.
+
+    The guard ends with the response; where responses are a stream, with the first one, and the call begins when that is
+    asked for. What streams both ways, and ``future`` of a stub, is only let begin by the guard, and told to it when it
+    is over: refused like others, and a failure like others, but neither sent again nor held by a bulkhead.
+
+    Args:
+        failures: Codes that are failures of the service.
+        methods: Patterns of the methods that may be called again, as ``"Get*"`` or ``"shop.Orders/*"``. Streams of
+            requests never are.
+        name: As that of a ``Guard``.
+        **policies: As those of a ``Guard``, but ``hedge``, ``coalesce``, ``fallback`` and ``retry_when``; without any,
+            a circuit breaker. ``partition_by`` is by default ``PartitionBy("service")``; ``"method"`` is there, too.
+            A ``Retry`` that names no failures means time-outs of the guard, ``UNAVAILABLE`` and ``RESOURCE_EXHAUSTED``.
+
+    Raises:
+        FaultToleranceDefinitionException: One of these is something else.
+    """
+
+    def __init__(
+        self,
+        *,
+        failures: Collection[grpc.StatusCode] = FAILURES,
+        methods: str | Iterable[str] = "*",
+        name: str = "",
+        **policies: Unpack[GuardPolicies],
+    ) -> None:
+        self._terms = Terms(type(self).__name__, name, policies, failures, methods)
+        self.guard = self._terms.guard
+
+    def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
+        """Make a call."""
+        if _is_for_later():
+            return self._begin(continuation, client_call_details, request)
+        return self._run(_finish, continuation, client_call_details, request, is_at_hand=True)
+
+    def intercept_stream_unary(
+        self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        """Make a call with a stream of requests, once."""
+        if _is_for_later():
+            return self._begin(continuation, client_call_details, request_iterator)
+        return self._run(_finish, continuation, client_call_details, request_iterator, is_at_hand=False)
+
+    def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
+        """Give the responses of a call, which begins when the first one is asked for."""
+        details = _until(client_call_details, remaining())  # of the whole stream
+        return _Stream(partial(self._run, _begin_stream, continuation, details, request, is_at_hand=True))
+
+    def intercept_stream_stream(
+        self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        """Let a call begin that streams both ways."""
+        return self._begin(continuation, _until(client_call_details, remaining()), request_iterator, is_whole=False)
+
+    def _run(self, function: Callable[..., Any], *given: Any, is_at_hand: bool, stream: Any = None) -> Any:
+        """Run *function* under the guard; give the call, or what stands for one that failed."""
+        service, method = named(given[1].method)
+        token = is_repeatable.set(is_at_hand and self._terms.repeats(method))
+        try:
+            return self.guard.call(function, service, method, *given, *[stream] * (stream is not None))
+        except Begun as begun:
+            return begun.call
+        except grpc.RpcError as failure:
+            return failure
+        except (RefusedException, TimeoutException) as failure:
+            return local(failure)
+        finally:
+            is_repeatable.reset(token)
+
+    def _begin(self, continuation: _Continuation, details: Any, requests: Any, *, is_whole: bool = True) -> Any:
+        call = self._run(_let_begin if is_whole else _let_stream, continuation, details, requests, is_at_hand=False)
+        if not isinstance(call, (RefusedCall, CallTimeout)):
+            service, method = named(details.method)
+            call.add_done_callback(lambda over: self._terms.judge(service, method, over.code()))
+        return call
+
+
+def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
+    call = continuation(_until(details, remaining()), request)
+    call.result()  # of what has ended; raises what it failed with
+    return call
+
+
+def _begin_stream(
+    service: str, method: str, continuation: _Continuation, details: Any, request: Any, stream: _Stream
+) -> Any:
+    call = continuation(details, request)
+    stream.run(call)
+    return call
+
+
+def _let_begin(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
+    raise Begun(continuation(_until(details, remaining()), request))
+
+
+def _let_stream(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
+    raise Begun(continuation(details, requests))
+
+
+def _is_for_later() -> bool:
+    """Tell whether ``future`` of a stub calls the interceptor: to wait for the response would make it none."""
+    return sys._getframe(2).f_code.co_name == "future"
+
+
+class _Stream:
+    """The responses of a call that begins, and begins again, until the first one is there; asks all else of that.
+
+    Args:
+        begin: Gives the call, given this, whose ``run`` it calls.
+    """
+
+    def __init__(self, begin: Callable[..., Any]) -> None:
+        self._begin = begin
+        self._lock = Lock()
+        self._call: Any = None
+        self._running: Any = None
+        self._first: list[Any] = []
+        self._is_cancelled = False
+
+    def run(self, call: Any) -> None:
+        """Wait for the first response."""
+        self._running = call
+        try:
+            if self._is_cancelled:
+                call.cancel()
+            with on_deadline(call.cancel):
+                self._first = [next(call)]
+        except StopIteration:
+            self._first = []
+        except BaseException:
+            call.cancel()  # nobody reads it
+            raise
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        call = self._begun()
+        return self._first.pop() if self._first else next(call)
+
+    def cancel(self) -> bool:
+        """Cancel the call, also while its first response is waited for."""
+        self._is_cancelled = True
+        return self._running is None or bool(self._running.cancel())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._begun(), name)
+
+    def _begun(self) -> Any:
+        with self._lock:
+            if self._call is None:
+                self._call = self._begin(stream=self)
+            return self._call
+
+
+class _Details(NamedTuple):
+    """The details of a call."""
+
+    method: Any
+    timeout: float | None
+    metadata: Any
+    credentials: Any
+    wait_for_ready: Any
+    compression: Any
+
+
+def _until(details: Any, left: float | None) -> _Details:
+    """Give *details* with what is *left* as the time-out, unless there is a shorter one."""
+    values = [getattr(details, name, None) for name in _Details._fields]
+    return _Details(*values)._replace(timeout=bounded(values[1], left))

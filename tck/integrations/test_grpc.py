@@ -1,0 +1,460 @@
+"""gRPC: real servers of threads and of asyncio, clients of both, all four kinds of calls, and a server that is killed.
+
+Its C library minds forks, and stays in a process once it was there; so all of it runs in processes of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+
+from kit.surroundings import needs, run
+
+_SERVICE = """
+import asyncio, json, pickle, subprocess, sys, threading, time
+from concurrent import futures
+import grpc
+from faulttolerance import *
+from faulttolerance.integrations.grpc import *
+from grpc import StatusCode
+
+taken = []
+ended = threading.Event()
+
+def echo(request, context):
+    taken.append(request)
+    if request == b"busy" and taken.count(b"busy") < 2 or request == b"gone":
+        context.abort(StatusCode.UNAVAILABLE, "gone")
+    if request == b"none":
+        context.abort(StatusCode.NOT_FOUND, "none")
+    if request == b"open":
+        raise ExceptionGroup("", [CircuitBreakerOpenException("shop.open", 200.1)])
+    if request == b"rate":
+        raise RateLimitException("shop.rate")
+    if request == b"broken":
+        raise ValueError("shop.broken")
+    if request == b"sleep":
+        try:
+            sleep(30)
+        finally:
+            ended.set()
+    return str(remaining()).encode() if request == b"left" else request
+
+def many(request, context):
+    for number in range(3):
+        yield echo(request, context) + str(number).encode()
+
+def gather(requests, context):
+    return b" ".join(echo(request, context) for request in requests)
+
+def both(requests, context):
+    for request in requests:
+        yield echo(request, context)
+
+def handlers(echo, many, gather, both):
+    return (grpc.method_handlers_generic_handler("acme.Echo", {
+        "echo": grpc.unary_unary_rpc_method_handler(echo),
+        "many": grpc.unary_stream_rpc_method_handler(many),
+        "gather": grpc.stream_unary_rpc_method_handler(gather),
+        "both": grpc.stream_stream_rpc_method_handler(both),
+    }),)
+
+def serve():
+    server = grpc.server(futures.ThreadPoolExecutor(12), interceptors=[RefusalInterceptor()])
+    server.add_generic_rpc_handlers(handlers(echo, many, gather, both))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, port
+
+def stubs(channel):
+    return (channel.unary_unary("/acme.Echo/echo"), channel.unary_stream("/acme.Echo/many"),
+            channel.stream_unary("/acme.Echo/gather"), channel.stream_stream("/acme.Echo/both"))
+
+def describe(value):
+    if not isinstance(value, BaseException):
+        return repr(value)
+    code = value.code().name if isinstance(value, grpc.RpcError) else ""
+    return f"{type(value).__name__} {code}".replace("_InactiveRpcError", "Error").replace(
+        "_MultiThreadedRendezvous", "Error").replace("AioRpcError", "Error")
+
+def tell(name, value):
+    plain = isinstance(value, (int, list)) and not (isinstance(value, list) and isinstance(value[0], bytes))
+    print(json.dumps([name, value if plain else describe(value)]), flush=True)
+    return value
+
+def policies(**more):
+    return {"retry": Retry(max_retries=2, delay=0, jitter=0), **more}
+
+breaking = CircuitBreaker(request_volume_threshold=4, delay="60s")
+"""
+
+_CLIENT = """
+def said(function, *args, **kwargs):
+    try:
+        return function(*args, **kwargs)
+    except Exception as failure:
+        return failure
+
+server, port = serve()
+with grpc.insecure_channel(f"127.0.0.1:{port}") as raw:
+    guarded = GuardedCalls(**policies(), methods=["echo", "acme.Echo/m*"])
+    echo_, many_, gather_, both_ = stubs(grpc.intercept_channel(raw, guarded))
+    for request in (b"ada", b"busy", b"gone", b"none", b"rate", b"broken"):
+        tell(request.decode(), said(echo_, request))
+        tell(request.decode() + " taken", taken.count(request))
+    failure = tell("open", said(echo_, b"open"))
+    tell("words", failure.details())
+    tell("open taken", taken.count(b"open"))
+    taken.clear()
+    tell("many", said(lambda: list(many_(b"ada"))))
+    tell("many gone", said(lambda: list(many_(b"gone"))))
+    tell("many gone taken", taken.count(b"gone"))
+    tell("gather", said(gather_, iter([b"1", b"2"])))
+    tell("gather gone", said(gather_, iter([b"gone", b"2"])))
+    tell("gather gone taken", taken.count(b"gone"))
+    tell("both", said(lambda: list(both_(iter([b"1", b"2"])))))
+    later = [echo_.future(b"later") for _ in range(3)]
+    tell("future", [one.result(30).decode() for one in later])
+    stream = many_(b"ada")
+    tell("stream", [next(stream).decode(), stream.is_active(), stream.cancel() is not None])
+    tell("stream cancelled", said(lambda: list(stream)))
+
+    timed = GuardedCalls(timeout=Timeout("150ms"))
+    echo_, many_, gather_, both_ = stubs(grpc.intercept_channel(raw, timed))
+    tell("left", 0 < float(echo_(b"left")) <= 0.15)
+    with deadline("90ms"):
+        tell("left of deadline", 0 < float(echo_(b"left")) <= 0.09)
+        tell("left of stream", 0 < float(next(both_(iter([b"left"])))) <= 0.09)
+    tell("left of own", 0 < float(echo_(b"left", timeout=0.05)) <= 0.05)
+    began = time.monotonic()
+    failure = tell("sleep", said(echo_, b"sleep"))
+    tell("sleep is", [isinstance(failure, TimeoutException), isinstance(failure, grpc.RpcError)])
+    tell("sleep ended", ended.wait(30))
+    tell("many sleep", said(lambda: list(many_(b"sleep", timeout=1))))
+    on_thread = []
+    thread = threading.Thread(target=lambda: on_thread.append(said(lambda: list(many_(b"sleep", timeout=1)))))
+    thread.start()
+    thread.join(30)
+    tell("many sleep on a thread", on_thread[0])
+    tell("sleep took", time.monotonic() - began < 15)
+
+    for name, way in {
+        "echo": lambda stubs: said(stubs[0], b"broken"),
+        "future": lambda stubs: said(stubs[0].future(b"broken").result),
+        "many": lambda stubs: said(lambda: list(stubs[1](b"broken"))),
+        "gather": lambda stubs: said(stubs[2], iter([b"broken"])),
+        "both": lambda stubs: said(lambda: list(stubs[3](iter([b"broken"])))),
+    }.items():
+        broken = GuardedCalls(circuit_breaker=breaking)
+        ways = stubs(grpc.intercept_channel(raw, broken))
+        for _ in range(4):
+            way(ways)
+        until = time.monotonic() + 30
+        while circuit_breakers.state(broken.guard.name, key="acme.Echo") != "open" and time.monotonic() < until:
+            threading.Event().wait(0.001)
+        tell("refused " + name, way(ways))
+    refused = ways[0].future(b"1")
+    tell("refusal", [refused.code().name, refused.done(), refused.retry_after > 50, type(refused.exception()).__name__])
+    copy = pickle.loads(pickle.dumps(refused))
+    tell("pickled", [type(copy).__name__, copy.args == refused.args, isinstance(copy, CircuitBreakerOpenException)])
+    found = GuardedCalls(circuit_breaker=breaking)
+    ways = stubs(grpc.intercept_channel(raw, found))
+    for _ in range(5):
+        last = said(ways[0], b"none")
+    tell("not found", last)
+    outer = GuardedCalls(circuit_breaker=breaking)
+    around = stubs(grpc.intercept_channel(raw, outer, broken))
+    tell("around", said(around[0], b"1"))
+server.stop(None).wait(10)
+"""
+
+_KILLED = """
+if len(sys.argv) > 1:
+    server, port = serve()
+    print(port, flush=True)
+    server.wait_for_termination()
+    sys.exit()
+child = subprocess.Popen([sys.executable, __file__, "serve"], stdout=subprocess.PIPE, text=True)
+port = int(child.stdout.readline())
+with grpc.insecure_channel(f"127.0.0.1:{port}") as raw:
+    guarded = GuardedCalls(circuit_breaker=CircuitBreaker(request_volume_threshold=2, delay="60s"))
+    echo_, many_, gather_, both_ = stubs(grpc.intercept_channel(raw, guarded))
+    tell("alive", echo_(b"ada"))
+    responses = both_(iter([b"1", b"sleep"]))
+    tell("begun", next(responses))
+    child.kill()
+    child.wait()
+    try:
+        next(responses)
+    except grpc.RpcError as failure:
+        tell("killed", failure)
+    while circuit_breakers.state(guarded.guard.name, key="acme.Echo") != "open":
+        threading.Event().wait(0.001)
+    try:
+        echo_(b"1")
+    except grpc.RpcError as failure:
+        tell("refused", failure)
+child.stdout.close()
+"""
+
+_AIO = """
+async def said(awaited):
+    try:
+        return await awaited
+    except Exception as failure:
+        return failure
+
+async def everything(call):
+    return [response async for response in call]
+
+async def aecho(request, context):
+    if request == b"sleep":
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.set()
+    if request in (b"open", b"rate", b"left"):
+        return echo(request, None)
+    return request
+
+async def amany(request, context):
+    yield request
+    yield await aecho(request, context)
+
+async def agather(requests, context):
+    async for request in requests:
+        return await aecho(request, context)
+
+async def aboth(requests, context):
+    async for request in requests:
+        await context.write(await aecho(request, context))
+
+async def main():
+    server, port = serve()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=AsyncGuardedCalls(**policies())) as channel:
+        echo_, many_, gather_, both_ = stubs(channel)
+        for request in (b"ada", b"busy", b"gone", b"none", b"broken"):
+            tell(request.decode(), await said(echo_(request)))
+            tell(request.decode() + " taken", taken.count(request))
+        taken.clear()
+        tell("many", await said(everything(many_(b"ada"))))
+        tell("many gone", await said(everything(many_(b"gone"))))
+        tell("many gone taken", taken.count(b"gone"))
+        tell("gather", await said(gather_(iter([b"1", b"2"]))))
+        tell("gather gone", await said(gather_(iter([b"gone"]))))
+        tell("gather gone taken", taken.count(b"gone"))
+        tell("both", await said(everything(both_(iter([b"1", b"2"])))))
+        call = both_()
+        await call.write(b"1")
+        first = await call.read()
+        await call.write(b"2")
+        tell("written", [first.decode(), (await call.read()).decode()])
+        await call.done_writing()
+        tell("code", (await call.code()).name == "OK")
+
+    timed = AsyncGuardedCalls(timeout=Timeout("150ms"))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=timed) as channel:
+        echo_, many_, gather_, both_ = stubs(channel)
+        with deadline("90ms"):
+            tell("left of deadline", 0 < float(await echo_(b"left")) <= 0.09)
+        failure = tell("sleep", await said(echo_(b"sleep")))
+        tell("sleep is", [isinstance(failure, TimeoutException), isinstance(failure, grpc.aio.AioRpcError)])
+        tell("many sleep", await said(everything(many_(b"sleep", timeout=1))))
+    one = AsyncGuardedCalls(bulkhead=Bulkhead(1, waiting_task_queue=1))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=one) as channel:
+        echo_ = stubs(channel)[0]
+        call = echo_(b"sleep")
+        await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(said(echo_(b"ada")))
+        call.cancel()
+        tell("after a cancelled one", await waiting)
+
+    for name, way in {
+        "echo": lambda stubs: stubs[0](b"broken"),
+        "many": lambda stubs: everything(stubs[1](b"broken")),
+        "gather": lambda stubs: stubs[2](iter([b"broken"])),
+        "both": lambda stubs: everything(stubs[3](iter([b"broken"]))),
+    }.items():
+        broken = AsyncGuardedCalls(circuit_breaker=breaking)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", interceptors=[*broken]) as channel:
+            ways = stubs(channel)
+            for _ in range(4):
+                await said(way(ways))
+            until = time.monotonic() + 30
+            while circuit_breakers.state(broken.guard.name, key="acme.Echo") != "open" and time.monotonic() < until:
+                await asyncio.sleep(0.001)
+            tell("refused " + name, await said(way(ways)))
+    server.stop(None).wait(10)
+
+    ended.clear()
+    served = grpc.aio.server(interceptors=[AsyncRefusalInterceptor()])
+    served.add_generic_rpc_handlers(handlers(aecho, amany, agather, aboth))
+    port = served.add_insecure_port("127.0.0.1:0")
+    await served.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        ways = stubs(channel)
+        for name, way in {
+            "echo": lambda request, **given: ways[0](request, **given),
+            "many": lambda request, **given: everything(ways[1](request, **given)),
+            "gather": lambda request, **given: ways[2](iter([request]), **given),
+            "both": lambda request, **given: everything(ways[3](iter([request]), **given)),
+        }.items():
+            answers = [await said(way(request, timeout=20)) for request in (b"ada", b"open", b"rate")]
+            tell("aio " + name, [describe(answer) for answer in answers])
+            tell("aio left " + name, "19." in str(await way(b"left", timeout=20)))
+        tell("aio none left", await ways[0](b"left"))
+        tell("aio sleep", await said(ways[0](b"sleep", timeout=0.1)))
+        tell("aio sleep ended", await asyncio.to_thread(ended.wait, 30))
+    await served.stop(None)
+
+asyncio.run(main())
+"""
+
+
+@functools.cache
+def told(program: str) -> dict[str, Any]:
+    """What each step of *program* came to."""
+    needs("grpc")
+    return dict(json.loads(line) for line in run(_SERVICE + program))
+
+
+@pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
+def test_what_the_service_did_not_take_is_called_again_and_an_answer_is_not(program: str) -> None:
+    """``UNAVAILABLE`` is called again, up to ``max_retries``; what is found to be missing, or broken, comes out."""
+    answers = told(program)
+
+    outcome = {name: (answers[name], answers[f"{name} taken"]) for name in ("ada", "busy", "gone", "none", "broken")}
+    assert outcome == {
+        "ada": ("b'ada'", 1),
+        "busy": ("b'busy'", 2),
+        "gone": ("Error UNAVAILABLE", 3),
+        "none": ("Error NOT_FOUND", 1),
+        "broken": ("Error UNKNOWN", 1),
+    }
+
+
+@pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
+def test_streams_are_called_again_until_the_first_response_and_those_of_requests_never(program: str) -> None:
+    answers = told(program)
+
+    assert (answers["many"], answers["many gone"], answers["many gone taken"]) == (
+        "[b'ada0', b'ada1', b'ada2']" if program is _CLIENT else answers["many"],
+        "Error UNAVAILABLE",
+        3,
+    )
+    assert (answers["gather"], answers["gather gone"], answers["gather gone taken"]) == (
+        "b'1 2'",
+        "Error UNAVAILABLE",
+        4,
+    )
+    assert "1" in str(answers["both"])
+
+
+def test_streams_and_futures_stay_what_they_are() -> None:
+    """A stream can be cancelled, a future is there before its result, and requests may follow responses."""
+    assert told(_CLIENT)["future"] == ["later"] * 3
+    assert told(_CLIENT)["stream"] == ["ada0", True, True]
+    assert told(_CLIENT)["stream cancelled"] == "Error CANCELLED"
+    assert told(_AIO)["written"] == ["1", "2"]
+    assert told(_AIO)["code"] == 1
+
+
+def test_a_call_has_the_time_that_is_left() -> None:
+    """As its own time-out, which the server sees; a shorter one of the caller's counts."""
+    assert [value for name, value in {**told(_CLIENT), **told(_AIO)}.items() if "left of" in name] == [True] * 3
+    assert told(_CLIENT)["left"]
+
+
+@pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
+def test_a_late_call_is_ended_on_both_sides(program: str) -> None:
+    """What comes out is the library's, and gRPC's; the handler of the server is interrupted by its own deadline."""
+    answers = told(program)
+
+    late = {value for name, value in answers.items() if name.endswith(("sleep", "thread")) and "aio" not in name}
+    assert late == {"CallTimeout DEADLINE_EXCEEDED"}
+    assert answers["sleep is"] == [True, True]
+    assert told(_CLIENT)["sleep ended"]
+    assert told(_CLIENT)["sleep took"]
+
+
+@pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
+def test_every_kind_of_call_opens_the_circuit_and_is_refused_by_it(program: str) -> None:
+    refusals = {name: value for name, value in told(program).items() if name.startswith("refused ")}
+
+    assert set(refusals.values()) == {"CircuitOpen UNAVAILABLE"}
+    assert len(refusals) == (5 if program is _CLIENT else 4)
+
+
+def test_a_refusal_is_one_of_the_library_and_one_of_grpc() -> None:
+    """It can be asked as a call or a future, pickled, and read by the interceptor of somebody else."""
+    answers = told(_CLIENT)
+
+    assert answers["refusal"] == ["UNAVAILABLE", True, True, "CircuitOpen"]
+    assert answers["pickled"] == ["CircuitOpen", True, True]
+    assert answers["around"] == "CircuitOpen UNAVAILABLE"
+
+
+def test_answers_of_the_service_open_no_circuit() -> None:
+    assert told(_CLIENT)["not found"] == "Error NOT_FOUND"
+
+
+def test_a_cancelled_call_gives_its_permit_back() -> None:
+    assert told(_AIO)["after a cancelled one"] == "b'ada'"
+
+
+def test_a_server_says_what_it_refuses_and_when_to_come_back() -> None:
+    """In codes of gRPC, without the names of guards; a client waits no longer than 30 seconds for ``RetryInfo``."""
+    answers = told(_CLIENT)
+
+    assert answers["open"] == "Error UNAVAILABLE"
+    assert answers["words"] == "'The service cannot take this request now.'"
+    assert answers["open taken"] == 1
+    assert (answers["rate"], answers["rate taken"]) == ("Error RESOURCE_EXHAUSTED", 3)
+
+
+def test_a_server_of_asyncio_does_so_for_every_kind_of_handler() -> None:
+    answers = told(_AIO)
+
+    for kind in ("echo", "many", "gather", "both"):
+        first, *others = answers[f"aio {kind}"]
+        assert "ada" in first
+        assert others == ["Error UNAVAILABLE", "Error RESOURCE_EXHAUSTED"]
+        assert answers[f"aio left {kind}"]
+    assert answers["aio none left"] == "b'None'"
+    assert answers["aio sleep"] == "Error DEADLINE_EXCEEDED"
+    assert answers["aio sleep ended"]
+
+
+def test_a_server_that_is_killed_in_the_middle_opens_the_circuit() -> None:
+    """The stream that it was sending fails, which the guard is told; the next call is not sent."""
+    assert list(told(_KILLED).items()) == [
+        ("alive", "b'ada'"),
+        ("begun", "b'1'"),
+        ("killed", "Error UNAVAILABLE"),
+        ("refused", "CircuitOpen UNAVAILABLE"),
+    ]
+
+
+def test_wrong_values_are_refused() -> None:
+    lines = run(
+        """
+        from faulttolerance import FaultToleranceDefinitionException, Hedge, RetryWhen
+        from faulttolerance.integrations.grpc import AsyncGuardedCalls, GuardedCalls
+        for kind, given in (GuardedCalls, {"failures": [5]}), (AsyncGuardedCalls, {"methods": [7]}), (
+            GuardedCalls, {"hedge": Hedge(delay=5)}
+        ):
+            try:
+                kind(**given)
+            except FaultToleranceDefinitionException as error:
+                print(error)
+        """
+    )
+
+    assert lines[:2] == [
+        "GuardedCalls(failures) contains 5; allowed: codes, as UNAVAILABLE",
+        "AsyncGuardedCalls(methods) contains 7; allowed: patterns, as 'Get*'",
+    ]
+    assert lines[2].startswith("GuardedCalls(hedge) is given; allowed: None: it sends twice")
