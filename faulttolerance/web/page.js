@@ -6,6 +6,7 @@
   const LEAST = 2000; // milliseconds between two looks
   const SOON = 100; // milliseconds until another try where another process of the service has answered
   const TRIES = 10; // so many of those; then that one is shown
+  const MORE_TRIES = 50; // so many to reach it with an action, which is nothing to be done anywhere else
   const SHARE = 20; // a look that takes long is followed by a pause that many times as long
   const news = document.getElementById("news");
   const pause = document.getElementById("pause");
@@ -13,6 +14,7 @@
   let turn = 0; // the look that counts: a later one makes an earlier one void
   let strangers = 0; // how many answers in a row were of another process than the one that is shown
   let isPaused = false;
+  let refusal = ""; // why the last action was not done
 
   // Make `now` what `next` is, node by node, so that focus, selection and scrolling stay.
   function follow(now, next) {
@@ -41,6 +43,7 @@
   }
 
   function say(words) {
+    words ||= refusal;
     if (news.textContent !== words) news.textContent = words;
   }
 
@@ -91,6 +94,30 @@
     if (!event.target.closest("#filter")) return;
     clearTimeout(typing);
     typing = setTimeout(filter, 150);
+  });
+
+  // Without this an action is a form as any other; with it, it reaches the process that is shown, whoever answers.
+  async function act(form) {
+    const fields = { method: "POST", body: new URLSearchParams(new FormData(form)), redirect: "manual" };
+    let answer;
+    try {
+      for (let tries = 0; tries < MORE_TRIES; ++tries) {
+        answer = await fetch(form.action, { ...fields, headers: { Accept: "text/html" } });
+        if (answer.status !== 409) break;
+      }
+      const isDone = answer.type === "opaqueredirect"; // it would lead back to where this is
+      const words = isDone ? null : new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("h1");
+      refusal = isDone ? "" : `Not done. ${words ? words.textContent : answer.status}`;
+    } catch {
+      refusal = "The process does not answer; whether this was done is not known.";
+    }
+    say("");
+    look();
+  }
+  document.addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
+    event.preventDefault();
+    act(event.target);
   });
 
   pause.addEventListener("click", () => {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -57,17 +59,54 @@ def chromium() -> Iterator[Browser]:
         yield one
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    def authorize(request: Request) -> str:
-        return "alice"
+WORKER: ContextVar[dict[str, Any]] = ContextVar("worker")
 
-    with served_by_wsgiref(wsgi_app(critical="acme.payments", authorize=authorize, title="Shop")) as address:
+
+class Workers:
+    """Lets each request be answered by the next of several processes, as far as the page can tell."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.says = "alice"
+        self._app = wsgi_app(critical="acme.payments", authorize=self._authorize, title="Shop")
+        self.this = reading.process()
+        self.use(self.this)
+
+    def use(self, *processes: dict[str, Any]) -> None:
+        self._turns = cycle(processes)
+
+    def _authorize(self, request: Request) -> str:
+        self.asked.append(request)
+        return self.says
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        WORKER.set(next(self._turns))
+        return self._app(environ, start_response)
+
+
+@pytest.fixture(scope="module")
+def everyone() -> Workers:
+    return Workers()
+
+
+@pytest.fixture(scope="module")
+def address(everyone: Workers) -> Iterator[str]:
+    with served_by_wsgiref(everyone) as address:
         yield address
 
 
 @pytest.fixture
-def page(chromium: Browser, address: str) -> Iterator[Browser]:
+def workers(everyone: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    monkeypatch.setattr(reading, "process", WORKER.get)
+    everyone.asked.clear()
+    everyone.use(everyone.this)
+    yield everyone
+    everyone.says = "alice"
+    everyone.use(everyone.this)
+
+
+@pytest.fixture
+def page(chromium: Browser, address: str, workers: Workers) -> Iterator[Browser]:
     """The first page, of a shop whose payments are down; at its end the console has nothing to say."""
     breaker = CircuitBreaker(request_volume_threshold=4, delay="1h")
     retry = Retry(max_retries=1, delay=0, jitter=0, retry_on=ConnectionError)
@@ -215,11 +254,11 @@ def test_it_follows_without_being_loaded_anew(page: Browser, address: str) -> No
     assert page.run("return document.querySelector('details').open")
 
 
-def test_it_stays_with_the_process_that_it_shows(page: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stays_with_the_process_that_it_shows(page: Browser, workers: Workers) -> None:
     """Of several behind one address, as gunicorn's workers; where that one is gone, another one is shown."""
-    process, answers = reading.process(), iter(range(10_000))
-    other = process | {"pid": 4711}
-    monkeypatch.setattr(reading, "process", lambda: other if next(answers) % 5 else process)
+    this = workers.this
+    other = this | {"pid": 4711}
+    workers.use(other, other, other, this)
     page.run(
         "window.seen = new Set(); setInterval(() => window.seen.add(document.querySelector('main').dataset.process))"
     )
@@ -228,8 +267,36 @@ def test_it_stays_with_the_process_that_it_shows(page: Browser, monkeypatch: pyt
     soon(lambda: page.text("h1").lower().endswith("up"))
 
     assert page.run("return window.seen.size") == 1
-    monkeypatch.setattr(reading, "process", lambda: other)
+    workers.use(other)
     soon(lambda: "One process: 4711 on " in page.text("footer"))
+
+
+def test_an_action_reaches_the_process_that_is_shown(page: Browser, workers: Workers, address: str) -> None:
+    """Whichever answers first: the others refuse a form that they have not shown, and are asked for nothing more."""
+    page.open(f"{address}/guards/acme.payments")
+    this = workers.this
+    other = this | {"pid": 4711}
+    workers.use(other, other, other, this)
+
+    page.find("#reset").click()
+    soon(lambda: "closed" in page.text(".conditions"))
+
+    assert [request.action for request in workers.asked] == ["reset"]
+    assert all("409" in one for one in page.complaints())
+
+
+def test_an_action_that_is_refused_says_so(page: Browser, workers: Workers, address: str) -> None:
+    """And goes on saying so, while the page follows."""
+    workers.says = ""
+    page.open(f"{address}/guards/acme.payments")
+
+    page.find("#reset").click()
+    soon(lambda: page.text("#news") == "Not done. 403: not authorised")
+    circuit_breakers.reset("acme.payments")
+    soon(lambda: "closed" in page.text(".conditions"))
+
+    assert page.text("#news") == "Not done. 403: not authorised"
+    assert len(page.complaints()) == 1
 
 
 def test_it_stands_still_when_asked_to(page: Browser) -> None:
