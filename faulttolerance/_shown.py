@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+PROMPTS = ("_pyrepl.__main__", "asyncio.__main__")
+"""The prompts of Python 3.13 and of asyncio: they run as by ``python -m``, and what is typed there is not theirs."""
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from .._policy import Chaos, Policy, parameters
 from .._record import Record
+from .._shown import PROMPTS
 
 ANNOTATIONS: Mapping[str, type[Policy]] = {
     policy.annotation: policy for policy in Policy.__subclasses__() if policy.is_configurable
@@ -169,7 +170,7 @@ def _keys(path: str, leaves: tuple[str, ...]) -> Iterator[Key]:
 def _also_known_as(path: str) -> tuple[str, ...]:
     """Give all names of *path*: a module run with ``python -m`` is ``__main__``, too, and that of a package both."""
     spec: Any = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is None:
+    if spec is None or spec.name in PROMPTS:
         return (path,)
     names = (spec.name.removesuffix(".__main__"), "__main__", spec.name)
     for name in sorted(names, key=len, reverse=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
 from typing import Any, NamedTuple
 
+from .._shown import PROMPTS
 from .kind import own_attribute
 
 _ABSENT = object()
@@ -26,7 +27,7 @@ def module_name(name: object) -> str:
         return ""
     if name == "__main__":
         spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-        if spec is not None and spec.name:
+        if spec is not None and spec.name and spec.name not in PROMPTS:
             return str(spec.name).removesuffix(".__main__")
     return name
 

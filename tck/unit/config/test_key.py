@@ -11,6 +11,7 @@ import pytest
 from faulttolerance._config import Declared, enabled_keys, parameter_keys
 from faulttolerance._config.key import ANNOTATIONS, Key, switch_key
 from faulttolerance._policy import CircuitBreakerName, Policy, Retry, Timeout, parameters
+from faulttolerance._signature.naming import module_name
 
 
 def run(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
@@ -116,6 +117,19 @@ def test_letters_outside_ascii_are_replaced() -> None:
     key = parameter_keys(Declared(Timeout(), "method", "acme.Kunde", "prüfe"), "value")[0]
 
     assert key.variable == "ACME_KUNDE_PR_FE_TIMEOUT_VALUE"
+
+
+@pytest.mark.parametrize("prompt", ["_pyrepl.__main__", "asyncio.__main__"])
+def test_what_is_typed_at_a_prompt_is_not_of_the_module_that_shows_it(
+    monkeypatch: pytest.MonkeyPatch, prompt: str
+) -> None:
+    """The prompts of Python 3.13 and of asyncio run by ``python -m``, too."""
+    run(monkeypatch, prompt)
+
+    key = parameter_keys(Declared(Timeout(), "method", "__main__.Client", "charge"), "value")[0]
+
+    assert key.names == ("__main__.Client/charge/Timeout/value",)
+    assert module_name("__main__") == "__main__"
 
 
 @pytest.mark.parametrize(
