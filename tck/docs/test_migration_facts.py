@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit_breakers, exponential_backoff, retry
+from faulttolerance import (
+    CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
+    circuit_breaker,
+    circuit_breakers,
+    exponential_backoff,
+    retry,
+)
 from faulttolerance.instrumentation import RetryScheduled
 from faulttolerance.testing import captured_events, recorded, reset, virtual_time
 from kit.peers import on_clock
@@ -190,6 +197,24 @@ def test_retry_with_of_tenacity_loses_the_object() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         again()
     assert again(Client()) == "fresh"
+
+
+def test_tenacity_never_retries_a_generator() -> None:
+    """Ours refuses it."""
+    tenacity = pytest.importorskip("tenacity")
+    begun = []
+
+    def pages() -> Iterator[int]:
+        begun.append(True)
+        yield 1
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        [*tenacity.retry(stop=tenacity.stop_after_attempt(3))(pages)()]
+
+    assert len(begun) == 1
+    with pytest.raises(FaultToleranceDefinitionException):
+        retry(retry_on=ConnectionError)(pages)
 
 
 def test_tenacity_can_be_switched_off_as_the_page_says() -> None:
