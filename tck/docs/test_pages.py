@@ -57,12 +57,17 @@ def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     """A module for the page: fallback methods of plain functions are looked up in one."""
     module = ModuleType(re.sub(r"\W", "_", named(request.getfixturevalue("page"))))
     sys.modules[module.__name__] = module
+    before = made()
     yield module
     del sys.modules[module.__name__]
-    for value in list(vars(module).values()):
-        if isinstance(value, Guard):
-            value.close()  # other tests may want its name
+    for guard in made() - before:
+        guard.close()  # other tests may want its name
     vars(module).clear()
+
+
+def made() -> set[Guard]:
+    """The guards that exist, wherever a page keeps them."""
+    return {one.method for one in guards() if isinstance(one.method, Guard)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
