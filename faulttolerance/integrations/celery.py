@@ -1,0 +1,77 @@
+"""Tasks of Celery that the broker delivers again when a guard refuses their call, and that know their time limit.
+
+>>> from celery import Celery
+>>> from faulttolerance.integrations.celery import GuardedTask
+>>> app = Celery("shop", task_cls=GuardedTask)
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from typing import Any
+
+from celery import Task  # type: ignore[import-untyped]
+from celery.exceptions import SoftTimeLimitExceeded, TaskPredicate  # type: ignore[import-untyped]
+from celery.utils.time import get_exponential_backoff_interval  # type: ignore[import-untyped]
+
+from .. import RefusedException, deadline, veto_retries
+
+__all__ = ["GuardedTask"]
+
+_EARLIER = 0.25
+"""How much earlier than the soft time limit the deadline is, as a part of that; at most a second."""
+
+
+class GuardedTask(Task):  # type: ignore[misc]
+    """A base of tasks: ``Celery(task_cls=GuardedTask)``, or ``@app.task(base=GuardedTask)``.
+
+    Where a refusal comes out of a task, as of an open circuit, a rate limit or a full bulkhead, Celery delivers the
+    task again, and no worker waits for that: after the refusal's ``retry_after``, where it has one, else after
+    ``refused_delay``, and up to 1, 2, 4, ... seconds later by chance. After ``max_retries`` of the task, 3 unless it
+    says otherwise, the refusal is its failure. A task that is called as a function raises the refusal.
+
+    Under a worker, a task with a soft time limit has a deadline a quarter of it earlier, at most a second: guarded
+    calls end by it, nothing is retried beyond it, and the task fails with ``TimeoutException``. So it is in pools of
+    threads as well, which know no soft time limit. In a pool of processes ``SoftTimeLimitExceeded`` follows where
+    nothing was interrupted; as what comes after a deadline it is no failure of any callee, and no fallback replaces it.
+    """
+
+    abstract = True
+
+    refused_delay: float = 1.0
+    """The seconds until the next delivery, where a refusal does not say when."""
+    refused_jitter_max: int = 60
+    """The most seconds by which a delivery is later than that."""
+    deadline_at_soft_time_limit: bool = True
+    """Whether the soft time limit is a deadline; not for a task that handles ``SoftTimeLimitExceeded`` itself."""
+    dont_autoretry_for = (RefusedException,)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task."""
+        if self.request.called_directly:
+            return super().__call__(*args, **kwargs)
+        try:
+            with self._deadline():
+                return self.run(*args, **kwargs)
+        except RefusedException as refusal:
+            later = get_exponential_backoff_interval(1, self.request.retries, self.refused_jitter_max, True)
+            wait = self.refused_delay if refusal.retry_after is None else refusal.retry_after
+            raise self.retry(exc=refusal, countdown=wait + later) from refusal
+
+    def _deadline(self) -> AbstractContextManager[object]:
+        _, limit = self.request.timelimit or (None, None)
+        limit = limit or self.soft_time_limit or self.app.conf.task_soft_time_limit
+        if not limit or not self.deadline_at_soft_time_limit or self.request.is_eager:
+            return nullcontext()
+        return deadline(timedelta(seconds=limit - min(1.0, limit * _EARLIER)))
+
+
+def _veto(failure: BaseException) -> str | None:
+    """Keep what Celery raises to steer a task from being retried as a failure of what the task calls."""
+    if isinstance(failure, SoftTimeLimitExceeded):
+        return "the soft time limit of the task is over"
+    return "Celery decides on the task" if isinstance(failure, TaskPredicate) else None
+
+
+veto_retries(_veto)
