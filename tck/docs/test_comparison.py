@@ -94,13 +94,19 @@ PEERS = (
 
 def table() -> str:
     """Libraries from left to right, features and costs from top to bottom."""
-    names = [f"**{OURS.name}**", *(f"{one.name} {one.version}" for one in PEERS)]
+    names = [f"**{OURS.name}**", *map(heading, PEERS)]
     rows = [["", *names], ["---", *[":-:"] * len(names)]]
     for number, feature in enumerate(FEATURES):
         rows.append([feature, *(one.features[number] for one in (OURS, *PEERS))])
     rows.append(["a call that goes well costs", "**1**", *(times(one.smooth) for one in PEERS)])
     rows.append(["one in trouble costs", "**1**", *(times(one.trouble) for one in PEERS)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def heading(peer: Library) -> str:
+    """Name a library, with a link to the page for those who come from it."""
+    page = f"docs/how-to/migrate/from-{peer.name}.md"
+    return f"[{peer.name}]({page}) {peer.version}" if (ROOT / page).is_file() else f"{peer.name} {peer.version}"
 
 
 def times(measured: tuple[str, str, str] | None) -> str:

@@ -15,12 +15,15 @@ from urllib.request import urlopen
 
 import pytest
 
+import faulttolerance
+
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-service.md"
 README = ROOT / "README.md"
 
 _BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([\w.]+)"')
+MODULE = "faulttolerance.decorators"
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -58,6 +61,15 @@ def test_the_first_lines_of_the_readme_can_be_pasted(tmp_path: Path) -> None:
     assert answered == [promised]
     assert "Error" not in complaints
     assert (printed.stdout, printed.stderr) == (promised, "")
+
+
+def test_the_readme_has_every_decorator() -> None:
+    """In its table, by its name."""
+    text = README.read_text(encoding="utf-8").partition("## The decorators")[2]
+
+    names = {name for name, value in vars(faulttolerance).items() if getattr(value, "__module__", "") == MODULE}
+    assert len(names) > 20
+    assert {name for name in names if f"@{name}" not in text} == set()
 
 
 def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
