@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -209,6 +210,16 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
         self._transport.close()
 
 
+async def _closed(stream: httpx.AsyncByteStream | httpx.Response) -> None:
+    """Close *stream* to its end: httpcore loses the connection where a task is cancelled as it closes."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # trio
+        await stream.aclose()
+    else:
+        await asyncio.shield(stream.aclose())
+
+
 class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
     """The same as ``GuardedTransport`` for ``httpx.AsyncClient``, on asyncio; *transport* is an asynchronous one."""
 
@@ -242,13 +253,13 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
                 raise _in_family(failure, request) from failure
             finally:
                 if (left_over := exchange.left_over(given)) is not None:
-                    await left_over.aclose()
+                    await _closed(left_over)
             return given  # type: ignore[no-any-return]
 
     async def _attempt(self, origin: str, request: httpx.Request) -> httpx.Response:
         exchange = current()
         if (before := exchange.begin()) is not None:
-            await before.aclose()
+            await _closed(before)
         try:
             exchange.response = response = await self._transport.handle_async_request(request)
             if response.status_code not in self._terms.statuses:
@@ -257,7 +268,7 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
             if exchange.obstacle is None:  # as above
                 stream = response.stream
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))  # type: ignore[union-attr]
-                await stream.aclose()  # type: ignore[union-attr]
+                await _closed(stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
             exchange.end(is_sent=not isinstance(failure, _NOT_SENT))

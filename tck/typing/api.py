@@ -15,7 +15,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Literal, Protocol, assert_type
 
+import httpx
 import redis.asyncio
+import requests
+from requests.adapters import HTTPAdapter
 from sqlalchemy import create_engine
 
 import faulttolerance as ft
@@ -71,7 +74,9 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance import testing
+from faulttolerance.integrations import httpx as guarded_httpx
 from faulttolerance.integrations import redis as guarded_redis
+from faulttolerance.integrations import requests as guarded_requests
 from faulttolerance.integrations import sqlalchemy as guarded_sqlalchemy
 from faulttolerance.instrumentation import Event
 from faulttolerance.typing import AsyncCall
@@ -842,3 +847,19 @@ page = asgi_app(critical="acme.*", authorize=by_token, title="Shop")
 assert_type(asyncio.iscoroutinefunction(page), bool)
 print(*wsgi_app(critical=["acme.*"], authorize=by_user)({}, lambda status, headers, info=None: print))
 wsgi_app(authorize="alice")  # type: ignore[arg-type]
+
+
+# Clients of HTTP
+
+guarded_transport = guarded_httpx.GuardedTransport(Guard(), httpx.HTTPTransport(), statuses=[500], methods={"POST"})
+assert_type(guarded_transport.guard, Guard)
+httpx.Client(transport=guarded_transport)
+httpx.AsyncClient(transport=guarded_httpx.AsyncGuardedTransport(name="shop", retry=ft.Retry(retry_on=OSError)))
+requests.Session().mount("https://", guarded_requests.GuardedAdapter(timeout=ft.Timeout("2s"), adapter=HTTPAdapter()))
+guarded_httpx.GuardedTransport(retry=3)  # type: ignore[arg-type]
+guarded_httpx.AsyncGuardedTransport(transport=httpx.HTTPTransport())  # type: ignore[arg-type]
+
+
+def on_refusal(failure: guarded_httpx.CircuitOpen) -> None:
+    assert_type(failure.retry_after, float | None)
+    assert_type(failure.request, httpx.Request)

@@ -1,0 +1,114 @@
+"""What requests alone has: its time-outs, streams, sessions of many threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3.util import Timeout as Urllib3Timeout
+
+from faulttolerance import Bulkhead, Retry, Timeout, deadline
+from faulttolerance.integrations.requests import GuardedAdapter
+from faulttolerance.testing import no_wait, virtual_time
+from kit.backend import Answer, Backend, backend
+
+BUSY = Answer(503, b"busy")
+RETRY = Retry(max_retries=9, delay=0, jitter=0, retry_on=requests.RequestException)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Backend]:
+    with backend() as made:
+        yield made
+
+
+@pytest.fixture
+def served(running: Backend) -> Iterator[Backend]:
+    """A backend that serves."""
+    running.will(Answer())
+    with no_wait():
+        yield running
+    running.release()
+
+
+def opened(adapter: GuardedAdapter) -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False
+    session.mount("http://", adapter)
+    return session
+
+
+class _Seen(BaseAdapter):
+    """Sends nothing, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timeouts: list[Any] = []
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:
+        self.timeouts.append(options["timeout"])
+        response = requests.Response()
+        response.status_code, response.request, response.url = 200, request, str(request.url)
+        response._content = b""
+        return response
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, (2.0, None, None)),
+        (5, (2.0, 5, 5)),
+        ((1, None), (2.0, 1, None)),
+        (Urllib3Timeout(total=1, read=7), (1, Urllib3Timeout.DEFAULT_TIMEOUT, 7)),
+        (Urllib3Timeout(total=9), (2.0, Urllib3Timeout.DEFAULT_TIMEOUT, Urllib3Timeout.DEFAULT_TIMEOUT)),
+    ],
+)
+def test_the_time_out_is_what_is_left_in_all(given: Any, expected: tuple[Any, ...]) -> None:
+    """What was given stays where it is shorter; without a deadline it is what was given."""
+    seen = _Seen()
+    with virtual_time(), opened(GuardedAdapter(adapter=seen, bulkhead=Bulkhead(1))) as session:
+        session.get("http://shop.example", timeout=given)
+        with deadline("2s"):
+            session.get("http://shop.example", timeout=given)
+
+    before, within = seen.timeouts
+    assert before is given
+    assert repr(within) == repr(Urllib3Timeout(total=expected[0], connect=expected[1], read=expected[2]))
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_failing_answer_is_a_stream_like_any_other(served: Backend, method: str) -> None:
+    served.will(BUSY)
+    adapter = GuardedAdapter(adapter=HTTPAdapter(pool_maxsize=1, pool_block=True), timeout=Timeout("30s"))
+    with opened(adapter) as session:
+        for _ in range(2):
+            with session.request(method, served.url, stream=True) as response:
+                assert b"".join(response.iter_content(2)) == b"busy"
+
+
+def test_a_session_of_many_threads(served: Backend) -> None:
+    """More threads than connections; every second answer fails."""
+    served.will(*[BUSY, Answer()] * 80)
+    adapter = GuardedAdapter(adapter=HTTPAdapter(pool_maxsize=2, pool_block=True), retry=RETRY, timeout=Timeout("30s"))
+    got: list[str] = []
+    with opened(adapter) as session:
+
+        def ask() -> None:
+            for _ in range(10):
+                got.append(session.get(served.url).text)  # noqa: PERF401  # each thread adds its own
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    assert got == ["served"] * 80
+    assert served.connections <= 2
