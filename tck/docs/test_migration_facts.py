@@ -21,6 +21,8 @@ from faulttolerance.instrumentation import RetryScheduled
 from faulttolerance.testing import captured_events, recorded, reset, virtual_time
 from kit.peers import on_clock
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*iscoroutinefunction:DeprecationWarning")  # what others still use
+
 
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:

@@ -22,6 +22,7 @@ import pytest
 from faulttolerance import Guard, guards
 from faulttolerance._config import settings
 from faulttolerance._guard.doubt import doubts
+from faulttolerance.testing import reset
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -63,6 +64,7 @@ def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     for guard in made() - before:
         guard.close()  # other tests may want its name
     vars(module).clear()
+    reset()  # and no sink or key of the page
 
 
 def made() -> set[Guard]:
