@@ -177,34 +177,75 @@ SPECIFIED = {
 }
 """The annotations of the specification, and the parameters that they have here only."""
 
-_SPAN = re.compile(r"`@?([a-z_A-Z.]+\([^`]*\))`")
+_SPAN = re.compile(r"`@?([^`]+)`")
 KNOWN: dict[str, Callable[..., Any]] = {name: getattr(faulttolerance, name) for name in faulttolerance.__all__}
+MADE_BY = {
+    "tenacity": ["Retrying", "retry"],
+    "stamina": ["retry", "set_testing"],
+    "backoff": ["on_exception", "on_predicate", "expo", "fibo", "constant", "runtime"],
+    "pybreaker": ["CircuitBreaker"],
+    "circuitbreaker": ["circuit"],
+}
+"""What takes the parameters that the tables of a page name."""
 
 
-def calls_in_tables(page: Path) -> Iterator[tuple[ast.Call, str]]:
-    """The calls of this library that the last column of a table names."""
+def spans(page: Path, column: int) -> Iterator[str]:
+    """The code in one column of the tables."""
     for line in page.read_text(encoding="utf-8").splitlines():
         if line.startswith("| "):
-            for span in _SPAN.findall(line.strip("| ").rpartition(" | ")[2]):
-                try:
-                    node = ast.parse(span.replace("...", "*_"), mode="eval").body
-                except SyntaxError:
-                    continue
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KNOWN:
-                    yield node, span
+            yield from _SPAN.findall(line.replace("\\|", " or ").strip("| ").split(" | ")[column])
+
+
+def calls(span: str) -> Iterator[tuple[str, list[str]]]:
+    """What *span* calls, and by which keywords."""
+    try:
+        tree = ast.parse(span.replace("...", "*_"), mode="eval")
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), [one.arg for one in node.keywords if one.arg]
+
+
+def parameters_of(function: Callable[..., Any]) -> frozenset[str] | None:
+    """The names that *function* takes, or None where it takes any."""
+    parameters = inspect.signature(function).parameters
+    return None if any(one.kind is one.VAR_KEYWORD for one in parameters.values()) else frozenset(parameters)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_parameters_that_tables_name_exist(page: Path) -> None:
     """A reader copies them."""
     wrong = []
-    for node, span in calls_in_tables(page):
-        parameters = inspect.signature(KNOWN[ast.unparse(node.func)]).parameters
-        if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
-            continue
-        wrong += [f"{one.arg} of {span}" for one in node.keywords if one.arg and one.arg not in parameters]
+    for span in spans(page, -1):
+        for name, keywords in calls(span):
+            if name in KNOWN and (known := parameters_of(KNOWN[name])) is not None:
+                wrong += [f"{one} of {span}" for one in keywords if one not in known]
 
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem.removeprefix("from-") in PEERS], ids=lambda page: page.stem
+)
+def test_the_parameters_of_others_that_tables_name_exist(page: Path) -> None:
+    """A reader looks for them."""
+    peer = pytest.importorskip(page.stem.removeprefix("from-"))
+    makers = [getattr(peer, name) for name in MADE_BY[peer.__name__]]
+    given = {name for maker in makers for name in inspect.signature(maker).parameters}
+    wrong, seen = [], 0
+    for span in spans(page, 0):
+        if lone := re.match(r"(\w+)=(?!=)", span):
+            wrong += [span] if lone[1] not in given else []
+            seen += 1
+        for called, keywords in calls(span):
+            found = getattr(peer, called.removeprefix(f"{peer.__name__}."), None)
+            if found is not None and (known := parameters_of(found)) is not None:
+                wrong += [f"{one} of {span}" for one in keywords if one not in known]
+                seen += 1
+
+    assert wrong == []
+    assert seen > 5
 
 
 _ROW = re.compile(r"^\| `([A-Z]\w+)\.(\w+)` \| .*? \| `(\w+\([^`]*\))`", re.MULTILINE)
