@@ -1,0 +1,36 @@
+"""What the page on stability promises: public names, their parameters and defaults are what was recorded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kit.surface import RECORD, lines
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_public_surface_is_the_recorded_one() -> None:
+    """A change that is meant renews the record, where whoever reviews it sees what it does to others."""
+    pytest.importorskip("wrapt")
+    recorded = RECORD.read_text(encoding="utf-8").splitlines()
+    found = lines()
+
+    gone = sorted(set(recorded) - set(found))
+    new = sorted(set(found) - set(recorded))
+
+    assert not gone, f"gone or changed: {gone}; if it has to be, python tck/kit/surface.py, and tell in the changelog"
+    assert not new, f"new: {new}; python tck/kit/surface.py records it"
+
+
+def test_the_bounds_on_the_page_are_those_that_are_declared() -> None:
+    """A bound that was raised because of a measurement is told, and is the one that `nox -s lowest` tests."""
+    page = (ROOT / "docs" / "explanation" / "stability.md").read_text(encoding="utf-8")
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+    told = re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", page, re.MULTILINE)
+
+    assert told
+    assert [bound for bound in told if f'"{bound[0].lower()}>={bound[1]}"' not in declared] == []
