@@ -106,11 +106,28 @@ def fetched(url: str) -> str:
     request = urllib.request.Request(_without_password(url), headers=HEADERS)
     if parts.username is not None:
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-        request.add_header("Authorization", f"Basic {base64.b64encode(user).decode()}")
-    handlers = [urllib.request.ProxyHandler({})] if parts.hostname in ("localhost", "127.0.0.1", "::1") else []
+        # Whoever it is redirected to is not told.
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(user).decode()}")
     end = clock.monotonic() + PATIENCE
-    with urllib.request.build_opener(*handlers).open(request, timeout=PATIENCE) as answer:
+    with _opener(parts.hostname).open(request, timeout=PATIENCE) as answer:
         return _read(answer, end).decode("utf-8", "replace")
+
+
+def _opener(host: str | None) -> urllib.request.OpenerDirector:
+    """Give what opens pages of the web and nothing else, wherever it is redirected to."""
+    opener = urllib.request.OpenerDirector()
+    is_here = host in ("localhost", "127.0.0.1", "::1")
+    for handler in (
+        urllib.request.ProxyHandler({} if is_here else None),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
 
 
 def _read(answer: http.client.HTTPResponse, end: float) -> bytes:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 Sample: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 """A metric's name and its labels."""
 
-_OURS = re.compile(r'\{?"?ft[_.](?!.*_(?:bucket|sum|count|created)\b)')
+_OURS = re.compile(r'\{?"?ft[_.](?![\w.]*_(?:bucket|sum|count|created)\b)')
 _ENDLESS = 1e30
 """No count is as high; sums of what is lower stay numbers."""
 _START = "process_start_time_seconds"

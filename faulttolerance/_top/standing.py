@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from operator import add
@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from .page import Sample
 from .target import Target
+
+CONFIGURATION = "ft_config_info"
+"""There is one for each process."""
 
 Choice = tuple[str, Mapping[str, str]]
 """A metric, and the labels that a sample of it must have."""
@@ -127,9 +130,9 @@ class Fleet(NamedTuple):
 
     namespace: str
     sharing: int
-    """How many share with it."""
+    """How many processes share with it."""
     alone: int
-    """How many of the addresses have none that does."""
+    """How many decide alone."""
 
 
 def standings(targets: Iterable[Target]) -> list[Standing]:
@@ -152,12 +155,17 @@ def standings(targets: Iterable[Target]) -> list[Standing]:
 
 def fleets(targets: Iterable[Target]) -> list[Fleet]:
     """Give the fleets that processes are to share with, by their names."""
-    found: defaultdict[str, list[float]] = defaultdict(list)
+    sharing: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
     for target in targets:
-        for (name, labels), value in target.levels().items():
+        levels = target.levels()
+        # Several may answer at one address; each shows what it is configured by.
+        processes = sum(value for (name, _), value in levels.items() if name == CONFIGURATION) or 1
+        for (name, labels), up in levels.items():
             if name == "ft_fleet_up":
-                found[_label(labels, "namespace")].append(value)
-    return [Fleet(name, int(sum(up)), sum(one <= 0 for one in up)) for name, up in sorted(found.items())]
+                sharing[_label(labels, "namespace")] += int(up)
+                alone[_label(labels, "namespace")] += max(0, int(processes - up))
+    return [Fleet(name, sharing[name], alone[name]) for name in sorted(sharing)]
 
 
 def configurations(targets: Iterable[Target]) -> set[str]:
@@ -166,7 +174,7 @@ def configurations(targets: Iterable[Target]) -> set[str]:
         _label(labels, "fingerprint")
         for target in targets
         for (name, labels), value in target.levels().items()
-        if name == "ft_config_info" and value > 0
+        if name == CONFIGURATION and value > 0
     }
 
 

@@ -128,6 +128,8 @@ def shown(
 ) -> RenderableType:
     """Draw everything into *width* cells and, unless it is 0, *height* lines; *first* guards are scrolled away."""
     head = list(_head(targets, standings, now, width))
+    if height and len(head) > (most := max(2, height // 2)):
+        head[most - 1 :] = [Text(f"{len(head) - most + 1} more lines about addresses", "yellow")]
     room = max(1, height - len(head) - 2) if height else len(standings)
     rows = standings[first : first + room]
     table = (

@@ -28,6 +28,8 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/secret": (401, {}, b"who are you?"),
     "/bomb": (200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(2_000_000))),
     "/elsewhere": (302, {"Location": "file:///etc/passwd"}, b""),
+    "/by-ftp": (302, {"Location": "ftp://127.0.0.1:1/metrics"}, b""),
+    "/to-secret": (302, {"Location": "/secret"}, b""),
 }
 
 
@@ -103,6 +105,7 @@ def test_one_that_is_lost_does_not_keep_the_others(server: str) -> None:
         "/error": "answered 503",
         "/bomb": "a page of more than 1 MB",
         "/elsewhere": "answered 302",
+        "/by-ftp": "URLError: <urlopen error unknown url type: ftp>",
         "/silent": "no answer within 0.3 s",
         "/dripping": "no answer within 0.3 s",
     }
@@ -119,6 +122,13 @@ def test_nobody_there_is_told_so() -> None:
 
     assert found[0].trouble == "Connection refused"
     assert found[1].trouble
+
+
+def test_a_password_is_for_the_one_that_is_named(server: str) -> None:
+    """Not for whoever that redirects to."""
+    [found] = asked(Feed([address(f"http://me:a%20b@{server}/to-secret")])).targets
+
+    assert found.trouble == "answered 401"
 
 
 def test_a_password_is_sent_and_not_shown(server: str) -> None:

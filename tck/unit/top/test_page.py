@@ -101,6 +101,11 @@ def test_exemplars_times_and_quoted_names_do_no_harm() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("method", ["shop.read_count", "shop.get_bucket", "a_sum b"])
+def test_a_method_may_be_called_as_a_part_of_a_histogram(method: str) -> None:
+    assert values(f'ft_retry_retries_total{{method="{method}"}} 1\n') == {("ft_retry_retries", method): 1}
+
+
 def test_a_hostile_label_is_a_text() -> None:
     [(_, method)] = values('ft_retry_retries_total{method="\\"\\n\\\\[red]{\x1b[2J"} 1\n')
 

@@ -120,10 +120,15 @@ def test_what_a_guard_suffers_ranks_it(rates: dict[str, float], levels: dict[str
 
 
 def test_a_fleet_tells_who_is_alone() -> None:
-    """One number of a target may stand for several workers."""
-    pages = ['ft_fleet_up{namespace="shop"} 3\n', 'ft_fleet_up{namespace="shop"} 0\n', 'ft_fleet_up{namespace="b"} 1\n']
+    """One number of an address may stand for several workers, of which some are."""
+    pages = [
+        'ft_fleet_up{namespace="shop"} 3\nft_config_info{fingerprint="a"} 4\n',
+        'ft_fleet_up{namespace="shop"} 0\nft_config_info{fingerprint="a"} 1\n',
+        'ft_fleet_up{namespace="shop"} 0\n',
+        'ft_fleet_up{namespace="b"} 1\n',
+    ]
 
-    assert fleets([target("", page) for page in pages]) == [("b", 1, 0), ("shop", 3, 1)]
+    assert fleets([target("", page) for page in pages]) == [("b", 1, 0), ("shop", 3, 3)]
 
 
 def test_different_configurations_are_told() -> None:

@@ -135,6 +135,15 @@ def test_rows_that_do_not_fit_can_be_scrolled() -> None:
     assert "more" not in end
 
 
+def test_many_that_are_lost_leave_room_for_guards() -> None:
+    targets = [target("m"), *(lost(f"http://b{number}:1/metrics", "Connection refused") for number in range(40))]
+    text = drawn(targets, 80, 12)
+
+    assert len(text.splitlines()) <= 12
+    assert "37 more lines about addresses" in text
+    assert "\nm  " in text
+
+
 def test_before_the_first_answer_there_is_no_table() -> None:
     assert "No guard was called yet" in drawn([Target("a")], 60)
     assert drawn([target("m")], 12)  # too narrow for anything, but no error
