@@ -11,6 +11,8 @@ Sample: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 """A metric's name and its labels."""
 
 _OURS = re.compile(r'\{?"?ft[_.](?![\w.]*_(?:bucket|sum|count|created)\b)')
+_EXEMPLAR = re.compile(r'^([^{"\s]*(?:\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\})?\s+\S+(?:\s+[\d.e+-]+)?)\s+#\s.*')
+"""A sample with one of OpenMetrics behind it, which older parsers take for its value."""
 _ENDLESS = 1e30
 """No count is as high; sums of what is lower stay numbers."""
 _START = "process_start_time_seconds"
@@ -29,7 +31,7 @@ def page_of(text: str) -> Page:
     """Read *text*, in the classic format or in OpenMetrics; ``ValueError`` where it is neither."""
     lines = [line for line in text.splitlines() if line and not line.isspace()]
     said = [line for line in lines if not line.startswith("#")]
-    ours = [line for line in said if _OURS.match(line)]
+    ours = [_EXEMPLAR.sub(r"\1", line) for line in said if _OURS.match(line)]
     started = [line for line in said if line.startswith(_START)]
     samples: dict[Sample, float] = {}
     start = None

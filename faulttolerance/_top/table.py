@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from .._shown import escaped
@@ -175,23 +174,28 @@ def _name(url: str) -> str:
     return escaped(url.removeprefix("http://").removesuffix("/metrics"))
 
 
-def _table(rows: Sequence[Standing], standings: Sequence[Standing], width: int) -> Table:
+def _table(rows: Sequence[Standing], standings: Sequence[Standing], width: int) -> Text:
     longest = max(cell_len(escaped(row.method)) for row in standings)
     columns = list(_columns(standings, width, longest))
     left = width - sum(column.width + GAP for column in columns)
-    room = min(left, longest)
+    room = max(min(left, longest), 5)
     if columns and columns[-1] is MORE:
         columns[-1] = MORE._replace(width=MORE.width + left - room)
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", collapse_padding=True)
-    table.add_column("guard", width=max(room, 5), no_wrap=True)
-    for column in columns:
-        table.add_column(
-            column.title, width=column.width, no_wrap=True, justify="right" if column.is_number else "left"
-        )
+    lines = [_line(Text("guard", "bold"), room, columns, (Text(column.title, "bold") for column in columns))]
     for row in rows:
         name = Text(shortened(escaped(row.method), room), COLOURS[row.rank])
-        table.add_row(name, *(_cell(column, row) for column in columns))
-    return table
+        lines.append(_line(name, room, columns, (_cell(column, row) for column in columns)))
+    return Text("\n", no_wrap=True).join(lines)
+
+
+def _line(name: Text, room: int, columns: Sequence[Column], cells: Iterable[Text]) -> Text:
+    name.align("left", room)
+    line = Text(no_wrap=True).append_text(name)
+    for column, cell in zip(columns, cells, strict=True):
+        cell.align("right" if column.is_number else "left", column.width)
+        line.append(" " * GAP).append_text(cell)
+    line.rstrip()
+    return line
 
 
 def _columns(standings: Sequence[Standing], width: int, longest: int) -> Iterator[Column]:
@@ -219,7 +223,9 @@ def shortened(name: str, width: int) -> str:
     """
     if cell_len(name) <= width:
         return name
-    kept = chop_cells(name[::-1][:width], max(1, width - 1))[0][::-1]
+    kept = name[-width:]
+    while kept and cell_len(kept) >= width:
+        kept = kept[1:]
     return f"…{kept}"
 
 

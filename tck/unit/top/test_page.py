@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import pytest
 
 pytest.importorskip("prometheus_client")
@@ -85,11 +87,11 @@ def test_what_opentelemetry_shows_is_read() -> None:
     }
 
 
-def test_exemplars_times_and_quoted_names_do_no_harm() -> None:
+def test_exemplars_and_times_do_no_harm() -> None:
     text = (
         'ft_retry_retries_total{method="a # b"} 5 1700000000\n'
         'ft_retry_retries_total{method="c"} 6 # {trace_id="1"} 0.3 12.5\n'
-        '{"ft.retry.retries.total",method="d"} 7\n'
+        'ft_retry_retries_total{method="d } # {\\"}"} 7 1.5e9 # {trace_id="}"} 0.3\n'
         'ft_retry_retries_total{method="not a number"} NaN\n'
         'ft_retry_retries_total{method="endless"} +Inf\n'
         'ft_retry_retries_total{method="absurd"} 1e308\n'
@@ -97,8 +99,13 @@ def test_exemplars_times_and_quoted_names_do_no_harm() -> None:
     )
 
     assert values(text) == {
-        ("ft_retry_retries", "a # b"): 5, ("ft_retry_retries", "c"): 6, ("ft_retry_retries", "d"): 7
+        ("ft_retry_retries", "a # b"): 5, ("ft_retry_retries", "c"): 6, ("ft_retry_retries", 'd } # {"}'): 7
     }  # fmt: skip
+
+
+@pytest.mark.skipif(tuple(map(int, version("prometheus_client").split(".")[:2])) < (0, 22), reason="too old for it")
+def test_a_name_may_have_dots() -> None:
+    assert values('{"ft.retry.retries.total",method="a"} 7\n') == {("ft_retry_retries", "a"): 7}
 
 
 @pytest.mark.parametrize("method", ["shop.read_count", "shop.get_bucket", "a_sum b"])

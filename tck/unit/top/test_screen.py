@@ -73,7 +73,7 @@ def service() -> Iterator[Service]:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-W", "error", "-m", "faulttolerance", "top", *arguments]
+    return [sys.executable, "-m", "faulttolerance", "top", *arguments]
 
 
 def test_processes_may_end_and_begin_anew(service: Service, tmp_path: Path) -> None:
