@@ -44,8 +44,8 @@ def promises(outcome: Outcome) -> Iterator[Promise]:
         f"p99 {_milliseconds(reads)}; without guards {_milliseconds(unguarded.over(*READS))}",
     )
     yield Promise(
-        "19 of 20 calls are answered within 1 s, though the backend is down for more than a tenth of the time",
-        whole.share >= 0.95,
+        "9 of 10 calls are answered within 1 s, orders among them, though the backend is down for a tenth of the time",
+        whole.share >= 0.9,
         f"{whole.share:.1%}; without guards {bare.share:.1%}",
     )
     yield Promise("no order and no mail is lost: no write fails", not writes.errors, _errors(writes))
