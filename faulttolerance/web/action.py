@@ -93,7 +93,8 @@ def refused(request: Request) -> None:
 
 def failed(request: Request, error: Exception) -> None:
     """Log that ``authorize`` raised *error*: nothing is done then."""
-    log(ERROR, "authorize failed: %s of the circuit of %s was not done", request.action, request.guard, error=error)
+    guard = escaped(request.guard)
+    log(ERROR, "authorize failed: %s of the circuit of %s was not done", request.action, guard, error=error)
 
 
 def _caller(request: Request, who: Any = True) -> str:

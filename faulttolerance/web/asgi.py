@@ -63,12 +63,13 @@ async def _answered(status: Status, request: Request) -> Response:
     begun = await _aside(status.begun, request)
     if isinstance(begun, Response):
         return begun
-    assert status.authorize is not None
-    try:
-        who = await _aside(status.authorize, begun)
-        if inspect.isawaitable(who):
+    who, error = await _aside(status.asked, begun)
+    if inspect.isawaitable(who):
+        try:
             who = await who
-    except Exception as error:  # noqa: BLE001  # it is the application's
+        except Exception as raised:  # noqa: BLE001  # it is the application's
+            error = raised
+    if error is not None:
         return status.failed(begun, error)
     return await _aside(status.ended, begun, who)
 

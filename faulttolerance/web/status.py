@@ -83,6 +83,14 @@ class Status:
             answer = self._said(request, refusal.status, refusal.words).also(*refusal.headers)
         return answer.without_body() if request.method == "HEAD" else answer
 
+    def asked(self, request: Request) -> tuple[object, Exception | None]:
+        """Give what ``authorize`` says of *request*, or what it raises: a future would hold no ``StopIteration``."""
+        assert self.authorize is not None
+        try:
+            return self.authorize(request), None
+        except Exception as error:  # noqa: BLE001  # it is the application's
+            return None, error
+
     def ended(self, request: Request, who: object) -> Response:
         """Do what *request* asks, if ``authorize`` gave something true, *who*, for it."""
         if not who:

@@ -57,14 +57,12 @@ def _answered(status: Status, environ: MutableMapping[str, Any]) -> Response:
     begun = status.begun(request)
     if isinstance(begun, Response):
         return begun
-    assert status.authorize is not None
-    try:
-        who = status.authorize(begun)
-        if inspect.isawaitable(who):
-            if inspect.iscoroutine(who):
-                who.close()
-            raise TypeError("authorize returned something to await, which is for asgi_app")
-    except Exception as error:  # noqa: BLE001  # it is the application's
+    who, error = status.asked(begun)
+    if inspect.isawaitable(who):
+        if inspect.iscoroutine(who):
+            who.close()
+        error = TypeError("authorize returned something to await, which is for asgi_app")
+    if error is not None:
         return status.failed(begun, error)
     return status.ended(begun, who)
 

@@ -125,6 +125,13 @@ def test_a_hook_that_fails_lets_nothing_happen(page: Page, caplog: pytest.LogCap
     assert isinstance(record.exc_info[1], LookupError)  # type: ignore[index]
 
 
+def test_a_hook_that_finds_nobody_fails_as_any_other(page: Page) -> None:
+    """By ``next`` of nothing, say, which a future would not hold: the request would hang."""
+    page.says = lambda: next(iter(()))
+
+    assert (page.click().status, state()) == (500, "closed")
+
+
 def test_control_flow_passes_through(page: Page) -> None:
     """Rule R0: Ctrl-C is nobody's answer."""
 
