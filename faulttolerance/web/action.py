@@ -55,8 +55,8 @@ def refusal(request: Request, secret: bytes) -> tuple[int, str] | None:
     sent = {name: values[-1] for name, values in parse_qs(request.body.decode("ascii", "replace")).items()}
     if sent.get("process", "") != this_process():
         return 409, "the form was shown by another process of the service, and each has circuits of its own"
-    nonce = nonce_of(request)
-    if not nonce or not hmac.compare_digest(token(secret, nonce).encode(), sent.get("token", "").encode()):
+    right = token(secret, nonce_of(request))
+    if not hmac.compare_digest(right.encode(), sent.get("token", "").encode()):
         return 403, "the form is not one that this process gave to this browser; load the page again"
     return None
 

@@ -28,6 +28,7 @@ _FIGURES = {
     ("ft.bulkhead.calls.total", ("bulkheadResult", "rejected")): "refused",
     ("ft.ratelimit.calls.total", ("rateLimitResult", "rejected")): "refused",
     ("ft.throttle.calls.total", ("result", "refused")): "refused",
+    ("ft.retry.budget.total", ("result", "exhausted")): "refused",
 }
 """Which series, by one of its tags, goes into which figure of the table of guards."""
 

@@ -147,6 +147,7 @@ def test_head_has_the_headers_of_get(payments: Guard, get: Callable[..., Answer]
 def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, get: Callable[..., Answer]) -> None:
     """Trouble comes first; the figures are sums of the series of a guard."""
     fail(payments, 5)
+    well = [Guard(name=name, bulkhead=Bulkhead(1)) for name in ("acme.b", "acme.a")]
 
     told = get("/").json()
 
@@ -157,6 +158,10 @@ def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", told["process"]["started"])
     assert (told["critical"], len(told["fingerprint"])) == (["acme.payments*"], 16)
     assert (told["impaired"], told["total"]) == (1, len(list(guards())))
+    names = [one["name"] for one in told["guards"] if one["name"].startswith("acme.")]
+    assert names == ["acme.payments", "acme.a", "acme.b"]
+    for guard in well:
+        guard.close()
     first = told["guards"][0]
     assert first.pop("conditions")["CircuitBreaker"].startswith("open, half-open in ")
     assert first == {
@@ -197,6 +202,22 @@ def test_looking_changes_nothing(payments: Guard, get: Callable[..., Answer]) ->
 
     [guard] = [one for one in guards() if one.name == "acme.payments"]
     assert (guard.counts, guard.conditions) == ({}, {})
+
+
+def test_the_page_and_top_count_the_same() -> None:
+    """From series here, from metrics of Prometheus there."""
+    from faulttolerance._top import standing
+    from faulttolerance.web import reading
+
+    def series(choice: standing.Choice) -> tuple[str, tuple[str, str]]:
+        [tag] = choice[1].items() or [reading.ANY]
+        return f"{choice[0].replace('_', '.')}.total", tag
+
+    page = reading._FIGURES
+    assert {series(choice) for choice in standing.REFUSALS.values()} == {one for one in page if page[one] == "refused"}
+    named = {"calls": "calls", "failures": "failed", "fallbacks": "fallbacks", "retries": "retries"}
+    for name, figure in (*named.items(), ("timeouts", "timed_out")):
+        assert page[series(standing.COUNTERS[name])] == figure
 
 
 def test_readiness_is_503_while_what_is_critical_is_down(payments: Guard, get: Callable[..., Answer]) -> None:
@@ -502,6 +523,19 @@ def test_a_name_that_no_text_may_have_spoils_nothing(make: Callable[..., Any], a
         for accept in (HTML, "application/json"):
             assert "\\ud800" in ask(make(), "GET", target, {"accept": accept}).text
     guard.close()
+
+
+def test_a_prefix_that_was_taken_away_already_is_not_taken_away_again() -> None:
+    """As servers of old do it; those of today leave it where it is."""
+    from faulttolerance.web.asgi import _request
+
+    def path(prefix: str, path: str) -> str:
+        scope: dict[str, Any] = {"method": "GET", "path": path, "root_path": prefix, "headers": []}
+        return _request(scope).path
+
+    assert [path("/ops", "/ops/health"), path("/ops/", "/ops/health"), path("/ops", "/health")] == ["/health"] * 3
+    assert path("/heal", "/health") == "/health"
+    assert (path("/ops", "/ops"), path("/ops", "/ops/")) == ("", "/")
 
 
 def test_headers_that_come_twice_are_taken_together() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from faulttolerance import Bulkhead, CircuitBreaker, FaultToleranceDefinitionException, Guard, circuit_breakers
-from faulttolerance.web import Request, asgi_app, wsgi_app
+from faulttolerance.web import Request, asgi_app, reading, wsgi_app
 from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked
 
 HTML = "text/html,*/*;q=0.8"
@@ -200,6 +200,17 @@ def test_a_form_that_another_worker_showed_says_so(page: Page) -> None:
     assert (answer.status, state()) == (409, "closed")
     assert "shown by another process" in answer.text
     assert page.click(fields=fields).status == 303
+
+
+def test_a_token_is_good_in_its_process_alone(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where workers are forked with the application loaded, and have its secret in common."""
+    fields = page.form()
+    other = reading.process() | {"pid": 4711}
+    monkeypatch.setattr(reading, "process", lambda: other)
+
+    assert page.click(fields=fields).status == 409
+    assert page.click(fields=fields | {"process": reading.name_of(other)}).status == 403
+    assert page.asked == []
 
 
 def test_a_browser_keeps_one_cookie_for_all_its_tabs(page: Page) -> None:
