@@ -1,4 +1,4 @@
-"""What clients of HTTP share: which answers are failures, what may be sent again, whose circuit, how long to wait."""
+"""What clients of HTTP share: which answers are failures, what may be sent again, and whose circuit it is."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Methods that do no more when they are sent twice (RFC 9110, 9.2.2)."""
 _KEY = "Idempotency-Key"
 """The header by which a server takes each request once, whatever its method."""
-_SHORTEST = 0.001
-"""Seconds: to a socket 0 is no time-out, but "do not wait"."""
 
 
 class Exchange:
@@ -197,11 +195,3 @@ def origin_of(scheme: str, host: str, port: int | None) -> str:
     shown = f"[{host}]" if ":" in host else host
     is_usual = port is None or (scheme, port) in (("http", 80), ("https", 443))
     return f"{scheme}://{shown}" if is_usual else f"{scheme}://{shown}:{port}"
-
-
-def bounded(timeout: float | None, left: float | None) -> float | None:
-    """Give the shorter of a client's own *timeout* and what is *left*, in seconds; ``None``: none."""
-    if left is None:
-        return timeout
-    left = max(left, _SHORTEST)
-    return left if timeout is None else min(timeout, left)

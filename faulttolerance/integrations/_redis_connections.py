@@ -12,9 +12,9 @@ from typing import Any
 
 from redis.exceptions import BusyLoadingError, ResponseError
 
-from .. import remaining
+from ._time import least
 
-__all__ = ["AsyncOwing", "Command", "Owing", "Timed", "command_here", "least"]
+__all__ = ["AsyncOwing", "Command", "Owing", "Timed", "command_here"]
 
 
 class Command:
@@ -28,12 +28,6 @@ class Command:
 
 command_here: ContextVar[Command | None] = ContextVar("faulttolerance_redis", default=None)
 """What the running call sends."""
-
-
-def least(seconds: float | None) -> float | None:
-    """Give *seconds*, ``None`` for no end, or what is left to the nearest deadline, if that is less."""
-    left = remaining()
-    return seconds if left is None else max(left, 0.001) if seconds is None else min(seconds, max(left, 0.001))
 
 
 class Owing:

@@ -21,9 +21,9 @@ from .. import (
     RefusedException,
     ThrottleException,
     TimeoutException,
-    remaining,
 )
-from ._http import METHODS, STATUSES, Terms, bounded, current, exchanging, origin_of
+from ._http import METHODS, STATUSES, Terms, current, exchanging, origin_of
+from ._time import least
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -83,7 +83,7 @@ class _Timeouts(dict[str, float | None]):
     """The time-outs of a request: each step of the client gets at most what is left when it begins."""
 
     def get(self, step: str, default: Any = None) -> Any:
-        return bounded(super().get(step, default), remaining())
+        return least(super().get(step, default))
 
 
 class _Guarded:

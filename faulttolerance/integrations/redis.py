@@ -20,7 +20,8 @@ from redis.retry import Retry
 
 from .. import FaultToleranceDefinitionException, Guard, uninterruptible, veto_retries
 from ..exceptions import Fault
-from ._redis_connections import AsyncOwing, Command, Owing, Timed, command_here, least
+from ._redis_connections import AsyncOwing, Command, Owing, Timed, command_here
+from ._time import least
 
 __all__ = ["guarded"]
 

@@ -30,9 +30,9 @@ from .. import (
     RefusedException,
     ThrottleException,
     TimeoutException,
-    remaining,
 )
-from ._http import METHODS, STATUSES, Terms, bounded, current, exchanging, origin_of
+from ._http import METHODS, STATUSES, Terms, current, exchanging, origin_of
+from ._time import least
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -214,12 +214,11 @@ def _is_unsent(failure: BaseException) -> bool:
 
 def _in_time(timeout: Any) -> Any:
     """Give the time-out that ends by itself with the nearest deadline: connecting and the answer have that in all."""
-    left = remaining()
-    if left is None:
+    if (left := least(None)) is None:
         return timeout
     if not isinstance(timeout, Timeout):
         connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
         timeout = Timeout(connect=connect, read=read)
     within = timeout.clone()
-    within.total = bounded(within.total if isinstance(within.total, (int, float)) else None, left)
+    within.total = min(within.total, left) if isinstance(within.total, (int, float)) else left
     return within

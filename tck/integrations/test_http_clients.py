@@ -43,8 +43,9 @@ from faulttolerance import (
 )
 from faulttolerance.instrumentation import RetryScheduled
 from faulttolerance.integrations import httpx as for_httpx, requests as for_requests
-from faulttolerance.integrations._http import bounded, origin_of
-from faulttolerance.testing import captured_events, no_wait
+from faulttolerance.integrations._http import origin_of
+from faulttolerance.integrations._time import least
+from faulttolerance.testing import captured_events, no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
 from kit.redis_server import free_port
 
@@ -656,10 +657,10 @@ def test_origins_are_told_apart_as_browsers_do(parts: tuple[str, str, int | None
     assert origin_of(*parts) == origin
 
 
-@pytest.mark.parametrize(
-    ("timeout", "left", "given"), [(5, None, 5), (None, 2.0, 2.0), (5, 2.0, 2.0), (1, 2.0, 1), (5, -1.0, 0.001)]
-)
-def test_what_is_left_bounds_a_time_out_and_is_never_none(
-    timeout: float | None, left: float | None, given: float
-) -> None:
-    assert bounded(timeout, left) == given
+@pytest.mark.parametrize(("timeout", "given"), [(None, 2.0), (5, 2.0), (1, 1)])
+def test_what_is_left_bounds_a_time_out(timeout: float | None, given: float) -> None:
+    assert least(timeout) == timeout
+    with virtual_time() as clock, deadline("2s"):
+        assert least(timeout) == pytest.approx(given)
+        clock.advance(1.9999)
+        assert least(timeout) == 0.001  # 0 would mean not to wait

@@ -1,0 +1,18 @@
+"""Time-outs that clients are given: never longer than until the nearest deadline (rule S3)."""
+
+from __future__ import annotations
+
+from .. import remaining
+
+__all__ = ["least"]
+
+_SHORTEST = 0.001
+"""Seconds: to a socket 0 is no time-out, but "do not wait"."""
+
+
+def least(seconds: float | None) -> float | None:
+    """Give *seconds*, ``None`` for no end, or what is left to the nearest deadline, if that is less."""
+    left = remaining()
+    if left is None:
+        return seconds
+    return max(left, _SHORTEST) if seconds is None else min(seconds, max(left, _SHORTEST))
