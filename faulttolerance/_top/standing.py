@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from math import frexp
 from operator import add
 from typing import NamedTuple
 
@@ -66,6 +67,10 @@ HIGHEST: Mapping[str, Choice] = {
 """Levels of which the highest of several processes counts."""
 
 
+NOTHING = -10_000
+"""Lower than the exponent of any amount."""
+
+
 class Rank(IntEnum):
     """How much a guard hurts, the worst first."""
 
@@ -119,10 +124,19 @@ class Standing(NamedTuple):
     def _order(self) -> tuple[float | str, ...]:
         rate = self.rates.get
         lost = (self.refused or 0.0) + (self.timed_out or 0.0) + rate("retries", 0.0)
-        return (
-            self.rank, -rate("failures", 0.0), -rate("fallbacks", 0.0), -self.states.get("open", 0.0), -lost,
-            -rate("calls", 0.0), self.method,
-        )  # fmt: skip
+        amounts = (
+            rate("failures", 0.0),
+            rate("fallbacks", 0.0),
+            self.states.get("open", 0.0),
+            lost,
+            rate("calls", 0.0),
+        )
+        return (self.rank, *(-_size(amount) for amount in amounts), self.method)
+
+
+def _size(amount: float) -> int:
+    """Tell amounts apart by doubles: rows whose rates are nearly the same are not to change places at each look."""
+    return frexp(amount)[1] if amount > 0 else NOTHING
 
 
 class Fleet(NamedTuple):

@@ -101,6 +101,15 @@ def test_the_one_that_hurts_most_stands_on_top() -> None:
     assert {one.rank for one in found} == set(Rank)
 
 
+def test_guards_that_hurt_about_as_much_keep_their_places() -> None:
+    """Rates differ a little at each look; who watches wants to find a guard where it was."""
+    for calls in ((20, 22), (22, 20)):
+        pages = [counts(method, calls=more) for method, more in zip(("a", "b"), calls, strict=True)]
+        found = standings([target("".join(one for one, _ in pages), "".join(other for _, other in pages))])
+
+        assert [one.method for one in found] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("rates", "levels", "rank"),
     [
