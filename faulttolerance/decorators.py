@@ -161,12 +161,11 @@ def _decorator_with_parentheses(kind: Any) -> Any:
 def _declaring(kind: Any, takes_target: bool) -> Any:
     def decorator(*args: Any, **named: Any) -> Any:
         # What guards are made of is loaded with the first of them, not by ``import faulttolerance``.
-        from ._guard.decorator import decorate, refuse_bare, refuse_unknown
+        from ._guard.decorator import decorate, refuse_bare
 
         target = None
         if takes_target and args and _is_target(kind, args[0]):
             target, *args = args  # type: ignore[assignment]
-        refuse_unknown(kind, named)
         values = kind._bound(tuple(args), named)
         if not takes_target:
             refuse_bare(kind, next(iter(args), None))

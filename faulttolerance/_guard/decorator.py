@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import CodeType
-from typing import Any, Final
+from typing import Any
 
 from .._call.order import ROWS
 from .._policy import Deadline, Policy, check, parameters, shared, typed_call
@@ -134,37 +134,6 @@ def _class_of(kind: type[Policy]) -> type[Decorator]:
     from .deadline import WholeCall
 
     return WholeCall
-
-
-_ELSEWHERE: Final = {
-    "attempts": "max_retries",
-    "exceptions": "retry_on",
-    "expected_exception": "fail_on",
-    "fail_max": "request_volume_threshold",
-    "failure_threshold": "request_volume_threshold",
-    "max_concurrency": "value",
-    "max_concurrent": "value",
-    "recovery_timeout": "delay",
-    "reset_timeout": "delay",
-    "stop": "max_retries",
-    "tries": "max_retries",
-    "wait": "delay",
-}
-"""What other libraries call their parameters, and ours that comes nearest."""
-
-
-def refuse_unknown(kind: type[Policy], named: Iterable[str]) -> None:
-    """Refuse parameters that *kind* does not have, and name the nearest that it has."""
-    known = parameters(kind)
-    for name in named:
-        if name not in known:
-            from difflib import get_close_matches
-
-            near = [ours for ours in (_ELSEWHERE.get(name), f"retry_{name}", f"fail_{name}") if ours in known]
-            near += get_close_matches(name.lower(), known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            text = f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known) or 'none'}{hint}"
-            raise TypeError(text)
 
 
 def refuse_bare(kind: type[Policy], value: Any) -> None:

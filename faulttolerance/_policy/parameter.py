@@ -108,6 +108,13 @@ class Values(Record):
         return {name: value for name, value in kept.items() if not cls._is_default(name, value)}
 
     @classmethod
+    def _refuse(cls, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        from .elsewhere import refuse_unknown
+
+        refuse_unknown(cls, named)
+        super()._refuse(args, named)
+
+    @classmethod
     def _is_default(cls, name: str, value: object) -> bool:
         default = cls._defaults.get(name, MISSING)
         return type(value) is type(default) and bool(value == default)

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from faulttolerance import (
+    CircuitBreaker,
     FaultToleranceDefinitionException,
     Guard,
+    Retry,
     Timeout,
     bulkhead,
     circuit_breaker,
+    exponential_backoff,
     rate_limit,
     retry,
     timeout,
@@ -89,10 +92,23 @@ def test_a_wrong_value_is_named_with_what_is_probably_meant(mistake: Callable[[]
         (circuit_breaker, "failure_threshold", "request_volume_threshold"),
         (circuit_breaker, "recovery_timeout", "delay"),
         (bulkhead, "max_concurrent", "value"),
+        (timeout, "seconds", "value"),
+        (timeout, "timeout", "value"),
+        (retry, "timeout", "max_duration"),
+        (retry, "max_tries", "max_retries"),
+        (retry, "wait_initial", "delay"),
+        (retry, "giveup", "abort_on"),
+        (exponential_backoff, "multiplier", "factor"),
+        (circuit_breaker, "exclude", "skip_on"),
+        (circuit_breaker, "sampling_duration", "window"),
+        (circuit_breaker, "permitted_number_of_calls_in_half_open_state", "success_threshold"),
+        (Retry, "attempts", "max_retries"),
+        (CircuitBreaker, "fail_max", "request_volume_threshold"),
+        (Timeout, "seconds", "value"),
     ],
 )
 def test_an_unknown_parameter_is_answered_with_the_nearest(decorator: Any, name: str, ours: str) -> None:
-    """Also where another library calls it so."""
+    """Also where another library calls it so, and of the values that a Guard takes."""
     with pytest.raises(TypeError, match=f"has no parameter '{name}'; it has .*; did you mean {ours}\\?$"):
         decorator(**{name: 1})
 

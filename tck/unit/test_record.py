@@ -55,7 +55,7 @@ def test_a_record_can_be_made_from_another() -> None:
     [
         (lambda: Bulkhead(1, 2, 3), "Bulkhead: too many positional arguments"),
         (lambda: Bulkhead(1, value=2), "Bulkhead: multiple values for argument 'value'"),
-        (lambda: Bulkhead(size=2), "Bulkhead: got an unexpected keyword argument 'size'"),
+        (lambda: Bulkhead(size=2), "@Bulkhead has no parameter 'size'"),
         (lambda: Retry(5), "Retry: too many positional arguments"),
     ],
 )
