@@ -182,11 +182,12 @@ def _declaring(kind: Any, takes_target: bool) -> Any:
 
 def _with_arguments(documentation: str | None, of_policy: str | None) -> str | None:
     """Put what a policy says of its arguments into the *documentation* of its decorator."""
-    _, title, arguments = (of_policy or "").partition("    Args:\n")
+    above, title, arguments = (of_policy or "").partition("Args:\n")
     if not documentation or not title:
         return documentation
-    text, raises, errors = documentation.partition("    Raises:\n")
-    return f"{text.rstrip()}\n\n{title}{arguments.rstrip()}\n" + (f"\n{raises}{errors}" if raises else "    ")
+    indent = above.rpartition("\n")[2]  # none from Python 3.13 on
+    text, raises, errors = documentation.partition(f"{indent}Raises:\n")
+    return f"{text.rstrip()}\n\n{indent}{title}{arguments.rstrip()}\n" + (f"\n{raises}{errors}" if raises else indent)
 
 
 def _is_target(kind: Any, first: Any) -> bool:
