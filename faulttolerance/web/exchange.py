@@ -56,17 +56,6 @@ class Request(NamedTuple):
         pairs = (part.strip().partition("=") for part in self.headers.get("cookie", "").split(";"))
         return {name: value for name, _, value in pairs}
 
-    def form(self) -> Form | None:
-        """Choose what to answer with by the header Accept; ``None`` where neither would be taken.
-
-        JSON is for whoever has no preference, as programs do.
-        """
-        accepted = _accepted(self.headers.get("accept", ""))
-        program, person = (_quality(media, accepted) for media in ("application/json", "text/html"))
-        if max(program, person) == 0:
-            return None
-        return "html" if person > program else "json"
-
 
 class Response(NamedTuple):
     """What is answered."""
@@ -109,6 +98,18 @@ def as_html(status: int, page: str) -> Response:
 def redirect(status: int, location: str) -> Response:
     """Send a browser elsewhere: *location* is relative, so that proxies may have put it anywhere."""
     return response(status, "text/plain; charset=utf-8", b"", ("location", location))
+
+
+def form_for(request: Request) -> Form | None:
+    """Choose what to answer with by the header Accept; ``None`` where neither would be taken.
+
+    JSON is for whoever has no preference, as programs do.
+    """
+    accepted = _accepted(request.headers.get("accept", ""))
+    program, person = (_quality(media, accepted) for media in ("application/json", "text/html"))
+    if max(program, person) == 0:
+        return None
+    return "html" if person > program else "json"
 
 
 def _accepted(header: str) -> dict[str, float]:

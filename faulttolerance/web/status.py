@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote
 from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import action, page, reading
-from .exchange import Form, Request, Response, as_html, as_json, redirect, response
+from .exchange import Form, Request, Response, as_html, as_json, form_for, redirect, response
 
 Authorize: TypeAlias = Callable[[Request], Any]
 """What an application decides by who may act: true, or who it is, for yes; false for no. It may be ``async def``."""
@@ -98,7 +98,7 @@ class Status:
             return self._said(request, 403, "not authorised")
         if not action.performed(request, who):
             return self._said(request, 404, "no circuit has this name any more")
-        if request.form() == "html":
+        if form_for(request) == "html":
             return redirect(303, f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}")
         return as_json(200, reading.guard_called(request.guard) or {})
 
@@ -136,7 +136,7 @@ class Status:
                 raise Refusal(307, "the page has a slash at its end", ("location", _with_slash(request)))
             raise Refusal(404, "nothing is here")
         _check_method(request)
-        form = "json" if is_explicit else request.form()
+        form = "json" if is_explicit else form_for(request)
         if form is None:
             raise Refusal(406, "there is text/html, and application/json")
         if told is not None:
@@ -186,7 +186,7 @@ class Status:
 
     def _said(self, request: Request, status: int, words: str) -> Response:
         """Answer with words alone."""
-        if request.form() == "html":
+        if form_for(request) == "html":
             return as_html(status, page.of_words(self._frame(request), status, words))
         return as_json(status, {"status": status, "error": words})
 
