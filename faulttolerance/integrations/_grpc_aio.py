@@ -10,7 +10,8 @@ import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
 
 from .. import RefusedException, TimeoutException, remaining
-from ._grpc_terms import FAILURES, Begun, Terms, bounded, is_repeatable, local, named
+from ._grpc_terms import AGAIN, FAILURES, Begun, Terms, is_repeatable, local, named
+from ._http import bounded
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -31,11 +32,12 @@ class AsyncGuardedCalls(list[Any]):
         self,
         *,
         failures: Collection[grpc.StatusCode] = FAILURES,
+        again: Collection[grpc.StatusCode] = AGAIN,
         methods: str | Iterable[str] = "*",
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        terms = Terms(type(self).__name__, name, policies, failures, methods)
+        terms = Terms(type(self).__name__, name, policies, failures, again, methods)
         self.guard = terms.guard
         super().__init__(kind(terms) for kind in (_UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream))
 

@@ -36,8 +36,6 @@ AGAIN = frozenset({_Code.UNAVAILABLE, _Code.RESOURCE_EXHAUSTED})
 """Codes after which a call may be made again: the service did not take it."""
 FAILURES = AGAIN | {_Code.DEADLINE_EXCEEDED, _Code.INTERNAL, _Code.UNKNOWN, _Code.DATA_LOSS}
 """Codes that are failures of the service; the others are answers to the request."""
-_SHORTEST = 0.001
-"""Seconds: no call is given less."""
 _NOT_TAKEN = {
     "hedge": "None: it sends twice at once what may be sent once",
     "coalesce": "None: a call is read by one caller",
@@ -161,6 +159,7 @@ class Terms:
         name: As that of a ``Guard``.
         policies: As those of a ``Guard``.
         failures: Codes that are failures of the service.
+        again: Codes after which a call may be made again.
         methods: Patterns of methods that may be called again.
 
     Raises:
@@ -173,6 +172,7 @@ class Terms:
         name: str,
         policies: GuardPolicies,
         failures: Collection[grpc.StatusCode],
+        again: Collection[grpc.StatusCode],
         methods: str | Iterable[str],
     ) -> None:
         given: dict[str, Any] = {kind: policy for kind, policy in policies.items() if policy is not None}
@@ -182,8 +182,9 @@ class Terms:
             for kind, allowed in _NOT_TAKEN.items()
             if kind in given
         ]
-        if wrong := [code for code in failures if not isinstance(code, grpc.StatusCode)]:
-            faults.append(Fault(f"{where}(failures)", f"contains {wrong[0]!r}", wrong[0], "codes, as UNAVAILABLE"))
+        for of, codes in (("failures", failures), ("again", again)):
+            if wrong := [code for code in codes if not isinstance(code, grpc.StatusCode)]:
+                faults.append(Fault(f"{where}({of})", f"contains {wrong[0]!r}", wrong[0], "codes, as UNAVAILABLE"))
         if wrong := [pattern for pattern in self._patterns if not isinstance(pattern, str)]:
             faults.append(Fault(f"{where}(methods)", f"contains {wrong[0]!r}", wrong[0], "patterns, as 'Get*'"))
         if faults:
@@ -192,7 +193,7 @@ class Terms:
         given = given or {"circuit_breaker": CircuitBreaker()}
         given.setdefault("partition_by", PartitionBy("service"))
         if isinstance(retry := given.get("retry"), Retry):
-            given["retry_when"] = RetryWhen(exception=_may_follow(retry))
+            given["retry_when"] = RetryWhen(exception=_may_follow(retry, frozenset(again)))
             given.setdefault("honor_retry_after", HonorRetryAfter(max_delay=30_000))
         gate = given.get("circuit_breaker") or given.get("adaptive_throttle")
         if gate is not None and getattr(gate, "fail_on", None) == CircuitBreaker().fail_on:
@@ -228,8 +229,8 @@ def _end(service: str, method: str, code: grpc.StatusCode) -> None:
         raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata())
 
 
-def _may_follow(retry: Retry) -> Callable[[BaseException], bool]:
-    """Make the predicate on failures: what *retry* names, else what the service did not take."""
+def _may_follow(retry: Retry, again: frozenset[grpc.StatusCode]) -> Callable[[BaseException], bool]:
+    """Make the predicate on failures: those that *retry* names, or time-outs and failed calls; of calls, by *again*."""
     retry_on: Any = retry.retry_on
     abort_on: Any = retry.abort_on
     is_named = retry_on != Retry().retry_on
@@ -237,9 +238,10 @@ def _may_follow(retry: Retry) -> Callable[[BaseException], bool]:
     def may_follow(failure: BaseException) -> bool:
         if isinstance(failure, abort_on) or not is_repeatable.get():
             return False
-        if is_named:
-            return isinstance(failure, retry_on)
-        return isinstance(failure, TimeoutException) or code_of(failure) in AGAIN
+        code = code_of(failure)
+        if code is not None and code not in again:
+            return False
+        return isinstance(failure, retry_on if is_named else (TimeoutException, grpc.RpcError))
 
     return may_follow
 
@@ -256,11 +258,3 @@ def named(method: str | bytes) -> tuple[str, str]:
     """Split ``/shop.Orders/Get`` into ``shop.Orders`` and ``shop.Orders/Get``."""
     text = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
     return text.rpartition("/")[0], text
-
-
-def bounded(timeout: float | None, left: float | None) -> float | None:
-    """Give the shorter of a call's own *timeout* and what is *left*, in seconds; ``None``: none."""
-    if left is None:
-        return timeout
-    left = max(left, _SHORTEST)
-    return left if timeout is None else min(timeout, left)

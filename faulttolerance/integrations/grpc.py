@@ -2,7 +2,8 @@
 
 >>> import grpc
 >>> from faulttolerance import CircuitBreaker, Retry
->>> guarded = GuardedCalls(retry=Retry(max_retries=2), circuit_breaker=CircuitBreaker(), methods="Get*")
+>>> again = Retry(max_retries=2, retry_on=grpc.RpcError)
+>>> guarded = GuardedCalls(retry=again, circuit_breaker=CircuitBreaker(), methods="Get*")
 >>> channel = grpc.intercept_channel(grpc.insecure_channel("localhost:50051"), guarded)
 >>> channel.close()
 """
@@ -21,6 +22,7 @@ from .. import RefusedException, TimeoutException, on_deadline, remaining
 from ._grpc_aio import AsyncGuardedCalls
 from ._grpc_server import AsyncRefusalInterceptor, RefusalInterceptor
 from ._grpc_terms import (
+    AGAIN,
     FAILURES,
     Begun,
     BulkheadFull,
@@ -30,11 +32,11 @@ from ._grpc_terms import (
     RefusedCall,
     Terms,
     Throttled,
-    bounded,
     is_repeatable,
     local,
     named,
 )
+from ._http import bounded
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from .._call.order import GuardPolicies
 
 __all__ = [
+    "AGAIN",
     "FAILURES",
     "AsyncGuardedCalls",
     "AsyncRefusalInterceptor",
@@ -76,12 +79,13 @@ class GuardedCalls(
 
     Args:
         failures: Codes that are failures of the service.
+        again: Codes after which a call may be made again.
         methods: Patterns of the methods that may be called again, as ``"Get*"`` or ``"shop.Orders/*"``. Streams of
             requests never are.
         name: As that of a ``Guard``.
         **policies: As those of a ``Guard``, but ``hedge``, ``coalesce``, ``fallback`` and ``retry_when``; without any,
             a circuit breaker. ``partition_by`` is by default ``PartitionBy("service")``; ``"method"`` is there, too.
-            A ``Retry`` that names no failures means time-outs of the guard, ``UNAVAILABLE`` and ``RESOURCE_EXHAUSTED``.
+            A ``Retry`` that names no failures means ``grpc.RpcError`` and time-outs of the guard.
 
     Raises:
         FaultToleranceDefinitionException: One of these is something else.
@@ -91,11 +95,12 @@ class GuardedCalls(
         self,
         *,
         failures: Collection[grpc.StatusCode] = FAILURES,
+        again: Collection[grpc.StatusCode] = AGAIN,
         methods: str | Iterable[str] = "*",
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        self._terms = Terms(type(self).__name__, name, policies, failures, methods)
+        self._terms = Terms(type(self).__name__, name, policies, failures, again, methods)
         self.guard = self._terms.guard
 
     def intercept_unary_unary(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:

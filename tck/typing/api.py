@@ -18,8 +18,10 @@ from typing import Any, Literal, Protocol, assert_type
 import httpx
 import redis.asyncio
 import requests
+from flask import Flask
 from requests.adapters import HTTPAdapter
 from sqlalchemy import create_engine
+from starlette.applications import Starlette
 
 import faulttolerance as ft
 from faulttolerance import testing
@@ -74,10 +76,13 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance import testing
+from faulttolerance.integrations import flask as answering_flask
+from faulttolerance.integrations import grpc as guarded_grpc
 from faulttolerance.integrations import httpx as guarded_httpx
 from faulttolerance.integrations import redis as guarded_redis
 from faulttolerance.integrations import requests as guarded_requests
 from faulttolerance.integrations import sqlalchemy as guarded_sqlalchemy
+from faulttolerance.integrations import starlette as answering_starlette
 from faulttolerance.instrumentation import Event
 from faulttolerance.typing import AsyncCall
 from faulttolerance.web import Request, asgi_app, wsgi_app
@@ -818,6 +823,13 @@ assert_type(redis_client, redis.asyncio.Redis)
 guarded_redis.guarded(Guard(), Guard())  # type: ignore[type-var]
 guarded_sqlalchemy.install(create_engine("sqlite://"), no_retry_on=(OSError, ft.caused_by(ValueError)))
 guarded_sqlalchemy.install("sqlite://")  # type: ignore[arg-type]
+answering_starlette.install(Starlette(), longest="5s")
+answering_starlette.install(Starlette(), longest=[5])  # type: ignore[arg-type]
+answering_starlette.install(Flask("shop"))  # type: ignore[arg-type]
+answering_flask.install(Flask("shop"), longest=timedelta(seconds=5))
+assert_type(answering_flask.DeadlineMiddleware(Flask("shop").wsgi_app), answering_flask.DeadlineMiddleware)
+assert_type(guarded_grpc.GuardedCalls(timeout=ft.Timeout("1s"), methods=["Get*"]).guard, ft.Guard)
+guarded_grpc.AsyncGuardedCalls(timeout="1s")  # type: ignore[arg-type]
 
 
 def scenario(sim: testing.Simulation) -> None:
