@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
 
-from .. import RefusedException, TimeoutException, remaining
+from .. import RefusedException, TimeoutException
 from ._grpc_terms import AGAIN, FAILURES, Begun, Terms, is_repeatable, local, named
-from ._http import bounded
+from ._time import least
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -80,7 +80,7 @@ class _UnaryUnary(_Guarded, grpc.aio.UnaryUnaryClientInterceptor):  # type: igno
 
 class _UnaryStream(_Guarded, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
     async def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
-        details = _until(client_call_details, remaining())  # of the whole stream
+        details = _until(client_call_details)  # of the whole stream
         return await self._run(_begin_stream, continuation, details, request)
 
 
@@ -95,12 +95,12 @@ class _StreamStream(_Guarded, grpc.aio.StreamStreamClientInterceptor):  # type: 
     async def intercept_stream_stream(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
-        details = _until(client_call_details, remaining())
+        details = _until(client_call_details)
         return await self._run(_let_stream, continuation, details, request_iterator)
 
 
 async def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
-    call = await continuation(_until(details, remaining()), request)
+    call = await continuation(_until(details), request)
     await call
     return call
 
@@ -126,12 +126,12 @@ async def _again(first: list[Any], rest: AsyncIterator[Any]) -> AsyncIterator[An
 
 
 async def _let_begin(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
-    raise Begun(await continuation(_until(details, remaining()), requests))
+    raise Begun(await continuation(_until(details), requests))
 
 
 async def _let_stream(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
     raise Begun(await continuation(details, requests))
 
 
-def _until(details: Any, left: float | None) -> Any:
-    return details._replace(timeout=bounded(details.timeout, left))
+def _until(details: Any) -> Any:
+    return details._replace(timeout=least(details.timeout))

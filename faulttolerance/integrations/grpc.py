@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import grpc  # type: ignore[import-untyped]
 
-from .. import RefusedException, TimeoutException, on_deadline, remaining
+from .. import RefusedException, TimeoutException, on_deadline
 from ._grpc_aio import AsyncGuardedCalls
 from ._grpc_server import AsyncRefusalInterceptor, RefusalInterceptor
 from ._grpc_terms import (
@@ -36,7 +36,7 @@ from ._grpc_terms import (
     local,
     named,
 )
-from ._http import bounded
+from ._time import least
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -119,14 +119,14 @@ class GuardedCalls(
 
     def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
         """Give the responses of a call, which begins when the first one is asked for."""
-        details = _until(client_call_details, remaining())  # of the whole stream
+        details = _until(client_call_details)  # of the whole stream
         return _Stream(partial(self._run, _begin_stream, continuation, details, request, is_at_hand=True))
 
     def intercept_stream_stream(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
     ) -> Any:
         """Let a call begin that streams both ways."""
-        return self._begin(continuation, _until(client_call_details, remaining()), request_iterator, is_whole=False)
+        return self._begin(continuation, _until(client_call_details), request_iterator, is_whole=False)
 
     def _run(self, function: Callable[..., Any], *given: Any, is_at_hand: bool, stream: Any = None) -> Any:
         """Run *function* under the guard; give the call, or what stands for one that failed."""
@@ -152,7 +152,7 @@ class GuardedCalls(
 
 
 def _finish(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
-    call = continuation(_until(details, remaining()), request)
+    call = continuation(_until(details), request)
     call.result()  # of what has ended; raises what it failed with
     return call
 
@@ -166,7 +166,7 @@ def _begin_stream(
 
 
 def _let_begin(service: str, method: str, continuation: _Continuation, details: Any, request: Any) -> Any:
-    raise Begun(continuation(_until(details, remaining()), request))
+    raise Begun(continuation(_until(details), request))
 
 
 def _let_stream(service: str, method: str, continuation: _Continuation, details: Any, requests: Any) -> Any:
@@ -240,7 +240,7 @@ class _Details(NamedTuple):
     compression: Any
 
 
-def _until(details: Any, left: float | None) -> _Details:
-    """Give *details* with what is *left* as the time-out, unless there is a shorter one."""
+def _until(details: Any) -> _Details:
+    """Give *details* with what is left of the time as the time-out, unless there is a shorter one."""
     values = [getattr(details, name, None) for name in _Details._fields]
-    return _Details(*values)._replace(timeout=bounded(values[1], left))
+    return _Details(*values)._replace(timeout=least(values[1]))
