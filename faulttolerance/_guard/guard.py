@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
@@ -108,7 +108,8 @@ class Guard:
         """Call *function* on this thread under the policies.
 
         Raises:
-            FaultToleranceDefinitionException: If *function* is a coroutine function; it does not run.
+            FaultToleranceDefinitionException: If *function* is a coroutine function, which does not run, or cannot be
+                called, as the result of ``call(f(x))``.
             TypeError: If *function* returned something to await: that is neither retried nor replaced.
         """
         resolver = self._resolver
@@ -116,12 +117,25 @@ class Guard:
         try:
             return path((function, *args), kwargs)  # type: ignore[no-any-return]
         except TypeError:
+            self._refuse_result(function, "call")
             if not is_coroutine_function(function):
                 raise
         where, name = f"Guard {self.name}.call", getattr(function, "__qualname__", function)
         raise FaultToleranceDefinitionException(
             Fault(where, f"is given {name}, a coroutine function", function, "a plain function; or use call_async")
         )
+
+    def _refuse_result(self, function: object, method: str) -> None:
+        """Refuse what cannot be called: mostly a *function* that was called instead of handed over."""
+        if callable(function):
+            return
+        if isinstance(function, Coroutine):
+            function.close()  # nobody is going to await it
+        problem, allowed = f"is given {shown(function)}, which cannot be called", "a callable and its arguments"
+        fault = Fault(
+            f"Guard {self.name}.{method}", problem, function, f"{allowed}: {method}(f, x), not {method}(f(x))"
+        )
+        raise FaultToleranceDefinitionException(fault) from None
 
     @overload
     async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
@@ -131,6 +145,7 @@ class Guard:
         """Call *function* and await what it returns, under the policies; a plain ``def`` runs on a thread of the pool.
 
         Raises:
+            FaultToleranceDefinitionException: If *function* cannot be called, as the coroutine of ``call_async(f(x))``.
             TypeError: If a lambda, a wrapper or another object returned nothing to await. It was called once: that is
                 neither retried nor replaced, and no failure to the circuit breaker.
         """
@@ -141,6 +156,9 @@ class Guard:
         path = resolver.paths.get(call_awaited) or resolver.path(call_awaited)
         try:
             return await path((function, *args), kwargs)
+        except TypeError:
+            self._refuse_result(function, "call_async")
+            raise
         except NothingToAwait as error:
             raise TypeError(
                 f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +78,28 @@ def test_a_wrong_value_is_named_with_what_is_probably_meant(mistake: Callable[[]
         mistake()
 
     assert [part for part in told if part not in str(refused.value)] == [], str(refused.value)
+
+
+def test_a_guard_is_given_what_to_call_and_not_its_result() -> None:
+    """A coroutine that nobody awaits is closed, so that nothing is said of it later."""
+
+    async def ask() -> int:
+        return 42
+
+    guard = Guard(name="rules.mistakes")
+    try:
+        with pytest.raises(FaultToleranceDefinitionException) as called:
+            guard.call(42)  # type: ignore[arg-type]
+        with pytest.raises(FaultToleranceDefinitionException) as awaited:
+            asyncio.run(guard.call_async(ask()))  # type: ignore[call-overload]
+    finally:
+        guard.close()
+
+    assert str(called.value) == (
+        "Guard rules.mistakes.call is given 42, which cannot be called;"
+        " allowed: a callable and its arguments: call(f, x), not call(f(x))"
+    )
+    assert "not call_async(f(x))" in str(awaited.value)
 
 
 @pytest.mark.parametrize(
