@@ -87,6 +87,7 @@ def exchanging(obstacle: str | None) -> Iterator[Exchange]:
         yield exchange
     finally:
         _current.reset(token)
+        exchange.obstacle = None  # tasks that were started meanwhile may still know of it
 
 
 def _objection(failure: BaseException) -> str | None:
@@ -110,6 +111,8 @@ class Terms:
         methods: Methods that may be sent again though they may have arrived.
         failures: What is the host's or the network's doing.
         mistakes: What of these is the application's.
+        sends: What is to send, or ``None``.
+        by: Its method for that.
         where: The transport, for messages.
 
     Raises:
@@ -129,9 +132,14 @@ class Terms:
         *,
         failures: tuple[type[Exception], ...],
         mistakes: tuple[type[Exception], ...],
+        sends: object,
+        by: str,
         where: str,
     ) -> None:
-        if faults := [*_wrong_sets(statuses, methods, where), *_wrong_guard(guard, name, policies, where)]:
+        faults = [*_wrong_sets(statuses, methods, where), *_wrong_guard(guard, name, policies, where)]
+        if sends is not None and not callable(getattr(sends, by, None)):
+            faults.append(Fault(f"{where}(what sends)", f"is {sends!r}", sends, f"an object with `{by}`, or None"))
+        if faults:
             raise FaultToleranceDefinitionException(*faults)
         self.statuses = frozenset(statuses)
         self.methods = frozenset(method.upper() for method in methods)
@@ -168,9 +176,10 @@ def _wrong_guard(guard: object, name: str, policies: GuardPolicies, where: str) 
     kinds: Collection[type] = [type(policy) for policy in policies.values()]
     if guard is not None:
         if not isinstance(guard, Guard):
-            yield Fault(f"{where}(guard)", "is no guard", guard, "a Guard, or policies by name, as retry=Retry(...)")
+            yield Fault(f"{where}(guard)", f"is {guard!r}", guard, "a Guard, or policies by name, as retry=Retry(...)")
         elif name or policies:
-            yield Fault(where, "is given a guard and policies", [*policies, *[name] * bool(name)], "one of them")
+            given = ["name"] * bool(name) + [*policies]
+            yield Fault(where, f"is given a guard, and {', '.join(given)} beside it", given, "a guard or the others")
         kinds = [type(policy) for one in guards() if one.method is guard for policy in one.policies]
     if Hedge in kinds:
         yield Fault(f"{where}(hedge)", "sends at once again what may be sent once", allowed="none")
@@ -180,9 +189,9 @@ def _wrong_guard(guard: object, name: str, policies: GuardPolicies, where: str) 
 
 def _wrong_sets(statuses: object, methods: object, where: str) -> Iterator[Fault]:
     if not (_is_set(statuses, int) and all(100 <= status <= 599 for status in statuses)):
-        yield Fault(f"{where}(statuses)", "is not understood", statuses, "a set of numbers from 100 to 599")
+        yield Fault(f"{where}(statuses)", f"is {statuses!r}", statuses, "a set of numbers from 100 to 599")
     if not _is_set(methods, str):
-        yield Fault(f"{where}(methods)", "is not understood", methods, "a set of names, as GET")
+        yield Fault(f"{where}(methods)", f"is {methods!r}", methods, "a set of names, as GET")
 
 
 def _is_set(values: object, kind: type[T]) -> TypeGuard[Collection[T]]:

@@ -96,6 +96,8 @@ class _Guarded:
         policies: GuardPolicies,
         statuses: Collection[int],
         methods: Collection[str],
+        sends: object,
+        by: str,
     ) -> None:
         self._terms = Terms(
             guard,
@@ -105,6 +107,8 @@ class _Guarded:
             methods,
             failures=(httpx.TransportError, httpx.HTTPStatusError),
             mistakes=(httpx.UnsupportedProtocol, httpx.LocalProtocolError),
+            sends=sends,
+            by=by,
             where=type(self).__name__,
         )
         self.guard = self._terms.guard
@@ -120,6 +124,7 @@ class _Guarded:
 
 
 def _failing(request: httpx.Request, response: httpx.Response) -> httpx.HTTPStatusError:
+    response.request = request  # as the client does
     words = f"{response.status_code} {response.reason_phrase} for {request.method} {request.url}"
     return httpx.HTTPStatusError(words, request=request, response=response)
 
@@ -163,7 +168,7 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        super().__init__(guard, name, policies, statuses, methods)
+        super().__init__(guard, name, policies, statuses, methods, transport, "handle_request")
         self._transport = httpx.HTTPTransport() if transport is None else transport
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -233,7 +238,7 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
         name: str = "",
         **policies: Unpack[GuardPolicies],
     ) -> None:
-        super().__init__(guard, name, policies, statuses, methods)
+        super().__init__(guard, name, policies, statuses, methods, transport, "handle_async_request")
         self._transport = httpx.AsyncHTTPTransport() if transport is None else transport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -125,6 +125,8 @@ class GuardedAdapter(BaseAdapter):
             methods,
             failures=(requests.ConnectionError, requests.Timeout, ChunkedEncodingError, requests.HTTPError),
             mistakes=(SSLError,),
+            sends=adapter,
+            by="send",
             where=type(self).__name__,
         )
         self.guard = self._terms.guard
