@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import redis.asyncio
 from redis.exceptions import BusyLoadingError, ResponseError
 
 from ._time import least
@@ -44,7 +45,10 @@ class Owing:
 
     def _is_stale(self, stream: object) -> bool:
         """Tell whether a connection that is taken from the pool has unread answers; that of a subscriber may."""
-        return self._due > 0 and stream is not None and not self._connect_callbacks
+        if not self._due or stream is None:
+            return False
+        owners = (getattr(callback(), "__self__", None) for callback in self._connect_callbacks)
+        return not any(isinstance(owner, (redis.client.PubSub, redis.asyncio.client.PubSub)) for owner in owners)
 
     @contextmanager
     def _connecting(self) -> Iterator[None]:

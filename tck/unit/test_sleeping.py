@@ -7,7 +7,7 @@ from pathlib import Path
 
 TCK = Path(__file__).parents[1]
 
-REAL = ("stress", "surroundings", "fleet", "kit", "unit/runtime")
+REAL = ("stress", "surroundings", "fleet", "integrations", "kit", "unit/runtime")
 """Directories of tests whose subject is real threads, loops, servers and processes, and what they are started by."""
 
 ALSO_REAL = {
