@@ -88,10 +88,12 @@ class Play:
 
     def state(self) -> str:
         """How the circuit stands: ours, or that of the other library, in our words."""
-        if "pybreaker" in vars(self.module):
-            kind = sys.modules["pybreaker"].CircuitBreaker
-            [breaker] = [one for one in vars(self.module).values() if isinstance(one, kind)]
-            return str(breaker.current_state)
+        for peer in ("pybreaker", "aiobreaker"):
+            if peer in vars(self.module):
+                kind = sys.modules[peer].CircuitBreaker
+                [breaker] = [one for one in vars(self.module).values() if isinstance(one, kind)]
+                state = breaker.current_state
+                return str(getattr(state, "name", state)).lower().replace("_", "-")
         if "circuitbreaker" in sys.modules and "circuit" in vars(self.module):
             return str(sys.modules["circuitbreaker"].CircuitBreakerMonitor.get("fetch").state).replace("_", "-")
         guards = [one.name for one in vars(self.module).values() if isinstance(one, Guard)]

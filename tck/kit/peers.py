@@ -13,7 +13,7 @@ from faulttolerance.testing import VirtualClock
 
 __all__ = ["PEERS", "on_clock"]
 
-PEERS = ("tenacity", "stamina", "backoff", "pybreaker", "circuitbreaker")
+PEERS = ("tenacity", "stamina", "backoff", "pybreaker", "aiobreaker", "circuitbreaker")
 
 _DAWN = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -29,6 +29,10 @@ def on_clock(peers: Collection[str], clock: VirtualClock) -> Iterator[None]:
             moment = _DAWN + timedelta(seconds=clock.monotonic())
             return moment.astimezone(tz) if tz else moment.replace(tzinfo=None)
 
+        @classmethod
+        def utcnow(cls) -> datetime:
+            return cls.now()
+
     calendar = SimpleNamespace(datetime=Calendar, timedelta=timedelta)
     places = {
         "tenacity": [("tenacity", "time", time), ("tenacity.nap", "time", time)],
@@ -39,6 +43,10 @@ def on_clock(peers: Collection[str], clock: VirtualClock) -> Iterator[None]:
             ("backoff._async", "datetime", calendar),
         ],
         "pybreaker": [("pybreaker", "datetime", Calendar)],
+        "aiobreaker": [
+            ("aiobreaker.circuitbreaker", "datetime", Calendar),
+            ("aiobreaker.state", "datetime", Calendar),
+        ],
         "circuitbreaker": [("circuitbreaker", "monotonic", clock.monotonic), ("circuitbreaker", "datetime", Calendar)],
     }
     with ExitStack() as stack:
