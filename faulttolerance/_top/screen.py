@@ -17,7 +17,7 @@ from rich.live import Live
 
 from .._runtime.clock import clock
 from .feed import Feed
-from .standing import Standing, configurations, fleets, standings
+from .standing import REFUSALS, Standing, configurations, fleets, standings
 from .table import shown
 from .target import PATIENCE, Target
 
@@ -143,7 +143,8 @@ def as_dict(targets: Sequence[Target], rows: Sequence[Standing], now: float) -> 
             {
                 "guard": row.method,
                 "rank": row.rank.name.lower(),
-                "per_second": dict(row.rates),
+                "per_second": {kind: rate for kind, rate in row.rates.items() if kind not in REFUSALS},
+                "refused_per_second": {kind: rate for kind, rate in row.rates.items() if kind in REFUSALS},
                 "circuit": dict(row.states),
                 "levels": dict(row.levels),
             }

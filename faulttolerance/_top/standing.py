@@ -24,9 +24,9 @@ CIRCUIT = {"open": "open", "half-open": "halfOpen", "closed": "closed"}
 REFUSALS: Mapping[str, Choice] = {
     "circuit": ("ft_circuitbreaker_calls", {"circuitBreakerResult": "circuitBreakerOpen"}),
     "bulkhead": ("ft_bulkhead_calls", {"bulkheadResult": "rejected"}),
-    "rate limit": ("ft_ratelimit_calls", {"rateLimitResult": "rejected"}),
+    "rate_limit": ("ft_ratelimit_calls", {"rateLimitResult": "rejected"}),
     "throttle": ("ft_throttle_calls", {"result": "refused"}),
-    "retry budget": ("ft_retry_budget", {"result": "exhausted"}),
+    "retry_budget": ("ft_retry_budget", {"result": "exhausted"}),
 }
 """Who may refuse an attempt."""
 
@@ -60,9 +60,9 @@ ADDED: Mapping[str, Choice] = {
 """Levels of which several processes have the sum."""
 
 HIGHEST: Mapping[str, Choice] = {
-    "throttled": ("ft_throttle_probability", {}),
-    "timeout": ("ft_timeout_limit", {}),
-    "hedge after": ("ft_hedge_delay", {}),
+    "throttle_probability": ("ft_throttle_probability", {}),
+    "timeout_seconds": ("ft_timeout_limit", {}),
+    "hedge_seconds": ("ft_hedge_delay", {}),
 }
 """Levels of which the highest of several processes counts."""
 
@@ -115,7 +115,7 @@ class Standing(NamedTuple):
             return Rank.FAILING
         if rate("fallbacks", 0.0) > 0 or self.states.get("open", 0.0) > 0:
             return Rank.REPLACED
-        strain = (self.refused, self.timed_out, rate("retries"), level("waiting"), level("throttled"))
+        strain = (self.refused, self.timed_out, rate("retries"), level("waiting"), level("throttle_probability"))
         if any(strain) or level("abandoned", 0.0) > 0:
             return Rank.STRAINED
         return Rank.WELL if rate("calls", 0.0) > 0 or level("running", 0.0) > 0 else Rank.IDLE

@@ -78,7 +78,7 @@ def permits(standing: Standing) -> str:
 
 def details(standing: Standing) -> str:
     """Say who refuses, and what else there is that is not 0."""
-    refused = [f"{kind} {number(rate)}" for kind in REFUSALS if (rate := standing.rates.get(kind))]
+    refused = [f"{kind.replace('_', ' ')} {number(rate)}" for kind in REFUSALS if (rate := standing.rates.get(kind))]
     said = [f"refused by {', '.join(refused)}"] if refused else []
     for kind, words in (("observed", "only observed"), ("chaos", "chaos"), ("hedges", "hedges"), ("shared", "shared")):
         if rate := standing.rates.get(kind):
@@ -91,7 +91,7 @@ def details(standing: Standing) -> str:
 
 
 def _throttled(standing: Standing) -> str:
-    level = standing.levels.get("throttled")
+    level = standing.levels.get("throttle_probability")
     return "" if level is None else part(level)
 
 

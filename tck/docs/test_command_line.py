@@ -74,10 +74,16 @@ def test_the_limits_of_top_are_those_of_the_page() -> None:
     said = SECTIONS["top"]
     assert ("[default: 2s]" in helped("top").replace("\\", ""), "The interval is 2 seconds" in said) == (True, True)
     assert f"An address has {target.PATIENCE:g} seconds to answer, with {feed.LARGEST // 1_000_000} MB at most" in said
-    assert ", ".join(f"`{rank.name.lower()}`" for rank in standing.Rank) in said
     shown = json.loads(json.dumps(screen.as_dict([target.Target("a")], [standing.Standing("m", {}, {}, {})], 0.0)))
-    assert re.findall(r"^\| `(\w+)` \|", said.partition("| JSON")[2], re.MULTILINE) == list(shown)
-    assert all(f"`{key}`" in said for part in shown.values() for one in part for key in one)
+    whole, of_each = (re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) for part in said.split("| of each guard"))
+    assert (whole, of_each) == (list(shown), list(shown["guards"][0]))
+    assert all(f"`{key}`" in said for key in shown["targets"][0])
+    for names in (
+        [rank.name.lower() for rank in standing.Rank],
+        [kind for kind in standing.COUNTERS if kind not in standing.REFUSALS],
+        standing.REFUSALS, standing.STATES, standing.ADDED, standing.HIGHEST,
+    ):  # fmt: skip
+        assert ", ".join(f"`{name}`" for name in names) in said
 
 
 def test_the_picture_of_top_is_what_it_shows(tmp_path: Path) -> None:

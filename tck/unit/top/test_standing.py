@@ -117,7 +117,7 @@ def test_guards_that_hurt_about_as_much_keep_their_places() -> None:
         ({"deadlines": 0.1}, {}, Rank.STRAINED),
         ({"throttle": 0.1}, {}, Rank.STRAINED),
         ({"calls": 1}, {"waiting": 1}, Rank.STRAINED),
-        ({"calls": 1}, {"throttled": 0.2}, Rank.STRAINED),
+        ({"calls": 1}, {"throttle_probability": 0.2}, Rank.STRAINED),
         ({"calls": 1}, {"abandoned": 1}, Rank.STRAINED),
         ({"calls": 0.0}, {"running": 2}, Rank.WELL),
         ({"calls": 1}, {"running": 0, "waiting": 0}, Rank.WELL),

@@ -187,7 +187,7 @@ def test_a_circuit_is_named_by_its_worst_state(states: dict[str, float], expecte
 
 def test_permits_and_details_tell_what_there_is() -> None:
     plain = Standing("m", {}, {}, {"running": 3})
-    rates = {"circuit": 2, "rate limit": 1, "chaos": 3, "shared": 0}
+    rates = {"circuit": 2, "rate_limit": 1, "chaos": 3, "shared": 0}
     adaptive = Standing("m", rates, {}, {"running": 3, "limit": 8, "waiting": 2, "abandoned": 1})
 
     assert (permits(plain), permits(adaptive), permits(Standing("m", {}, {}, {}))) == ("3", "3/8 +2", "")
