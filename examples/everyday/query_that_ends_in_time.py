@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from contextlib import closing
 
 from faulttolerance import TimeoutException, on_deadline, timeout
 
@@ -19,15 +20,15 @@ def count(connection: sqlite3.Connection, most: int) -> int:
 
 
 def serve() -> None:
-    connection = sqlite3.connect(":memory:", check_same_thread=False)
-    print(count(connection, 1000), "rows, in time")
-    began = time.monotonic()
-    try:
-        count(connection, 2_000_000_000)
-    except TimeoutException as error:
-        print(error)
-        took.append(time.monotonic() - began)
-    print(count(connection, 1000), "rows again: the connection serves on")
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        print(count(connection, 1000), "rows, in time")
+        began = time.monotonic()
+        try:
+            count(connection, 2_000_000_000)
+        except TimeoutException as error:
+            print(error)
+            took.append(time.monotonic() - began)
+        print(count(connection, 1000), "rows again: the connection serves on")
 
 
 took: list[float] = []

@@ -783,7 +783,8 @@ def test_a_race_inside_a_race_is_a_race_of_its_own() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_in_the_child_of_a_fork_the_first_attempt_goes_on_alone() -> None:
     """By rule H5: its call ends there, too, and no hedge is sent."""
-    done = python("""
+    done = python(
+        """
         import os, select
         from faulttolerance import asynchronous, hedge, sleep
 
@@ -810,7 +811,10 @@ def test_in_the_child_of_a_fork_the_first_attempt_goes_on_alone() -> None:
         assert future.result(5) == "parent"
         assert select.select([read], [], [], 20)[0]
         print(os.read(read, 100).decode())
-    """)
+    """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )  # from 3.12 on, of the fork
 
     assert (done.stdout.strip(), done.stderr) == ("1 attempt", "")
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -70,12 +70,17 @@ class Calls(list[int]):
 # Ending what no interruption ends
 
 
+def memory() -> closing[sqlite3.Connection]:
+    """A database that any thread may use and interrupt, closed behind the block."""
+    return closing(sqlite3.connect(":memory:", check_same_thread=False))
+
+
 def test_a_query_of_sqlite_on_a_thread_ends_at_the_deadline() -> None:
     """S1: its C code hears of no interruption, and of ``interrupt()``; what the body raises is the cause."""
 
     @timeout(100)
     def count() -> Any:
-        with sqlite3.connect(":memory:", check_same_thread=False) as connection, on_deadline(connection.interrupt):
+        with memory() as connection, on_deadline(connection.interrupt):
             try:
                 return connection.execute(LONG).fetchall()
             except sqlite3.OperationalError as error:
@@ -114,9 +119,8 @@ def test_an_offloaded_query_ends_at_its_deadline_and_gives_its_thread_back() -> 
     @asynchronous
     @timeout(100)
     def count() -> Any:
-        connection = sqlite3.connect(":memory:", check_same_thread=False)
         try:
-            with on_deadline(connection.interrupt):
+            with memory() as connection, on_deadline(connection.interrupt):
                 return connection.execute(LONG).fetchall()
         finally:
             ended.set()
@@ -132,8 +136,7 @@ def test_a_query_that_a_coroutine_handed_to_a_thread_ends_at_its_deadline() -> N
     ended: list[BaseException] = []
 
     def count() -> None:
-        connection = sqlite3.connect(":memory:", check_same_thread=False)
-        with on_deadline(connection.interrupt):
+        with memory() as connection, on_deadline(connection.interrupt):
             try:
                 connection.execute(LONG).fetchall()
             except sqlite3.OperationalError as error:
