@@ -15,6 +15,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
 
+import pytest
+
 from .waiting import wait_until
 
 __all__ = ["Answer", "Ask", "ask_asgi", "ask_wsgi", "served_by_uvicorn", "served_by_wsgiref"]
@@ -166,8 +168,7 @@ def served_by_wsgiref(application: Any) -> Iterator[str]:
 @contextmanager
 def served_by_uvicorn(application: Any, **settings: Any) -> Iterator[str]:
     """The address at which uvicorn shows *application*, on a thread with a loop of its own."""
-    import uvicorn
-
+    uvicorn = pytest.importorskip("uvicorn")
     server = uvicorn.Server(
         uvicorn.Config(application, host="127.0.0.1", port=0, log_level="critical", ws="none", **settings)
     )
