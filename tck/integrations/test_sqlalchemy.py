@@ -92,12 +92,12 @@ def execute(engine: Engine, statement: Any) -> Any:
 
 
 def test_a_statement_ends_at_its_deadline_on_every_thread(engine: Engine) -> None:
-    """The driver's own error is the cause, and the connection serves the next statement."""
+    """By what the driver has for it, and the connection serves the next statement."""
     guard = Guard(timeout=LATE)
     failure, elapsed = on_thread(lambda: guard.call(execute, engine, ENDLESS))
 
     assert isinstance(failure, TimeoutException)
-    assert "interrupted" in str(failure.__cause__)
+    assert failure.__cause__ is not None
     assert elapsed < 10
     assert guard.call(execute, engine, text("select 1"))
 
