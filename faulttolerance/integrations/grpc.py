@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -119,8 +118,12 @@ class GuardedCalls(
 
     def intercept_unary_stream(self, continuation: _Continuation, client_call_details: Any, request: Any) -> Any:
         """Give the responses of a call, which begins when the first one is asked for."""
-        details = _until(client_call_details)  # of the whole stream
-        return _Stream(partial(self._run, _begin_stream, continuation, details, request, is_at_hand=True))
+
+        def begin(stream: _Stream) -> Any:
+            details = _until(client_call_details)  # of the whole stream, whatever the guard's time-out
+            return self._run(_begin_stream, continuation, details, request, stream, is_at_hand=True)
+
+        return _Stream(begin)
 
     def intercept_stream_stream(
         self, continuation: _Continuation, client_call_details: Any, request_iterator: Any
@@ -128,12 +131,12 @@ class GuardedCalls(
         """Let a call begin that streams both ways."""
         return self._begin(continuation, _until(client_call_details), request_iterator, is_whole=False)
 
-    def _run(self, function: Callable[..., Any], *given: Any, is_at_hand: bool, stream: Any = None) -> Any:
+    def _run(self, function: Callable[..., Any], *given: Any, is_at_hand: bool) -> Any:
         """Run *function* under the guard; give the call, or what stands for one that failed."""
         service, method = named(given[1].method)
         token = is_repeatable.set(is_at_hand and self._terms.repeats(method))
         try:
-            return self.guard.call(function, service, method, *given, *[stream] * (stream is not None))
+            return self.guard.call(function, service, method, *given)
         except Begun as begun:
             return begun.call
         except grpc.RpcError as failure:
@@ -185,7 +188,7 @@ class _Stream:
         begin: Gives the call, given this, whose ``run`` it calls.
     """
 
-    def __init__(self, begin: Callable[..., Any]) -> None:
+    def __init__(self, begin: Callable[[_Stream], Any]) -> None:
         self._begin = begin
         self._lock = Lock()
         self._call: Any = None
@@ -225,7 +228,7 @@ class _Stream:
     def _begun(self) -> Any:
         with self._lock:
             if self._call is None:
-                self._call = self._begin(stream=self)
+                self._call = self._begin(self)
             return self._call
 
 
