@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from html import escape
-from typing import TypeAlias, Union
+from typing import NamedTuple, TypeAlias, Union
 
 from .._shown import escaped
 
@@ -51,3 +51,36 @@ def joined(child: Child) -> Markup:
 def text(words: str) -> Markup:
     """Give *words* as they are to be read: no markup, and escapes for what controls or turns the writing round."""
     return Markup(escape(escaped(words)))
+
+
+class Row(NamedTuple):
+    """A row of a table: what it is about, and what is told of it."""
+
+    title: Child
+    cells: tuple[Child, ...]
+    is_marked: bool = False
+
+
+def table(caption: str, columns: tuple[str, ...], rows: Iterable[Row], numbers: Container[str] = ()) -> Markup:
+    """Make a table, which a narrow window shows as cards: the roles say that it is one there, too."""
+
+    def is_number(column: str) -> str | None:
+        return "number" if column in numbers else None
+
+    def row(one: Row) -> Markup:
+        cells = (
+            element("td", cell, class_=is_number(column), data_label=column, role="cell")
+            for column, cell in zip(columns[1:], one.cells, strict=True)
+        )
+        title = element("th", one.title, scope="row", class_="name", role="rowheader")
+        return element("tr", title, cells, class_="impaired" if one.is_marked else None, role="row")
+
+    heads = (element("th", column, scope="col", class_=is_number(column), role="columnheader") for column in columns)
+    whole = element(
+        "table",
+        element("caption", caption),
+        element("thead", element("tr", heads, role="row"), role="rowgroup"),
+        element("tbody", map(row, rows), role="rowgroup"),
+        role="table",
+    )
+    return element("div", whole, class_="wide")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .markup import Child, Markup, element as e
+from .markup import Child, Markup, Row, element as e, table
 from .reading import Told, Wanted, name_of
 
 _MARKS = {"up": "\u25cf", "degraded": "\u25b2", "down": "\u2716"}
@@ -31,8 +30,6 @@ _FIGURES = {
     "refused": "Refused",
     "fallbacks": "Fallbacks",
 }
-_NUMBERS = {*_FIGURES.values(), "Count"}
-"""Columns of numbers."""
 
 
 class Frame(NamedTuple):
@@ -202,7 +199,7 @@ def _guards(frame: Frame, told: Told) -> Markup:
         return e("p", words, class_="card lead")
     columns = ("Guard", "Now", "Outcomes", *_FIGURES.values())
     rows = (_guard_row(frame, guard) for guard in told["guards"])
-    return e("div", _table("Guards", columns, rows), class_="card guards")
+    return e("div", table("Guards", columns, rows, _FIGURES.values()), class_="card guards")
 
 
 def _guard_row(frame: Frame, guard: Told) -> Row:
@@ -361,7 +358,7 @@ def _parameters(annotation: str, parameters: dict[str, Told]) -> Markup:
         for name, one in parameters.items()
     )
     columns = ("Parameter", "Value", "Source", "Default", "Environment variable")
-    return _table(f"Parameters of {annotation}", columns, rows)
+    return table(f"Parameters of {annotation}", columns, rows)
 
 
 def _counts(told: Told) -> Markup:
@@ -373,44 +370,8 @@ def _counts(told: Told) -> Markup:
         for series in told["counts"]
     ]
     nothing = e("p", "Nothing was counted: it was not called yet, or metrics are switched off.", class_="quiet")
-    table = _table("Series", ("Series", "Tags", "Count"), rows) if rows else nothing
-    return e("section", e("h2", "Counts"), table, class_="card")
-
-
-# Tables
-
-
-class Row(NamedTuple):
-    """A row of a table: what it is about, and what is told of it."""
-
-    title: Child
-    cells: tuple[Child, ...]
-    is_marked: bool = False
-
-
-def _table(caption: str, columns: tuple[str, ...], rows: Iterable[Row]) -> Markup:
-    """Make a table, which a narrow window shows as cards: the roles say that it is one there, too."""
-
-    def is_number(column: str) -> str | None:
-        return "number" if column in _NUMBERS else None
-
-    def row(one: Row) -> Markup:
-        cells = (
-            e("td", cell, class_=is_number(column), data_label=column, role="cell")
-            for column, cell in zip(columns[1:], one.cells, strict=True)
-        )
-        title = e("th", one.title, scope="row", class_="name", role="rowheader")
-        return e("tr", title, cells, class_="impaired" if one.is_marked else None, role="row")
-
-    heads = (e("th", column, scope="col", class_=is_number(column), role="columnheader") for column in columns)
-    table = e(
-        "table",
-        e("caption", caption),
-        e("thead", e("tr", heads, role="row"), role="rowgroup"),
-        e("tbody", map(row, rows), role="rowgroup"),
-        role="table",
-    )
-    return e("div", table, class_="wide")
+    series = table("Series", ("Series", "Tags", "Count"), rows, ("Count",)) if rows else nothing
+    return e("section", e("h2", "Counts"), series, class_="card")
 
 
 # Words
