@@ -99,6 +99,9 @@ class DeadlineQueue:
                 return
             oldest.expire()
             self.pending.pop(oldest, None)
+        queues = queues_of(self.loop)
+        if queues.get(self.seconds) is self:  # some lengths are what a caller had left, and do not come again
+            del queues[self.seconds]
 
 
 def queues_of(loop: asyncio.AbstractEventLoop) -> dict[float, DeadlineQueue]:

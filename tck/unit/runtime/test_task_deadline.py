@@ -18,6 +18,7 @@ from faulttolerance import (
     asynchronous,
     bulkhead,
     circuit_breaker,
+    deadline,
     remaining,
     retry,
     timeout,
@@ -46,6 +47,24 @@ def test_calls_of_one_length_are_watched_by_one_timer() -> None:
         return len(queues), sum(len(queue.pending) for queue in queues.values())
 
     assert asyncio.run(main()) == (1, 0)
+
+
+def test_lengths_that_do_not_come_again_are_forgotten() -> None:
+    """A service that gives each request the time that its caller has left does not grow with the number of requests."""
+
+    async def main() -> tuple[int, list[float]]:
+        for number in range(50):
+            async with deadline(1000 + number):
+                pass
+        queues = queues_of(asyncio.get_running_loop())
+        held = len(queues)
+        await asyncio.sleep(1.1)
+        async with deadline(5000):
+            pass
+        return held, [*queues]
+
+    with virtual_time() as clock:
+        assert clock.run(main()) == (50, [5.0])
 
 
 class Interrupting(asyncio.Task[Any]):
