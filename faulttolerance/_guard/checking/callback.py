@@ -135,7 +135,12 @@ class _Check:
         self.is_settled = self._guarded.is_settled and callee.is_settled
         if not accepts_arguments(callee.written, arguments):
             problem = f"{subject}, which does not take one argument: {callee.written}"
-            yield problem, "a handler that takes an ExecutionContext"
+            allowed = "a handler that takes an ExecutionContext"
+            takes_as_guarded = not isinstance(value, type) and not any(
+                mismatches(self._guarded, callee, self.is_awaited)
+            )
+            by_name = "; what takes the parameters of the guarded function goes as fallback_method, by its name"
+            yield problem, f"{allowed}{by_name if takes_as_guarded else ''}"
         yield from _of(subject, mismatches(self._guarded, callee, self.is_awaited, but_parameters=True))
 
 

@@ -358,6 +358,18 @@ def test_handlers_that_do_not_fit_are_refused(value: Any, words: str) -> None:
     assert faults[0].startswith("shop.Cart.method @Fallback(value) is ")
 
 
+def test_a_handler_that_takes_what_the_guarded_function_takes_is_told_how_it_goes() -> None:
+    """By its name, as `fallback_method`; what fits neither way is not sent there."""
+
+    def guarded(article: str, amount: int) -> str:
+        return article
+
+    for handler, is_told in [(lambda article, amount: "", True), (lambda a, b, c, d: "", False), (lambda: "", False)]:
+        with pytest.raises(FaultToleranceDefinitionException, match="which does not take one argument") as refused:
+            guard_by_fallback(handler)(guarded)
+        assert ("goes as fallback_method, by its name" in str(refused.value)) is is_told
+
+
 class Inspected:
     """A handler that counts how often it is looked at."""
 
