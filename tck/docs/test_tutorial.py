@@ -73,9 +73,11 @@ def test_the_readme_has_every_decorator() -> None:
 
 
 def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
-    """At a plain prompt, where a blank line ends what was begun."""
+    """At a plain prompt, where a blank line ends what was begun, with the log that the page announces."""
     pytest.importorskip("prometheus_client")
-    code, wanted = [], []
+    page = TUTORIAL.read_text(encoding="utf-8")
+    [(set_up, message)] = re.findall(r"After `(.+?)`, what the library logs, such as `(.+?)`", page)
+    code, wanted = [set_up], [""]
     for info, text in blocks(TUTORIAL):
         if info == "pycon":
             for example in doctest.DocTestParser().get_examples(text):
@@ -93,6 +95,7 @@ def test_the_tutorial_can_be_typed(tmp_path: Path) -> None:
     expected = sum("Traceback" in text for info, text in blocks(TUTORIAL) if info == "pycon")
     assert complaints.count("Traceback (most recent call last)") == expected, complaints
     assert "SyntaxError" not in complaints
+    assert message in complaints
 
 
 def test_the_tutorial_can_be_kept_in_files(tmp_path: Path) -> None:
