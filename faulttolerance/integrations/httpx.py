@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from typing import TYPE_CHECKING, Any
 
+import httpcore
 import httpx
 
 from .. import (
@@ -136,6 +137,26 @@ def _in_family(failure: Exception, request: httpx.Request) -> Exception:
     return refusal
 
 
+def _reclaim(transport: object) -> list[Any]:
+    """Take from the pool of httpcore the connections that it lost; they have to be closed.
+
+    A request that ends, by a time-out or a cancellation, as a new connection is assigned to it leaves that in the pool,
+    which takes it for one that is connecting, for ever: httpcore 1.0.9 and earlier. A pool of another kind is left
+    alone.
+    """
+    pool: Any = getattr(transport, "_pool", None)
+    if not isinstance(pool, httpcore.ConnectionPool | httpcore.AsyncConnectionPool):
+        return []
+    with pool._optional_thread_lock:
+        taken = {id(one.connection) for one in pool._requests}
+        lost = [one for one in pool._connections if id(one) not in taken and not (one.is_idle() or one.is_closed())]
+        if not lost:
+            return []
+        for one in lost:
+            pool._connections.remove(one)
+        return [*lost, *pool._assign_requests_to_connections()]  # to those who wait for one
+
+
 class GuardedTransport(_Guarded, httpx.BaseTransport):
     """Send requests under a guard with a state for each origin, and send again what may be sent again.
 
@@ -207,6 +228,8 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
             raise _failing(request, response)
         except BaseException as failure:
             exchange.end(is_sent=not isinstance(failure, _NOT_SENT))
+            for lost in _reclaim(self._transport):
+                lost.close()
             raise
 
     def close(self) -> None:
@@ -215,7 +238,7 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
         self._transport.close()
 
 
-async def _closed(stream: httpx.AsyncByteStream | httpx.Response) -> None:
+async def _closed(stream: Any) -> None:
     """Close *stream* to its end: httpcore loses the connection where a task is cancelled as it closes."""
     try:
         asyncio.get_running_loop()
@@ -223,6 +246,19 @@ async def _closed(stream: httpx.AsyncByteStream | httpx.Response) -> None:
         await stream.aclose()
     else:
         await asyncio.shield(stream.aclose())
+
+
+class _ClosedWhole(httpx.AsyncByteStream):
+    """The body of a response, closed to its end also where the task is cancelled meanwhile."""
+
+    def __init__(self, stream: httpx.AsyncByteStream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._stream)
+
+    async def aclose(self) -> None:
+        await _closed(self._stream)
 
 
 class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
@@ -267,6 +303,8 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
             await _closed(before)
         try:
             exchange.response = response = await self._transport.handle_async_request(request)
+            if isinstance(response.stream, httpx.AsyncByteStream):
+                response.stream = _ClosedWhole(response.stream)
             if response.status_code not in self._terms.statuses:
                 exchange.end()
                 return response
@@ -277,6 +315,8 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
             raise _failing(request, response)
         except BaseException as failure:
             exchange.end(is_sent=not isinstance(failure, _NOT_SENT))
+            for lost in _reclaim(self._transport):
+                await _closed(lost)
             raise
 
     async def aclose(self) -> None:

@@ -96,6 +96,30 @@ def test_a_task_that_is_cancelled_leaves_nothing_behind(served: Backend, answer:
     assert asyncio.run(main()) > 10
 
 
+@pytest.mark.parametrize("answer", [Answer(), BUSY])
+@pytest.mark.parametrize("step", range(12))
+def test_requests_that_wait_for_a_connection_and_are_cancelled_lose_none(
+    served: Backend, answer: Answer, step: int
+) -> None:
+    """Also where it was assigned to one of them just now: httpcore 1.0.9 never takes it back."""
+
+    async def main() -> str:
+        sends = httpx.AsyncHTTPTransport(**ONE)
+        transport = AsyncGuardedTransport(transport=sends, retry=RETRY)
+        async with httpx.AsyncClient(transport=transport, timeout=5) as client:
+            served.will(*[answer] * 9, Answer())
+            tasks = [asyncio.create_task(client.get(served.url)) for _ in range(3)]
+            for _ in range(step):
+                await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            served.will(Answer())
+            return (await client.get(served.url, timeout=1)).text
+
+    assert asyncio.run(main()) == "served"
+
+
 def test_many_tasks_share_one_circuit(served: Backend) -> None:
     async def main() -> list[int | str]:
         transport = AsyncGuardedTransport(
