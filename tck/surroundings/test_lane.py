@@ -266,7 +266,7 @@ assert failed is None, failed
 interpreters.destroy(one)
 print("closed")
 """
-    (told, closed) = run(program, "-W", "ignore", PORT=server.port)
+    (told, closed) = run(program, "-W", "ignore", isolated=True, PORT=server.port)
 
     assert closed == "closed"
     assert told == "alone | no thread can be started here"

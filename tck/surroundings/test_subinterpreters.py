@@ -57,7 +57,7 @@ print("closed")
 
 def calls_in(kind: str) -> list[str]:
     program = CLOSED.format(kind=kind, isolated=kind == "isolated", calls=CALLS, lives=LIVES)
-    return run(program, "-W", "ignore")
+    return run(program, "-W", "ignore", isolated=kind == "isolated")
 
 
 def batched(life: list[str]) -> list[list[str]]:
