@@ -145,7 +145,7 @@ def _reclaim(transport: object) -> list[Any]:
     alone.
     """
     pool: Any = getattr(transport, "_pool", None)
-    if not isinstance(pool, httpcore.ConnectionPool | httpcore.AsyncConnectionPool):
+    if not issubclass(type(pool), httpcore.ConnectionPool | httpcore.AsyncConnectionPool):
         return []
     with pool._optional_thread_lock:
         taken = {id(one.connection) for one in pool._requests}
@@ -311,7 +311,7 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
             if exchange.obstacle is None:  # as above
                 stream = response.stream
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))  # type: ignore[union-attr]
-                await _closed(stream)  # type: ignore[arg-type]
+                await _closed(stream)
             raise _failing(request, response)
         except BaseException as failure:
             exchange.end(is_sent=not isinstance(failure, _NOT_SENT))
