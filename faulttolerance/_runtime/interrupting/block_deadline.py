@@ -56,5 +56,7 @@ def has_yielded(frame: FrameType | None) -> bool:
     """Tell whether *frame* is of an asynchronous generator that has given something, and awaits nothing."""
     if frame is None or not frame.f_code.co_flags & _ASYNC_GENERATOR or frame.f_back is not None:
         return False
-    code, after = frame.f_code.co_code, frame.f_lasti + 2
+    code, after = frame.f_code.co_code, frame.f_lasti
+    if dis.opname[code[after]] == "YIELD_VALUE":  # from 3.13 on, what is suspended stands behind that already
+        after += 2
     return dis.opname[code[after]] == "RESUME" and code[after + 1] & 3 == 1
