@@ -63,6 +63,14 @@ def test_the_first_lines_of_the_readme_can_be_pasted(tmp_path: Path) -> None:
     assert (printed.stdout, printed.stderr) == (promised, "")
 
 
+def test_the_site_begins_as_the_readme_does() -> None:
+    """With how to install it, and lines that run as they are pasted."""
+    first = [list(blocks(page))[:3] for page in (README, ROOT / "docs" / "index.md")]
+
+    assert [info for info, _ in first[0]] == ["sh", "python", "text"]
+    assert first[0] == first[1]
+
+
 def test_the_readme_has_every_decorator() -> None:
     """In its table, by its name."""
     text = README.read_text(encoding="utf-8").partition("## The decorators")[2]
