@@ -199,7 +199,14 @@ def test_dark_and_light_are_both_easy_to_read(page: Browser, address: str) -> No
     assert len(grounds) == 2
 
 
-@pytest.mark.parametrize("width", [360, 768, 1920])
+_PARAMETERS_IN_SEVERAL_LINES = """
+const range = new Range();
+const lines = (one) => { range.selectNodeContents(one); return range.getClientRects().length; };
+return [...document.querySelectorAll(".policy tbody th")].filter((one) => lines(one) > 1).map((one) => one.textContent);
+"""
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280, 1920])
 def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address: str) -> None:
     """On a telephone a row is a card; what is in it has its column's name beside it."""
     for path in ("", "guards/acme.payments", "health"):
@@ -207,6 +214,7 @@ def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address:
         page.open(f"{address}/{path}")
 
         assert page.run("return document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.run(_PARAMETERS_IN_SEVERAL_LINES) == [], path
     page.open(f"{address}/")
     label = page.run("return getComputedStyle(document.querySelector('tbody td'), '::before').content")
     assert (label == '"Now"') == (width <= 768)
