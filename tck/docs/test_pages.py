@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 
 import pytest
 
@@ -63,6 +63,9 @@ def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     del sys.modules[module.__name__]
     for guard in made() - before:
         guard.close()  # other tests may want its name
+    for value in vars(module).values():
+        if isinstance(dispose := getattr(value, "dispose", None), MethodType):
+            dispose()  # an engine of SQLAlchemy, whose connections would be left open
     vars(module).clear()
     reset()  # and no sink or key of the page
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -173,8 +173,8 @@ def test_the_guard_around_may_try_again(veto: Veto) -> None:
         finally:
             depth.pop()
 
-    with pytest.raises(OSError, match="down") as raised:
-        outer.call(transaction)
+    with closing(inner), closing(outer), pytest.raises(OSError, match="down") as raised:
+        outer.call(transaction)  # what is raised leads to the guards, whose names others may want
 
     assert len(attempts) == 4
     assert REASON in raised.value.__notes__[0]
