@@ -13,6 +13,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from inspect import iscoroutinefunction
+from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -27,6 +28,8 @@ from ._transactions import Failures, failures, refuse_retries
 
 __all__ = ["install"]
 
+_AGAIN = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Seconds between the calls of a driver's cancel."""
 _BUSY_TIMEOUT = "faulttolerance: busy_timeout"
 
 _not_retried: WeakKeyDictionary[Any, Failures] = WeakKeyDictionary()
@@ -85,9 +88,19 @@ def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool |
     cancel = None if left is None else _cancel_of(context, cursor)
     if cancel is None:
         return None
-    with on_deadline(cancel):
+    running = Lock()
+    with on_deadline(cancel if context.dialect.is_async else partial(_keep_on, cancel, running)), running:
         getattr(context.dialect, name)(cursor, statement, *parameters)
     return True
+
+
+def _keep_on(cancel: Callable[[], object], running: Lock) -> None:
+    """Cancel, and again for two seconds while it is *running*: what comes just before the statement runs is lost."""
+    cancel()
+    for wait in _AGAIN:
+        if running.acquire(timeout=wait):
+            return
+        cancel()
 
 
 def _cancel_of(context: Any, cursor: Any) -> Callable[[], object] | None:

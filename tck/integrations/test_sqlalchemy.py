@@ -102,6 +102,29 @@ def test_a_statement_ends_at_its_deadline_on_every_thread(engine: Engine) -> Non
     assert guard.call(execute, engine, text("select 1"))
 
 
+class _Early(sqlite3.Connection):
+    """Loses its first interruption, as one that comes just before the statement runs."""
+
+    is_lost = False
+
+    def interrupt(self) -> None:
+        if self.is_lost:
+            super().interrupt()
+        self.is_lost = True
+
+
+def test_a_statement_that_begins_just_as_the_deadline_passes_is_cancelled_too(file: Path) -> None:
+    early = create_engine(f"sqlite:///{file}", connect_args={"factory": _Early})
+    install(early)
+    guard = Guard(timeout=Timeout("100ms"))
+    failure, elapsed = on_thread(lambda: guard.call(execute, early, ENDLESS))
+    early.dispose()
+
+    assert isinstance(failure, TimeoutException)
+    assert isinstance(failure.__cause__, exc.OperationalError)
+    assert elapsed < 30
+
+
 def test_an_enclosing_deadline_and_many_parameters_count_too(engine: Engine) -> None:
     """Whatever way of the driver is taken: ``executemany`` has one of its own."""
     several = [{"number": number} for number in range(3)]
