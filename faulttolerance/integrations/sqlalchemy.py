@@ -89,8 +89,12 @@ def _execute(name: str, cursor: Any, statement: str, *parameters: Any) -> bool |
     if cancel is None:
         return None
     running = Lock()
-    with on_deadline(cancel if context.dialect.is_async else partial(_keep_on, cancel, running)), running:
-        getattr(context.dialect, name)(cursor, statement, *parameters)
+    running.acquire()  # before anything can look at it
+    with on_deadline(cancel if context.dialect.is_async else partial(_keep_on, cancel, running)):
+        try:
+            getattr(context.dialect, name)(cursor, statement, *parameters)
+        finally:
+            running.release()
     return True
 
 
