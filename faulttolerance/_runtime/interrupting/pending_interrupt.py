@@ -47,7 +47,7 @@ class PendingInterrupt:
         self.has_moved = False
         """Whether it was somewhere else when it was last looked at."""
         self.why: str | None = None
-        """The reason why it was not interrupted when it was last looked at, or one that says more."""
+        """The last reason why it was not interrupted, or one that says more."""
         self.sighting: object = None
         """Where the body stood when it was first looked at, in words for whoever asks."""
         self.seen_at: float | None = None
@@ -75,12 +75,11 @@ class PendingInterrupt:
             self._wait = _LOOK_AGAIN
 
     def refuse(self, why: str | None) -> None:
-        """Note why it was not interrupted; ``None``: nothing was the matter.
+        """Note why it was not interrupted; ``None``: nothing was the matter, at that moment.
 
-        That it was in code of this library says the least: a call is there whenever it begins or ends. That other
-        greenlets ran says the most: once they have left the thread, there is little of the call to be interrupted.
+        That it was in code of this library says the least: a call is there whenever it begins or ends.
         """
-        if self.why is None or (why != OURS and (why is not None or self.why != OTHER_GREENLETS)):
+        if why is not None and (why != OURS or self.why is None):
             self.why = why
 
     def look_again_at(self, late_by: float) -> float:
