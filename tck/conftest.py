@@ -13,6 +13,7 @@ import pytest
 
 import faulttolerance
 from faulttolerance import testing
+from faulttolerance._guard.guard import _named as named_guards
 from kit import CONVENTIONS, Clock, Invoke, report
 from kit.interpreter import switching_every
 
@@ -55,8 +56,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def forget_runtime_state() -> Iterator[None]:
-    """Forget circuits, counts and configuration after each test; declarations stay."""
+    """Forget circuits, counts and configuration after each test, and what its guards are called; declarations stay."""
+    known = set(named_guards)
     yield
+    for name in named_guards.keys() - known:
+        named_guards[name].close()
     testing.reset()
 
 

@@ -40,7 +40,7 @@ KINDS: list[tuple[Callable[..., Any], Ask]] = [(asgi_app, ask_asgi), (wsgi_app, 
 @pytest.fixture
 def payments() -> Iterator[Guard]:
     guard = Guard(
-        name="acme.payments",
+        name="watched.payments",
         retry=Retry(max_retries=1, delay=0, jitter=0, retry_on=ConnectionError),
         circuit_breaker=CircuitBreaker(request_volume_threshold=4, delay="1h"),
     )
@@ -52,7 +52,7 @@ def payments() -> Iterator[Guard]:
 def get(request: pytest.FixtureRequest) -> Callable[..., Answer]:
     """Ask a page with default arguments, through either protocol."""
     make, ask = request.param
-    app = make(critical="acme.payments*")
+    app = make(critical="watched.payments*")
     return lambda target, accept="application/json", method="GET": ask(app, method, target, {"accept": accept})
 
 
@@ -80,7 +80,7 @@ TABLE = [
     ("HEAD", "/", HTML, 200, "text/html; charset=utf-8"),
     ("POST", "/", HTML, 405, "text/html; charset=utf-8"),
     ("DELETE", "/guards", "*/*", 405, "application/json"),
-    ("OPTIONS", "/guards/acme.payments", "*/*", 405, "application/json"),
+    ("OPTIONS", "/guards/watched.payments", "*/*", 405, "application/json"),
     ("GET", "/index.json", HTML, 200, "application/json"),
     ("GET", "/index", HTML, 404, "text/html; charset=utf-8"),
     ("GET", "/guards", HTML, 200, "text/html; charset=utf-8"),
@@ -91,13 +91,13 @@ TABLE = [
     ("GET", "/guards?limit=%C2%B2", "*/*", 400, "application/json"),
     ("GET", "/guards?limit=99999999999999999999", "*/*", 400, "application/json"),
     ("GET", "/guards?q=pay&impaired=1&unknown=x", HTML, 200, "text/html; charset=utf-8"),
-    ("GET", "/guards/acme.payments", HTML, 200, "text/html; charset=utf-8"),
-    ("GET", "/guards/acme.payments.json", HTML, 200, "application/json"),
-    ("GET", "/guards/acme.nobody", "*/*", 404, "application/json"),
-    ("GET", "/guards/acme.nobody.json", HTML, 404, "text/html; charset=utf-8"),
+    ("GET", "/guards/watched.payments", HTML, 200, "text/html; charset=utf-8"),
+    ("GET", "/guards/watched.payments.json", HTML, 200, "application/json"),
+    ("GET", "/guards/watched.nobody", "*/*", 404, "application/json"),
+    ("GET", "/guards/watched.nobody.json", HTML, 404, "text/html; charset=utf-8"),
     ("GET", "/guards/../../etc/passwd", "*/*", 404, "application/json"),
-    ("POST", "/guards/acme.payments/reset", "*/*", 404, "application/json"),
-    ("GET", "/guards/acme.payments/reset", "*/*", 404, "application/json"),
+    ("POST", "/guards/watched.payments/reset", "*/*", 404, "application/json"),
+    ("GET", "/guards/watched.payments/reset", "*/*", 404, "application/json"),
     ("GET", "/health", "*/*", 200, "application/json"),
     ("GET", "/health", HTML, 200, "text/html; charset=utf-8"),
     ("GET", "/health.json", HTML, 200, "application/json"),
@@ -147,25 +147,25 @@ def test_head_has_the_headers_of_get(payments: Guard, get: Callable[..., Answer]
 def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, get: Callable[..., Answer]) -> None:
     """Trouble comes first; the figures are sums of the series of a guard."""
     fail(payments, 5)
-    well = [Guard(name=name, bulkhead=Bulkhead(1)) for name in ("acme.b", "acme.a")]
+    well = [Guard(name=name, bulkhead=Bulkhead(1)) for name in ("watched.b", "watched.a")]
 
     told = get("/").json()
 
     assert told["status"] == "down"
     assert told["reasons"] == [told["reasons"][0]]
-    assert told["reasons"][0].startswith("acme.payments: CircuitBreaker is open, half-open in ")
+    assert told["reasons"][0].startswith("watched.payments: CircuitBreaker is open, half-open in ")
     assert told["process"]["pid"] == os.getpid()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", told["process"]["started"])
-    assert (told["critical"], len(told["fingerprint"])) == (["acme.payments*"], 16)
+    assert (told["critical"], len(told["fingerprint"])) == (["watched.payments*"], 16)
     assert (told["impaired"], told["total"]) == (1, len(list(guards())))
-    names = [one["name"] for one in told["guards"] if one["name"].startswith("acme.")]
-    assert names == ["acme.payments", "acme.a", "acme.b"]
+    names = [one["name"] for one in told["guards"] if one["name"].startswith("watched.")]
+    assert names == ["watched.payments", "watched.a", "watched.b"]
     for guard in well:
         guard.close()
     first = told["guards"][0]
     assert first.pop("conditions")["CircuitBreaker"].startswith("open, half-open in ")
     assert first == {
-        "name": "acme.payments",
+        "name": "watched.payments",
         "policies": ["Retry", "CircuitBreaker"],
         "disabled": [],
         "observed": [],
@@ -178,29 +178,29 @@ def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, 
 def test_a_guard_tells_its_values_with_their_sources_and_its_counts(
     payments: Guard, get: Callable[..., Answer]
 ) -> None:
-    configure(properties={"acme.payments/Retry/delay": "3ms"})
+    configure(properties={"watched.payments/Retry/delay": "3ms"})
     fail(payments, 3)
 
-    told = get("/guards/acme.payments").json()
+    told = get("/guards/watched.payments").json()
 
     [retry, _] = told["configuration"]
-    source = "acme.payments/Retry/delay in configure(properties=...)"
+    source = "watched.payments/Retry/delay in configure(properties=...)"
     assert retry["parameters"]["delay"]["value"] == "3ms"
     assert retry["parameters"]["delay"]["source"] == source
-    assert retry["parameters"]["maxRetries"]["variable"] == "ACME_PAYMENTS_RETRY_MAXRETRIES"
+    assert retry["parameters"]["maxRetries"]["variable"] == "WATCHED_PAYMENTS_RETRY_MAXRETRIES"
     assert {"name": "ft.retry.retries.total", "tags": {}, "value": 2} in told["counts"]
     circuit = {"state": "open", "forced": False, "results": 0, "failures": 0, "opened": 1}
     assert told["circuit"] == circuit | {"last_failure": "ConnectionError"}
-    assert told["fingerprint"] == next(one.fingerprint for one in guards() if one.name == "acme.payments")
+    assert told["fingerprint"] == next(one.fingerprint for one in guards() if one.name == "watched.payments")
 
 
 def test_looking_changes_nothing(payments: Guard, get: Callable[..., Answer]) -> None:
     """A guard that was never called has neither state nor series after it was looked at."""
     for accept in ("application/json", HTML):
-        get("/guards/acme.payments", accept)
+        get("/guards/watched.payments", accept)
         get("/", accept)
 
-    [guard] = [one for one in guards() if one.name == "acme.payments"]
+    [guard] = [one for one in guards() if one.name == "watched.payments"]
     assert (guard.counts, guard.conditions) == ({}, {})
 
 
@@ -236,17 +236,17 @@ def test_readiness_is_503_while_what_is_critical_is_down(payments: Guard, get: C
 
 def test_the_filter_finds_names_and_policies(payments: Guard, get: Callable[..., Answer]) -> None:
     """Whatever the case."""
-    pictures = Guard(name="acme.pictures", bulkhead=Bulkhead(1))
+    pictures = Guard(name="watched.pictures", bulkhead=Bulkhead(1))
     fail(payments, 4)
 
     def found(query: str) -> list[str]:
-        return [one["name"] for one in get(f"/guards?{query}").json()["guards"] if one["name"].startswith("acme.")]
+        return [one["name"] for one in get(f"/guards?{query}").json()["guards"] if one["name"].startswith("watched.")]
 
-    assert found("q=ACME.p") == ["acme.payments", "acme.pictures"]
-    assert found("q=bulkh&limit=1000") == ["acme.pictures"]
-    assert found("q=acme&impaired=1") == ["acme.payments"]
-    assert found("q=acme&limit=1") == ["acme.payments"]
-    assert get("/guards?q=acme&limit=1").json()["matching"] == 2
+    assert found("q=WATCHED.p") == ["watched.payments", "watched.pictures"]
+    assert found("q=bulkh&limit=1000") == ["watched.pictures"]
+    assert found("q=watched&impaired=1") == ["watched.payments"]
+    assert found("q=watched&limit=1") == ["watched.payments"]
+    assert get("/guards?q=watched&limit=1").json()["matching"] == 2
     assert found("q=nobody") == []
     pictures.close()
 
@@ -255,7 +255,7 @@ def test_failures_do_not_tell_their_words(payments: Guard, get: Callable[..., An
     """What an exception says may be secret; its class is shown."""
     fail(payments, 5)
 
-    for target in ("/", "/guards/acme.payments", "/health"):
+    for target in ("/", "/guards/watched.payments", "/health"):
         for accept in (HTML, "application/json"):
             assert "hunter2" not in get(target, accept).text
 
@@ -287,7 +287,7 @@ HOSTILE = [
     "same.json",
     "javascript:alert(1)",
     "x" * 2000,
-    "acme/reset",
+    "watched/reset",
 ]
 
 
@@ -315,14 +315,14 @@ def test_a_hostile_name_is_words_and_nothing_else(name: str, get: Callable[..., 
 def test_values_and_sources_are_escaped(get: Callable[..., Answer]) -> None:
     """Of the configuration, too: who writes a key need not be who looks at the page."""
     evil = type("<b>Evil</b>", (Exception,), {})
-    guard = Guard(name="acme.<i>", retry=Retry(retry_on=evil))
-    configure(properties={"acme.<i>/Retry/maxRetries": "7"})
+    guard = Guard(name="watched.<i>", retry=Retry(retry_on=evil))
+    configure(properties={"watched.<i>/Retry/maxRetries": "7"})
 
-    page = get("/guards/acme.%3Ci%3E", HTML)
+    page = get("/guards/watched.%3Ci%3E", HTML)
 
     assert "<b>" not in page.text
     assert "&lt;b&gt;Evil&lt;/b&gt;" in page.text
-    assert "acme.&lt;i&gt;/Retry/maxRetries in configure(properties=...)" in page.text
+    assert "watched.&lt;i&gt;/Retry/maxRetries in configure(properties=...)" in page.text
     guard.close()
 
 
@@ -354,18 +354,18 @@ def test_a_thousand_guards_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -
     """The page shows a hundred, and reads of the others only how they stand."""
     from faulttolerance._guard.control import GuardedMethod
 
-    made = [Guard(name=f"acme.many{number}", retry=Retry(max_retries=1)) for number in range(1000)]
+    made = [Guard(name=f"watched.many{number}", retry=Retry(max_retries=1)) for number in range(1000)]
     counted: list[str] = []
     counts = GuardedMethod.counts.fget  # type: ignore[attr-defined]
     monkeypatch.setattr(GuardedMethod, "counts", property(lambda guard: counted.append(guard.name) or counts(guard)))
 
-    page = ask_wsgi(wsgi_app(), "GET", "/?q=acme.many", {"accept": HTML})
+    page = ask_wsgi(wsgi_app(), "GET", "/?q=watched.many", {"accept": HTML})
 
     assert page.text.count('<tr role="row">') == 100 + 1
     assert "100 of 1,000 shown" in page.text
     assert len(counted) == 100
-    assert len(ask_wsgi(wsgi_app(), "GET", "/guards?q=acme.many").json()["guards"]) == 1000
-    whole = ask_wsgi(wsgi_app(), "GET", "/?q=acme.many&limit=", {"accept": HTML})  # as the button says it
+    assert len(ask_wsgi(wsgi_app(), "GET", "/guards?q=watched.many").json()["guards"]) == 1000
+    whole = ask_wsgi(wsgi_app(), "GET", "/?q=watched.many&limit=", {"accept": HTML})  # as the button says it
     assert whole.text.count('<tr role="row">') == 1000 + 1
     for guard in made:
         guard.close()
@@ -404,7 +404,12 @@ def test_the_loop_goes_on_while_guards_are_read() -> None:
 @pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
 def test_links_are_relative(prefix: str, make: Callable[..., Any], ask: Ask, payments: Guard) -> None:
     """So that a proxy may have put the page anywhere, and need not say where."""
-    for target, root in (("/", "./"), ("/guards", "./"), ("/guards/acme.payments", "../"), ("/a/b/nothing", "../../")):
+    for target, root in (
+        ("/", "./"),
+        ("/guards", "./"),
+        ("/guards/watched.payments", "../"),
+        ("/a/b/nothing", "../../"),
+    ):
         page = ask(make(), "GET", target, {"accept": HTML}, prefix=prefix).text
 
         links = re.findall(r'(?:href|src|action)="([^"]*)"', page)
@@ -461,8 +466,8 @@ def test_starlette_mounts_it(payments: Guard) -> None:
 
     with served_by_uvicorn(app) as address:
         assert fetched(address, "/") == (200, b"home")
-        assert json.loads(fetched(address, "/ops/status/guards/acme.payments")[1])["name"] == "acme.payments"
-        assert json.loads(fetched(address, "/guards/guards/acme.payments")[1])["name"] == "acme.payments"
+        assert json.loads(fetched(address, "/ops/status/guards/watched.payments")[1])["name"] == "watched.payments"
+        assert json.loads(fetched(address, "/guards/guards/watched.payments")[1])["name"] == "watched.payments"
         assert fetched(address, "/ops/status/")[0] == 200
         assert fetched(address, "/ops/status")[0] == 307
         assert fetched(address, "/ops/status/page.js")[0] == 200
@@ -480,7 +485,7 @@ def test_flask_mounts_it(payments: Guard) -> None:
     client = app.test_client()
 
     assert client.get("/").text == "home"
-    assert client.get("/ops/status/guards/acme.payments").json["name"] == "acme.payments"
+    assert client.get("/ops/status/guards/watched.payments").json["name"] == "watched.payments"
     redirect = client.get("/ops/status")
     assert (redirect.status_code, redirect.location) == (307, "./status/")
     assert client.get("/ops/status/health", headers={"Accept": HTML}).content_type == "text/html; charset=utf-8"
@@ -520,7 +525,7 @@ print(*(ask(target)[0] for target in ("/ops", "/opsx", "/other")))
 @pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
 def test_a_name_that_no_text_may_have_spoils_nothing(make: Callable[..., Any], ask: Ask) -> None:
     """Half of a pair of UTF-16, as files of Windows may have in their names."""
-    guard = Guard(name="acme.\ud800", circuit_breaker=CircuitBreaker())
+    guard = Guard(name="watched.\ud800", circuit_breaker=CircuitBreaker())
     circuit_breakers.force_open(guard.name)
 
     for target in ("/", "/guards", "/health"):
@@ -604,8 +609,8 @@ def test_it_shows_the_configuration_that_holds_while_that_is_reloaded(payments: 
     app = wsgi_app()
     seen = []
     for retries in (3, 4, 5):
-        configure(properties={"acme.payments/Retry/maxRetries": retries})
-        told = ask_wsgi(app, "GET", "/guards/acme.payments").json()
+        configure(properties={"watched.payments/Retry/maxRetries": retries})
+        told = ask_wsgi(app, "GET", "/guards/watched.payments").json()
         seen.append(told["configuration"][0]["parameters"]["maxRetries"]["value"])
 
     assert seen == [3, 4, 5]
@@ -643,7 +648,7 @@ def test_a_forked_worker_shows_itself() -> None:
     ("arguments", "told"),
     [
         ({"critical": 3}, r"_app\(critical\) is 3; allowed: names of guards"),
-        ({"critical": ["acme.*", ""]}, r"_app\(critical\) is ''"),
+        ({"critical": ["watched.*", ""]}, r"_app\(critical\) is ''"),
         ({"title": " "}, r"_app\(title\) is ' '; allowed: words"),
         ({"title": None}, r"_app\(title\) is None"),
         ({"authorize": "alice"}, r"_app\(authorize\) is 'alice'; allowed: a callable"),
@@ -666,5 +671,5 @@ def test_circuits_are_untouched_by_whoever_only_looks(payments: Guard) -> None:
     for make, ask in KINDS:
         for action in ("reset", "force-open", "force-closed"):
             headers = {"x-requested-by": "me", "sec-fetch-site": "same-origin"}
-            assert ask(make(), "POST", f"/guards/acme.payments/{action}", headers).status == 404
-    assert circuit_breakers.state("acme.payments") == "closed"
+            assert ask(make(), "POST", f"/guards/watched.payments/{action}", headers).status == 404
+    assert circuit_breakers.state("watched.payments") == "closed"

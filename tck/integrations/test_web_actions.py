@@ -17,7 +17,7 @@ from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked
 
 HTML = "text/html,*/*;q=0.8"
 FORM = "application/x-www-form-urlencoded"
-PATH = "/guards/acme.payments"
+PATH = "/guards/watched.payments"
 OWN = {"accept": HTML, "content-type": FORM, "origin": "http://shop.example", "sec-fetch-site": "same-origin"}
 """What a browser sends with a form of the page."""
 
@@ -26,7 +26,7 @@ KINDS: list[tuple[Callable[..., Any], Ask]] = [(asgi_app, ask_asgi), (wsgi_app, 
 
 @pytest.fixture(autouse=True)
 def payments() -> Iterator[Guard]:
-    guard = Guard(name="acme.payments", circuit_breaker=CircuitBreaker(delay="1h"))
+    guard = Guard(name="watched.payments", circuit_breaker=CircuitBreaker(delay="1h"))
     yield guard
     guard.close()
 
@@ -68,7 +68,7 @@ def page(request: pytest.FixtureRequest) -> Page:
 
 
 def state() -> str:
-    return circuit_breakers.state("acme.payments")
+    return circuit_breakers.state("watched.payments")
 
 
 def test_a_form_of_the_page_acts_once_authorised(page: Page, caplog: pytest.LogCaptureFixture) -> None:
@@ -77,14 +77,14 @@ def test_a_form_of_the_page_acts_once_authorised(page: Page, caplog: pytest.LogC
     answers = [(page.click(action), state()) for action in ("force-open", "reset", "force-closed")]
 
     assert [(answer.status, answer.headers["location"]) for answer, _ in answers] == [
-        (303, "../../guards/acme.payments")
+        (303, "../../guards/watched.payments")
     ] * 3
     assert [after for _, after in answers] == ["open", "closed", "closed"]
-    assert circuit_breakers.snapshot("acme.payments").forced
+    assert circuit_breakers.snapshot("watched.payments").forced
     [first, *_] = page.asked
-    assert (first.method, first.guard, first.action) == ("POST", "acme.payments", "force-open")
+    assert (first.method, first.guard, first.action) == ("POST", "watched.payments", "force-open")
     assert (first.client, first.path) == ("192.0.2.7", f"{PATH}/force-open")
-    assert "circuit of acme.payments: force-open, by alice at 192.0.2.7" in caplog.messages
+    assert "circuit of watched.payments: force-open, by alice at 192.0.2.7" in caplog.messages
 
 
 def test_a_program_acts_by_a_header_that_no_other_page_can_send(page: Page) -> None:
@@ -106,7 +106,7 @@ def test_it_is_refused_for_whom_the_application_refuses(page: Page, caplog: pyte
         assert page.click().status == 403
         assert page.ask("POST", f"{PATH}/force-open", {"x-requested-by": "x"}).status == 403
     assert state() == "closed"
-    assert "circuit of acme.payments: force-open was not authorised for somebody at 192.0.2.7" in caplog.messages
+    assert "circuit of watched.payments: force-open was not authorised for somebody at 192.0.2.7" in caplog.messages
 
 
 def test_a_hook_that_fails_lets_nothing_happen(page: Page, caplog: pytest.LogCaptureFixture) -> None:
@@ -237,23 +237,23 @@ def test_paths_to_act_take_posts_only(page: Page) -> None:
 
 
 def test_a_guard_without_a_circuit_cannot_be_acted_on(page: Page) -> None:
-    guard = Guard(name="acme.pictures", bulkhead=Bulkhead(1))
+    guard = Guard(name="watched.pictures", bulkhead=Bulkhead(1))
 
-    answer = page.ask("POST", "/guards/acme.pictures/reset", {"x-requested-by": "x"})
+    answer = page.ask("POST", "/guards/watched.pictures/reset", {"x-requested-by": "x"})
 
     assert (answer.status, page.asked) == (404, [])
-    assert "Act on the circuit" not in page.ask("GET", "/guards/acme.pictures", {"accept": HTML}).text
+    assert "Act on the circuit" not in page.ask("GET", "/guards/watched.pictures", {"accept": HTML}).text
     assert "Act on the circuit" in page.ask("GET", PATH, {"accept": HTML}).text
     guard.close()
 
 
 def test_a_guard_may_be_called_like_an_action(page: Page) -> None:
     """Its page is its name; to act on it is one step further."""
-    guard = Guard(name="acme.payments/reset", circuit_breaker=CircuitBreaker())
+    guard = Guard(name="watched.payments/reset", circuit_breaker=CircuitBreaker())
 
-    assert page.ask("GET", f"{PATH}/reset").json()["name"] == "acme.payments/reset"
+    assert page.ask("GET", f"{PATH}/reset").json()["name"] == "watched.payments/reset"
     assert page.ask("POST", f"{PATH}/reset/force-open", {"x-requested-by": "x"}).status == 200
-    assert (circuit_breakers.state("acme.payments/reset"), state()) == ("open", "closed")
+    assert (circuit_breakers.state("watched.payments/reset"), state()) == ("open", "closed")
     guard.close()
 
 
@@ -270,7 +270,7 @@ def test_who_it_was_cannot_spoil_the_log(page: Page, caplog: pytest.LogCaptureFi
 
     assert page.click().status == 303
     [message] = [one for one in caplog.messages if "force-open" in one]
-    assert message.startswith("circuit of acme.payments: force-open, by alice\\nERROR: all is lost\\u202exxx")
+    assert message.startswith("circuit of watched.payments: force-open, by alice\\nERROR: all is lost\\u202exxx")
     assert len(message) < 300
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -24,6 +25,15 @@ pytestmark = [
 ]
 
 FINE = "served"
+
+
+@pytest.fixture(autouse=True)
+def collect_what_was_struck() -> Iterator[None]:
+    """Collect coroutines that nobody came to await while their warnings are still ignored."""
+    yield
+    gc.collect()
+
+
 POLICIES: dict[str, Any] = {
     "retry": ft.Retry(max_retries=0),
     "circuit_breaker": ft.CircuitBreaker(request_volume_threshold=1, delay=0),

@@ -46,6 +46,14 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture(autouse=True)
+def hears_ctrl_c() -> Iterator[None]:
+    """Let programs that are started hear Ctrl-C: in the background of a shell they are told to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Service:
     """A process that shows its metrics."""
 
