@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import redis.asyncio
+from redis.asyncio.client import PubSub as AsyncPubSub
+from redis.client import PubSub
 from redis.exceptions import BusyLoadingError, ResponseError
 
 from ._time import least
@@ -48,7 +49,7 @@ class Owing:
         if not self._due or stream is None:
             return False
         owners = (getattr(callback(), "__self__", None) for callback in self._connect_callbacks)
-        return not any(isinstance(owner, (redis.client.PubSub, redis.asyncio.client.PubSub)) for owner in owners)
+        return not any(isinstance(owner, (PubSub, AsyncPubSub)) for owner in owners)
 
     @contextmanager
     def _connecting(self) -> Iterator[None]:
