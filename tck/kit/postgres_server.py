@@ -1,0 +1,110 @@
+"""A server of PostgreSQL that belongs to a test: killed and begun anew as it likes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .redis_server import free_port
+
+__all__ = ["PostgresServer", "postgres_server"]
+
+_PATIENCE = 30.0
+"""Seconds after which a server that was started did not start."""
+
+
+def _programs() -> Path:
+    """Where Debian's package has them; without it the test is skipped, but never in CI."""
+    pytest.importorskip("psycopg")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = str(found[-1]) if found else shutil.which("initdb")
+    if initdb is None and not os.environ.get("CI"):
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    assert initdb is not None, "PostgreSQL is not installed: apt-get install postgresql"
+    return Path(initdb).parent
+
+
+class PostgresServer:
+    """A server on a port and in a directory of its own, to which everybody on this machine is let in."""
+
+    def __init__(self, folder: Path) -> None:
+        self._programs = _programs()
+        self._folder = folder
+        # It refuses to run as root.
+        self._as_whom: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+        if self._as_whom:
+            shutil.chown(folder, **self._as_whom)
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run("initdb", "--no-sync", "--auth=trust", "--username=shop", "--encoding=UTF8", "--locale=C")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [self._programs / program, "-D", self._folder, *arguments]
+        subprocess.run(command, check=True, capture_output=True, cwd=self._folder, **self._as_whom)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://shop@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        """Start it, with what it had; return when it lets somebody in."""
+        import psycopg
+
+        settings = ["fsync=off", "listen_addresses=127.0.0.1", "unix_socket_directories=", f"port={self.port}"]
+        command = [self._programs / "postgres", "-D", self._folder, *(part for one in settings for part in ("-c", one))]
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log, **self._as_whom)
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                psycopg.connect(f"host=127.0.0.1 port={self.port} user=shop dbname=postgres").close()
+                return
+            except psycopg.OperationalError:
+                assert self._process.poll() is None, (self._folder / "log").read_text()
+                assert time.monotonic() < end, "it lets nobody in"
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it at once; return when nobody serves any more: its children notice by themselves."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+        end = time.monotonic() + _PATIENCE
+        while self._is_held():
+            assert time.monotonic() < end, "its children go on"
+            time.sleep(0.02)
+
+    def _is_held(self) -> bool:
+        """Whether a child still has a socket of the port."""
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind(("127.0.0.1", self.port))
+            except OSError:
+                return True
+        return False
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server that runs for the length of the block, if the test does not end it sooner."""
+    with tempfile.TemporaryDirectory(prefix="postgres", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o700)
+        server = PostgresServer(Path(folder))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
