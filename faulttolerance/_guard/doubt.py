@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .._config import Key, Snapshot, ignore_keys
@@ -27,6 +28,7 @@ from .._policy import (
     spelled,
 )
 from .._shown import brief, escaped, shown
+from .._signature.annotation import signature_of
 from ..exceptions import BulkheadException, RateLimitException, TimeoutException
 from .explanation import layers
 from .guard import decorated_functions
@@ -52,6 +54,8 @@ _SELDOM_SHORTER: Mapping[type[Policy], Mapping[str, float]] = {
 }
 """Durations that whoever gives them seldom wants shorter, in seconds: from there down, seconds were meant."""
 _MISTAKES = (NameError, AttributeError, TypeError)
+_CONTEXT = ("context", "ctx")
+"""What the parameter of a handler is called by those who know what it is."""
 
 
 class Doubt(NamedTuple):
@@ -181,6 +185,27 @@ def _stunted(policies: Policies) -> Said:
         )
 
 
+def _mistaken(policies: Policies, method: object) -> Said:
+    """Doubt a handler that is called with the context of the call, and written for what the guarded function takes."""
+    fallback = policies.get(Fallback)
+    if fallback is None or not isinstance(method, FunctionType):
+        return
+    for link in fallback.links or (fallback,):
+        handler = link.value
+        names = _parameters_of(handler) if isinstance(handler, FunctionType) else []
+        if len(names) == 1 and names[0] in _parameters_of(method) and names[0] not in _CONTEXT:
+            yield (
+                f"@Fallback(value) is {handler.__qualname__}, whose parameter {names[0]} gets an ExecutionContext, and"
+                " is called as one of the guarded function; give the name of the handler as fallback_method, or call"
+                " its parameter context"
+            )
+
+
+def _parameters_of(function: FunctionType) -> list[str]:
+    signature = signature_of(function)
+    return [*signature.parameters] if signature is not None else []
+
+
 LINTS: Mapping[str, Callable[[Policies], Said]] = {
     "FT001": _uncounted,
     "FT002": _bare,
@@ -193,8 +218,8 @@ LINTS: Mapping[str, Callable[[Policies], Said]] = {
     "FT010": _stunted,
 }
 """What is asked of the policies of one guard, by the code of the doubt."""
-_NESTED = "FT007"
-CODES = (*sorted([*LINTS, _NESTED]),)
+_NESTED, _MISTAKEN = "FT007", "FT011"
+CODES = (*sorted([*LINTS, _NESTED, _MISTAKEN]),)
 
 
 def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterable[str] = ()) -> Iterator[Doubt]:
@@ -207,6 +232,8 @@ def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterabl
         policies = {type(policy): policy for policy in guard.policies}
         for code in set(LINTS) - silent:
             yield from (Doubt(code, guard.name, said) for said in LINTS[code](policies))
+        if _MISTAKEN not in silent:
+            yield from (Doubt(_MISTAKEN, guard.name, said) for said in _mistaken(policies, guard.method))
         if _NESTED not in silent:
             yield from _nested(guard.method, guard._cls)
     if _NESTED not in everywhere:

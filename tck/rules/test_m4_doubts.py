@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import re
 import subprocess
@@ -165,6 +166,53 @@ def test_what_is_judged_are_the_values_that_hold() -> None:
     guard.close()
 
 
+def sunny(city: str) -> str:
+    return f"{city}: sunny"
+
+
+def of(context: Any) -> str:
+    return f"{context}: unknown"
+
+
+@pytest.mark.parametrize(
+    ("handler", "parameter"),
+    [(sunny, "city"), (ft.last_good("1d"), None), (of, None), ((of, sunny), "city"), (lambda failed: "", None)],
+)
+def test_a_handler_that_was_written_for_the_argument_is_doubted(handler: Any, parameter: str | None) -> None:
+    """Rule M4: FT011; it would say "<ExecutionContext ...>: sunny"."""
+
+    @ft.fallback(*(handler if isinstance(handler, tuple) else (handler,)), apply_on=TROUBLE)
+    def forecast(city: str) -> str:
+        raise ConnectionError(city)
+
+    mine = [one for one in ft.guards() if one.method is forecast]
+    told = [str(one) for one in doubts(mine, settings.snapshot) if one.code == "FT011"]
+
+    assert len(mine) == 1
+    assert [parameter in line for line in told if parameter] == [True] * (parameter is not None)
+    assert len(told) == (parameter is not None)
+
+
+def test_a_handler_of_a_method_that_was_written_for_the_argument_is_doubted() -> None:
+    """Rule M4: FT011, and not of one that takes what only has the same name by chance: the context."""
+
+    class Client:
+        @ft.fallback(sunny, apply_on=TROUBLE)
+        def forecast(self, city: str) -> str:
+            raise ConnectionError(city)
+
+        @ft.fallback(of, apply_on=TROUBLE)
+        def look(self, context: str) -> str:
+            raise ConnectionError(context)
+
+    for call in (Client().forecast, Client().look):
+        with contextlib.suppress(ConnectionError):
+            call("Oslo")
+    told = [one for one in doubts(list(ft.guards()), settings.snapshot) if one.code == "FT011"]
+
+    assert [one.where.rpartition(".")[2] for one in told if "Client" in one.where] == ["forecast"]
+
+
 def nested_in_guard() -> tuple[Any, str]:
     inner = ft.Guard(retry=careful())
 
@@ -244,7 +292,9 @@ def test_a_doubt_is_switched_off_by_a_key(client: type, properties: dict[str, An
 
 def test_every_code_is_tried() -> None:
     """Rule M4: doubted, and settled."""
-    assert {*DOUBTFUL, "FT007"} == {*SETTLED, "FT007"} == {*CODES}
+    beside = {"FT007", "FT011"}  # of more than the policies of one guard
+
+    assert {*DOUBTFUL, *beside} == {*SETTLED, *beside} == {*CODES}
 
 
 PROGRAM = "import faulttolerance as ft\n@ft.retry\n@ft.timeout(5)\ndef charge(): ...\n"
