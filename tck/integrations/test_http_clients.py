@@ -7,8 +7,7 @@ import io
 import pickle
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -47,6 +46,7 @@ from faulttolerance.integrations._http import origin_of
 from faulttolerance.integrations._time import least
 from faulttolerance.testing import captured_events, no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
+from kit.crowd import on_thread
 from kit.redis_server import free_port
 
 ONE: Any = {"limits": httpx.Limits(max_connections=1), "verify": ssl.create_default_context()}
@@ -485,24 +485,6 @@ def test_one_guard_serves_several_transports(served: Backend) -> None:
 
 
 # In time
-
-
-def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
-    """What *function* raises on another thread than the main one, and after how long."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            function()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    began = time.monotonic()
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    return (raised[0] if raised else None), time.monotonic() - began
 
 
 def test_a_time_out_holds_on_every_thread(client: Client, served: Backend) -> None:

@@ -22,6 +22,7 @@ from faulttolerance import (
     Timeout,
     TimeoutException,
 )
+from kit.crowd import on_thread
 
 redis = pytest.importorskip("redis")
 pytest.importorskip("redis.asyncio")
@@ -54,24 +55,6 @@ def server(started: RedisServer) -> Iterator[RedisServer]:
 def client_of(server: RedisServer, guard: Guard, idempotent: tuple[str, ...] = (), **settings: Any) -> Iterator[Any]:
     with guarded(server.client(decode_responses=True, **settings), guard, idempotent=idempotent) as client:
         yield client
-
-
-def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
-    """What *function* raises on another thread than the main one, and after how long."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            function()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    began = time.monotonic()
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    return (raised[0] if raised else None), time.monotonic() - began
 
 
 def taken_from(pool: Any) -> Any:

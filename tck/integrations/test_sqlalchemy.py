@@ -6,8 +6,6 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,6 +24,7 @@ from faulttolerance import (
     deadline,
     retry,
 )
+from kit.crowd import on_thread
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, exc, text  # noqa: E402
@@ -63,24 +62,6 @@ def locked(file: Path) -> Iterator[None]:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("begin immediate")
         yield
-
-
-def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
-    """What *function* raises on another thread than the main one, and after how long."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            function()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    began = time.monotonic()
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    return (raised[0] if raised else None), time.monotonic() - began
 
 
 def execute(engine: Engine, statement: Any) -> Any:

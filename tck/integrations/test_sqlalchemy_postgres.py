@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from faulttolerance import CircuitBreaker, CircuitBreakerOpenException, Guard, Retry, Timeout, TimeoutException
+from kit.crowd import on_thread
 from kit.postgres_server import PostgresServer, postgres_server
 from kit.waiting import wait_until
 
@@ -45,23 +46,6 @@ def scalar(engine: Engine, statement: Any) -> Any:
         return connection.execute(statement).scalar()
 
 
-def on_thread(function: Callable[[], Any]) -> BaseException | None:
-    """What *function* raises on another thread than the main one."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            function()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    return raised[0] if raised else None
-
-
 @pytest.mark.parametrize("where", ["main", "other"])
 def test_the_server_stops_working_on_a_statement_at_its_deadline(engine: Engine, where: str) -> None:
     """Where nothing else would end the wait for it; the engine serves the next one."""
@@ -71,7 +55,8 @@ def test_the_server_stops_working_on_a_statement_at_its_deadline(engine: Engine,
         with pytest.raises(TimeoutException):
             guard.call(scalar, engine, LONG)
     else:
-        assert isinstance(on_thread(lambda: guard.call(scalar, engine, LONG)), TimeoutException)
+        failure, _ = on_thread(lambda: guard.call(scalar, engine, LONG))
+        assert isinstance(failure, TimeoutException)
 
     assert time.monotonic() - began < 15
     wait_until(lambda: scalar(engine, RUNNING) == 0)

@@ -1,14 +1,15 @@
-"""Many callers at once, and counting how many of them are inside."""
+"""Callers on threads of their own: one, or many at once, and counting how many of them are inside."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-__all__ = ["Crowd", "press"]
+__all__ = ["Crowd", "on_thread", "press"]
 
 
 class Crowd:
@@ -27,6 +28,24 @@ class Crowd:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self.inside -= 1
+
+
+def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
+    """What *function* raises on another thread than the main one, and after how long."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    began = time.monotonic()
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    return (raised[0] if raised else None), time.monotonic() - began
 
 
 def press(

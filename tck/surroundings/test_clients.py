@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from faulttolerance import Guard, Retry, Timeout, TimeoutException, remaining
+from kit.crowd import on_thread
 
 
 @pytest.fixture
@@ -39,24 +38,6 @@ def by_httpx(address: tuple[str, int]) -> None:
 
 
 CLIENTS: list[Callable[[tuple[str, int]], None]] = [by_socket, by_urllib, by_httpx]
-
-
-def on_thread(function: Callable[[], Any]) -> tuple[BaseException | None, float]:
-    """What *function* raises on another thread than the main one, and after how long."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            function()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    began = time.monotonic()
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    return (raised[0] if raised else None), time.monotonic() - began
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
