@@ -29,7 +29,7 @@ TASKS = {
     "fleet": ("redis", ["-m", "examples.fleet"]),
     "observed": ("demo,prometheus", ["-m", "examples.observed"]),
     "test": ("test,test-optional", ["-m", "pytest"]),
-    "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docs", "bare", "tck", "site", "release"]),
+    "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docstrings", "bare", "tck", "site", "release"]),
 }
 """For each word on the command line: the extras it needs, and what Python is to run."""
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.conf import settings  # type: ignore[import-untyped]
+from django import conf  # type: ignore[import-untyped]
 from django.http import HttpRequest, HttpResponse  # type: ignore[import-untyped]
 
 from .. import TimeoutException
@@ -35,7 +35,7 @@ class FaultToleranceMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self._get_response = get_response
-        longest = getattr(settings, "FAULTTOLERANCE_LONGEST", None)
+        longest = getattr(conf.settings, "FAULTTOLERANCE_LONGEST", None)
         self._longest = limit("settings.FAULTTOLERANCE_LONGEST", longest)
         self._is_async = iscoroutinefunction(get_response)
         if self._is_async:
