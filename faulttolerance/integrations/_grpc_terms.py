@@ -26,6 +26,7 @@ from .. import (
     TimeoutException,
 )
 from ..exceptions import Fault
+from ._refusals import in_family
 
 if TYPE_CHECKING:
     from .._call.order import GuardPolicies
@@ -118,21 +119,21 @@ class Throttled(RefusedCall, ThrottleException):
     """The adaptive throttle spares the service this one."""
 
 
-_FAMILY: dict[type[Exception], type[CallTimeout | RefusedCall]] = {
-    TimeoutException: CallTimeout,
-    CircuitBreakerOpenException: CircuitOpen,
-    RateLimitException: RateLimited,
-    BulkheadException: BulkheadFull,
-    ThrottleException: Throttled,
-    RefusedException: RefusedCall,
-}
+_FAMILY: tuple[type[CallTimeout | RefusedCall], ...] = (
+    CallTimeout,
+    CircuitOpen,
+    RateLimited,
+    BulkheadFull,
+    Throttled,
+    RefusedCall,
+)
 
 
 def local(failure: RefusedException | TimeoutException) -> CallTimeout | RefusedCall:
     """Give *failure* of the library as one of gRPC, too."""
     if isinstance(failure, (CallTimeout, RefusedCall)):
         return failure
-    made = next(kind for base, kind in _FAMILY.items() if isinstance(failure, base))(*failure.args)
+    made = in_family(failure, _FAMILY)
     made.__cause__ = failure
     for note in getattr(failure, "__notes__", ()):
         made.add_note(note)

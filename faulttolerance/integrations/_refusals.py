@@ -1,18 +1,39 @@
-"""What a server answers where the library said no: a status, ``Retry-After``, and words that tell of no internals.
+"""Refusals and time-outs as others know them: an answer over HTTP, and an exception of the family of a client.
 
-The failure itself names guards and hosts; that is for the log, and none of it is written here.
+An answer has a status, ``Retry-After``, and words that tell of no internals: the failure itself names guards and hosts;
+that is for the log, and none of it is written here.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from http import HTTPStatus
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from ..exceptions import RateLimitException, RefusedException, TimeoutException
+from ..exceptions import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    RateLimitException,
+    RefusedException,
+    ThrottleException,
+    TimeoutException,
+)
 
-__all__ = ["Answer", "answer_to", "no_in"]
+__all__ = ["Answer", "answer_to", "in_family", "no_in"]
+
+E = TypeVar("E", bound=Exception)
+
+_KINDS: Final = (
+    TimeoutException,
+    CircuitBreakerOpenException,
+    RateLimitException,
+    BulkheadException,
+    ThrottleException,
+    RefusedException,
+)
+"""What a guard raises by itself; the base of the refusals comes last."""
 
 _WORDS: Final = {
     429: "More was asked for than is allowed for now.",
@@ -76,3 +97,14 @@ def answer_to(failure: BaseException, accept: str = "") -> Answer | None:
 
 def _wait(no: RefusedException | TimeoutException) -> float:
     return (no.retry_after if isinstance(no, RefusedException) else None) or 0.0
+
+
+def in_family(failure: Exception, family: Sequence[type[E]]) -> E:
+    """Make of *failure* what users of a client catch, and users of this library, too.
+
+    Args:
+        failure: A time-out or a refusal of the library.
+        family: The exceptions of the client that are a time-out, an open circuit, a rate limit, a full bulkhead and a
+            throttle, too, in this order, and the base of the refusals.
+    """
+    return next(made for kind, made in zip(_KINDS, family, strict=True) if isinstance(failure, kind))(*failure.args)

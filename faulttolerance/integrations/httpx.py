@@ -24,6 +24,7 @@ from .. import (
     TimeoutException,
 )
 from ._http import METHODS, STATUSES, Terms, current, exchanging, origin_of
+from ._refusals import in_family
 from ._time import least
 
 if TYPE_CHECKING:
@@ -70,14 +71,14 @@ class Throttled(RefusedRequest, ThrottleException):
     """The adaptive throttle spares the host this one."""
 
 
-_FAMILY: dict[type[Exception], type[RequestTimeout | RefusedRequest]] = {
-    TimeoutException: RequestTimeout,
-    CircuitBreakerOpenException: CircuitOpen,
-    RateLimitException: RateLimited,
-    BulkheadException: BulkheadFull,
-    ThrottleException: Throttled,
-    RefusedException: RefusedRequest,
-}
+_FAMILY: tuple[type[RequestTimeout | RefusedRequest], ...] = (
+    RequestTimeout,
+    CircuitOpen,
+    RateLimited,
+    BulkheadFull,
+    Throttled,
+    RefusedRequest,
+)
 
 
 class _Timeouts(dict[str, float | None]):
@@ -132,7 +133,7 @@ def _failing(request: httpx.Request, response: httpx.Response) -> httpx.HTTPStat
 
 def _in_family(failure: Exception, request: httpx.Request) -> Exception:
     """Give what users of httpx catch in place of *failure*, and users of this library, too."""
-    refusal = next(made for kind, made in _FAMILY.items() if isinstance(failure, kind))(*failure.args)
+    refusal = in_family(failure, _FAMILY)
     refusal.request = request
     return refusal
 
