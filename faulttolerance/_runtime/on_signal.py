@@ -2,11 +2,15 @@
 
 The handler itself only starts a thread. What it interrupts may stand anywhere, with locks held that are not reentrant:
 in the middle of a reload, of a first call, of the application's own code. A thread waits for these as any other does.
+
+The end of the process waits for a function that is being called, though not for ever: a thread that the interpreter
+ends amidst code of a compiled extension, such as pydantic's, may take the process with it.
 """
 
 from __future__ import annotations
 
 import _thread
+import atexit
 import signal
 import threading
 from collections import deque
@@ -14,6 +18,9 @@ from collections.abc import Callable
 
 from .._log import ERROR, log
 from .fork import at_fork
+
+_EXIT_SECONDS = 2.0
+"""How long the end of the process waits for a function that is being called."""
 
 
 class _Caller:
@@ -46,6 +53,11 @@ class _Caller:
             finally:
                 self._calling.release()
 
+    def end(self) -> None:
+        """Call no more, and wait for the function if it is being called."""
+        self._wanted = deque(maxlen=0)  # which keeps nothing
+        self._calling.acquire(timeout=_EXIT_SECONDS)
+
 
 def call_on(signum: int, function: Callable[[], object]) -> None:
     """Call *function*, which must not raise, on a thread of its own after each such signal.
@@ -56,6 +68,7 @@ def call_on(signum: int, function: Callable[[], object]) -> None:
     caller = _Caller(signum, function)
     signal.signal(signum, caller)
     at_fork(child=caller.begin_anew)
+    atexit.register(caller.end)
 
 
 def name_of(signum: int) -> str:

@@ -178,6 +178,57 @@ def test_many_signals_in_the_middle_of_anything_are_served(tmp_path: Path) -> No
 
 
 @SIGNALS
+def test_the_end_of_the_process_waits_for_a_reload(tmp_path: Path) -> None:
+    """It would crash where the interpreter ended the thread amidst compiled code."""
+    lines = run(
+        """
+        busy = threading.Event()
+
+        def source():
+            if threading.current_thread() is not threading.main_thread():
+                busy.set()
+                time.sleep(0.2)
+            return {"Retry/maxRetries": 7}
+
+        configure(sources=[source], properties={"Retry/delay": 0})
+        reload_on(signal.SIGHUP)
+        write("Retry.jitter = 0")
+        os.kill(os.getpid(), signal.SIGHUP)
+        busy.wait(10)
+        """,
+        tmp_path,
+    )
+
+    assert lines[-1].startswith("INFO SIGHUP: reloaded: ")
+
+
+@SIGNALS
+def test_a_reload_that_hangs_does_not_hold_the_end_of_the_process(tmp_path: Path) -> None:
+    """A signal that comes meanwhile is served no more."""
+    lines = run(
+        """
+        busy = threading.Event()
+
+        def source():
+            if threading.current_thread() is not threading.main_thread():
+                busy.set()
+                threading.Event().wait()
+            return {}
+
+        configure(sources=[source])
+        reload_on(signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+        busy.wait(10)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGHUP))
+        """,
+        tmp_path,
+    )
+
+    assert lines == []
+
+
+@SIGNALS
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_of_a_fork_serves_signals_of_its_own(tmp_path: Path) -> None:
     """Also one that is made while the parent reloads."""
