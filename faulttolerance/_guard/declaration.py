@@ -7,17 +7,17 @@ from functools import cached_property, partialmethod, singledispatchmethod
 from sys import intern
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 from .._call.order import is_detached
 from .._policy import Policy
 from .._signature.kind import is_coroutine_function, own_attribute
 from .._signature.naming import class_name, qualified_name_of
 from ..exceptions import Fault, FaultToleranceDefinitionException
+from . import registry
+from .registry import RESOLVER
 
 Policies = Mapping[type[Policy], Policy]
-
-_RESOLVER = "__faulttolerance_resolver__"
 
 FUNCTION, INSTANCE, CLASS = "function", "instance", "class"
 """Whose state a call uses: the function's own (static methods too), that of ``type(self)``, that of ``cls``."""
@@ -85,7 +85,7 @@ class Declaration:
         guard = state.pop("guard")
         for name, value in state.items():
             setattr(self, name, value)
-        self.guard_ref = ref(guard) if guard is not None else _no_guard
+        self.guard_ref = registry.add(guard) if guard is not None else _no_guard
 
     @property
     def policies(self) -> dict[type[Policy], Policy]:
@@ -111,12 +111,12 @@ class Declaration:
     @property
     def resolver(self) -> Any:
         """The ``MethodResolver``, which the guard keeps."""
-        return getattr(self.guard, _RESOLVER, None)
+        return getattr(self.guard, RESOLVER, None)
 
     def mark(self, guard: Callable[..., Any], resolver: object) -> None:
         """Let *guard*, which keeps *resolver*, be known as the guard of this declaration."""
-        self.guard_ref = ref(guard)
-        setattr(guard, _RESOLVER, resolver)
+        setattr(guard, RESOLVER, resolver)
+        self.guard_ref = registry.add(guard)  # last: from here on, others see it
 
 
 def declaration_of(candidate: object) -> Declaration | None:
@@ -125,7 +125,7 @@ def declaration_of(candidate: object) -> Declaration | None:
     A guard knows itself by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards.
     """
     candidate = unbound(candidate)
-    resolver = getattr(candidate, _RESOLVER, None) if isinstance(candidate, FunctionType) else None
+    resolver = getattr(candidate, RESOLVER, None) if isinstance(candidate, FunctionType) else None
     declaration = getattr(resolver, "declaration", None)
     return declaration if isinstance(declaration, Declaration) and declaration.guard is candidate else None
 

@@ -53,7 +53,7 @@ class BlockForm(NamedTuple):
 class GuardResolver(Resolver):
     """Finds the call paths of one ``Guard``, for each way to call it. The class that uses it is always ``None``."""
 
-    __slots__ = ("_guard", "_line", "declared", "effective", "name", "paths")
+    __slots__ = ("__weakref__", "_guard", "_line", "declared", "effective", "name", "paths")
 
     def __init__(self, guard: Guard, place: Place, declared: Sequence[Declared]) -> None:
         self._guard = ref(guard)
@@ -65,6 +65,7 @@ class GuardResolver(Resolver):
         self.paths: dict[object, GuardedCall] = {}
         """The paths of functions that are given at each call, by their caller: one of ``_CALLERS``."""
         super().__init__(None)
+        registry.add(self)  # last: from here on, others see it
 
     @property
     def guarded(self) -> Guard | None:

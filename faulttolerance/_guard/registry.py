@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 from .._call.state import alias_in
@@ -34,19 +35,29 @@ resolving = _Resolving()
 
 When a thread has left, exporters are connected if that is due."""
 
-_resolvers: dict[ref[AnyResolver], None] = {}
-_forget: Callable[[ref[AnyResolver]], None] = _resolvers.pop  # one for all: each look at it makes another
+RESOLVER = "__faulttolerance_resolver__"
+"""The attribute by which a function that is a guard keeps its resolver."""
+
+_guards: dict[ref[Any], None] = {}
+_forget: Callable[[ref[Any]], None] = _guards.pop  # one for all: each look at it makes another
 
 
-def add(resolver: AnyResolver) -> None:
-    """Remember a guard as long as it lives."""
-    _resolvers[ref(resolver, _forget)] = None
+def add(guard: Callable[..., Any] | GuardResolver) -> ref[Any]:
+    """Remember *guard*, a function or what a ``Guard`` keeps, as long as it lives; give the reference to it.
+
+    It serves whoever else refers to the guard weakly: one reference per guard, and not two.
+    """
+    reference = ref(guard, _forget)
+    _guards[reference] = None
+    return reference
 
 
 def resolvers() -> Iterator[AnyResolver]:
-    """Give all guards that live, in the order in which they were made."""
-    for reference in list(_resolvers):
+    """Give those of all guards that live, in the order in which these were made."""
+    for reference in list(_guards):
         resolver = reference()
+        if isinstance(resolver, FunctionType):
+            resolver = getattr(resolver, RESOLVER, None)  # one that is being unpickled has none yet
         if resolver is not None:
             yield resolver
 

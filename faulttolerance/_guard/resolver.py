@@ -70,14 +70,13 @@ class Resolver:
     What led to a path is not kept: who wants to know finds it again.
     """
 
-    __slots__ = ("__weakref__", "declaration", "uses")
+    __slots__ = ("declaration", "uses")
 
     def __init__(self, declaration: Declaration | None) -> None:
         settings.require_packages()
         self.declaration: Any = declaration
         self.uses: tuple[Use, ...] = ()
         """The classes that have called, and what is remembered for them."""
-        registry.add(self)  # type: ignore[arg-type]  # last: from here on, others see it
 
     def use_of(self, cls: type | None) -> Use | None:
         """Give what there is of *cls*, if it has called."""

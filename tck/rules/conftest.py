@@ -29,11 +29,11 @@ def clock() -> Iterator[Clock]:
 @pytest.fixture
 def alone() -> Iterator[None]:
     """Hides the guards of other tests: each is looked at in every reload, which takes long where all is traced."""
-    others = dict(registry._resolvers)
+    others = dict(registry._guards)
     alive = [reference() for reference in others]  # who goes is to be found where it is looked for
-    registry._resolvers.clear()
+    registry._guards.clear()
     yield
-    registry._resolvers.update(others)
+    registry._guards.update(others)
     alive.clear()
 
 

@@ -16,6 +16,7 @@ from faulttolerance import FaultToleranceDefinitionException
 from faulttolerance._guard.callback import ExecutionContext, side_call
 from faulttolerance._guard.checking.definition import callback_faults
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
+from faulttolerance._guard.resolver import MethodResolver
 from faulttolerance._policy import BeforeRetry, Fallback
 from kit.interpreter import drops_classes
 
@@ -31,7 +32,7 @@ def declared(cls: type, name: str = "method") -> Declaration:
     binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else INSTANCE
     declaration = Declaration(unbound(value), {}, binding)
     declaration.owner = cls
-    declaration.mark(unbound(value), declaration)
+    declaration.mark(unbound(value), MethodResolver(declaration))
     return declaration
 
 
@@ -222,7 +223,7 @@ def charge_wrongly(order: str) -> str:
 
 def function_of(function: Callable[..., Any]) -> Declaration:
     declaration = Declaration(function, {}, FUNCTION)
-    declaration.mark(function, declaration)
+    declaration.mark(function, MethodResolver(declaration))
     return declaration
 
 

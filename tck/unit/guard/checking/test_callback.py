@@ -15,6 +15,7 @@ from faulttolerance import FaultToleranceDefinitionException, fallback as guard_
 from faulttolerance._guard.callback import ExecutionContext
 from faulttolerance._guard.checking.definition import callback_faults
 from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
+from faulttolerance._guard.resolver import MethodResolver
 from faulttolerance._policy import Fallback
 from faulttolerance.typing import FallbackHandler
 
@@ -30,7 +31,7 @@ def declared(cls: type, name: str = "method") -> Declaration:
     binding = CLASS if isinstance(value, classmethod) else FUNCTION if isinstance(value, staticmethod) else INSTANCE
     declaration = Declaration(unbound(value), {}, binding)
     declaration.owner = cls
-    declaration.mark(unbound(value), declaration)
+    declaration.mark(unbound(value), MethodResolver(declaration))
     return declaration
 
 
@@ -53,7 +54,7 @@ def faults_of_handler(value: Any, cls: type, *, asynchronous: bool | None = None
 
 def function_of(function: Callable[..., Any]) -> Declaration:
     declaration = Declaration(function, {}, FUNCTION)
-    declaration.mark(function, declaration)
+    declaration.mark(function, MethodResolver(declaration))
     return declaration
 
 
