@@ -10,7 +10,7 @@ written in; the adaptive throttle takes the place of the circuit breaker:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, TypedDict
 
 from .._policy import (
@@ -65,7 +65,7 @@ class Strategies(tuple[Any, ...]):
     """The strategies that remember something between calls: one for each row with a memory, or ``None`` so far.
 
     A method may have one of these and little else: it takes a third of the memory of a dictionary, and ends behind the
-    last strategy that there is.
+    last strategy that there is. So those that most methods have come first (``_PLACES``).
     """
 
     __slots__ = ()
@@ -75,28 +75,27 @@ class Strategies(tuple[Any, ...]):
         place = _PLACES[policy]
         return self[place] if place < len(self) else None
 
-    def places(self) -> list[Any]:
-        """Give a place for each row with a memory, with what stands there."""
-        return [*self, *[None] * (len(_PLACES) - len(self))]
+    def by_policy(self) -> dict[type[Policy], Any]:
+        """Give the strategies that there are by their policies, in the order of ``MEMORIES``."""
+        return {policy: strategy for policy in MEMORIES if (strategy := self.get(policy)) is not None}
 
     @classmethod
-    def of(cls, places: Sequence[Any]) -> Strategies:
-        """Give those in *places*."""
-        end = len(places)
-        while end and places[end - 1] is None:
-            end -= 1
-        return cls(places[:end])
+    def of(cls, by_policy: Mapping[type[Policy], Any]) -> Strategies:
+        """Give those of *by_policy*."""
+        places = [by_policy.get(policy) for policy in _PLACES]
+        while places and places[-1] is None:
+            places.pop()
+        return cls(places)
 
     def items(self) -> Iterator[tuple[type[Policy], Any]]:
         """Give the strategies that there are, each with its policy; those for each key too."""
-        yield from ((policy, strategy) for policy, strategy in zip(_PLACES, self, strict=False) if strategy is not None)
+        yield from self.by_policy().items()
         for partition in self.get(PartitionBy) or ():
             yield from partition.strategies.items()
 
     def to_read(self) -> Strategies:
         """Give those that metrics read, for as long as there are counts: no budget, which goes with its guards."""
-        place = _PLACES[RetryBudget]
-        return self if self.get(RetryBudget) is None else Strategies([*self[:place], None, *self[place + 1 :]])
+        return self if self.get(RetryBudget) is None else self.of({**self.by_policy(), RetryBudget: None})
 
 
 class GuardPolicies(TypedDict, total=False):
@@ -460,7 +459,10 @@ MODIFIED: Mapping[type[Policy], type[Policy]] = {row.policy: row.modifies for ro
 
 MEMORIES: Mapping[type[Policy], Memory] = {
     row.policy: row.memory
-    for row in sorted(ORDER, key=lambda row: row.policy is FleetWide)  # last, so that who is without it needs no place
+    for row in sorted(ORDER, key=lambda row: row.policy is FleetWide)  # the last one to be made and shown
     if row.memory is not None
 }
-_PLACES: Mapping[type[Policy], int] = {policy: place for place, policy in enumerate(MEMORIES)}
+_FREQUENT = (CircuitBreaker, Timeout, Bulkhead)
+_PLACES: Mapping[type[Policy], int] = {
+    policy: place for place, policy in enumerate(sorted(MEMORIES, key=lambda policy: policy not in _FREQUENT))
+}

@@ -93,15 +93,15 @@ class Partitioning:
         while policies is not self._state.policies:  # another thread may change these meanwhile
             policies = self._state.policies
             in_force = {type(policy): policy for policy in policies}
-            made = partition.strategies.places()
-            for place, (kind, memory) in enumerate(MEMORIES.items()):
+            made = partition.strategies.by_policy()
+            for kind, memory in MEMORIES.items():
                 if kind is PartitionBy or kind not in in_force:
                     continue
-                if made[place] is None:
-                    name = self._state.name if kind is not FleetWide else _fleet_key(self._state.name, key)
-                    made[place] = memory.make(name, in_force[kind], Strategies.of(made))
+                if kind in made:
+                    memory.renew(made[kind], in_force[kind])
                 else:
-                    memory.renew(made[place], in_force[kind])
+                    name = self._state.name if kind is not FleetWide else _fleet_key(self._state.name, key)
+                    made[kind] = memory.make(name, in_force[kind], Strategies.of(made))
             partition.strategies = Strategies.of(made)
         breaker, shared = partition.strategies.get(CircuitBreaker), self._state.circuit_breaker
         if breaker is not None and shared is not None:

@@ -135,11 +135,12 @@ class StateDraft:
         self._before = _parts(state)
         self._ledger = entered
         self.strategies, self._counters, self._meter = self._before
-        made = self.strategies.places()
-        for place, (kind, memory) in enumerate(MEMORIES.items()):
-            if kind in policies and made[place] is None:
-                made[place] = memory.make(state.name, policies[kind], self.strategies)
-                if made[place] is not None:
+        made = self.strategies.by_policy()
+        for kind, memory in MEMORIES.items():
+            if kind in policies and kind not in made:
+                strategy = memory.make(state.name, policies[kind], self.strategies)
+                if strategy is not None:
+                    made[kind] = strategy
                     self.strategies = Strategies.of(made)
 
     def counters_for(

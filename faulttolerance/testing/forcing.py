@@ -189,9 +189,9 @@ class _Grip:
         if self._is_over:
             return
         in_force = {type(policy): policy for policy in state.policies}
-        made = partition.strategies.places()
-        for place, (kind, memory) in enumerate(MEMORIES.items()):
+        made = partition.strategies.by_policy()
+        for kind, memory in MEMORIES.items():
             if kind in self._kinds and kind in in_force and kind is not PartitionBy:
-                made[place] = made[place] or memory.make(state.name, in_force[kind], Strategies.of(made))
-                self.take(made[place])
+                made[kind] = made.get(kind) or memory.make(state.name, in_force[kind], Strategies.of(made))
+                self.take(made[kind])
         partition.strategies = Strategies.of(made)
