@@ -45,7 +45,8 @@ class Use(ref[type]):
         return super().__new__(cls, NoneType if user is None else user, _departed)
 
     def __init__(self, user: type | None, declaration: Declaration | None) -> None:
-        self.key = id(user)
+        self.key = None if declaration is None or _is_home(user, declaration) else id(user)
+        """The key of its path among ``MethodResolver.calls``; ``None`` where it has none there, as nearly always."""
         self.declaration = declaration
         self.state: State | None = None
 
@@ -64,6 +65,11 @@ def _departed(use: ref[type]) -> None:
             return
 
 
+def _is_home(user: type | None, declaration: Declaration) -> bool:
+    """Whether *user* is the class that defines the method, or stands for a function."""
+    return user is declaration.owner or declaration.binding == FUNCTION
+
+
 class Resolver:
     """Finds the call paths of one guard, and keeps them until the configuration changes.
 
@@ -80,7 +86,8 @@ class Resolver:
 
     def use_of(self, cls: type | None) -> Use | None:
         """Give what there is of *cls*, if it has called."""
-        return next((use for use in self.uses if use.key == id(cls)), None)
+        user = NoneType if cls is None else cls
+        return next((use for use in self.uses if use() is user), None)
 
     def state(self, cls: type | None) -> State | None:
         """Give what is remembered for *cls*, if it has called."""
@@ -223,7 +230,7 @@ class MethodResolver(Resolver):
 
     def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
         """Let calls for *cls* go as *draft* says, together with the other stores of *swap*."""
-        if cls is self.declaration.owner or self.declaration.binding == FUNCTION:
+        if _is_home(cls, self.declaration):
             swap.attribute(self, "call", draft.calls[cls])
             swap.attribute(self, "home", cls)
         else:
