@@ -191,7 +191,7 @@ class FleetRateLimit:
             if limit.kind != "fixed":  # whose windows begin elsewhere in the fleet
                 due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
-                due = limit.last + limit.spacing
+                due = ticks(limit.last) + limit.spacing
             first = limit.waiting[0] if limit.waiting else place
             if first is place:
                 if place.is_patient and place.asks_at > moment:

@@ -43,6 +43,10 @@ class _Window(Protocol):
 
     limit: int
     length: int
+    count: int
+    """How many calls the period has let through that ``sure_until`` belongs to."""
+    sure_until: float
+    """Up to this moment, in seconds, a call has room if ``count`` says so: one whose end is known needs no ``due``."""
 
     def due(self, now: int, ahead: int = 0) -> int:
         """The moment from which a call has room after *ahead* others; *now* or earlier: it has room now."""
@@ -70,13 +74,14 @@ class _Fixed:
         self.length = length
         self.end: int | None = None
         self.count = 0
+        self.sure_until = -math.inf
 
     def due(self, now: int, ahead: int = 0) -> int:
         end = self.end
         if end is None:
-            end = self.end = now + self.length
+            end = self._last_until(now + self.length)
         elif now >= end:
-            end = self.end = now - (now - end) % self.length + self.length
+            end = self._last_until(now - (now - end) % self.length + self.length)
             self.count = 0
         if ahead + self.count < self.limit:
             return now
@@ -91,19 +96,29 @@ class _Fixed:
         return self.count
 
     def remember(self, used: int, now: int) -> None:
-        self.end = now + self.length
+        self._last_until(now + self.length)
         self.count = used
 
     def resize(self, limit: int, length: int, burst: int, now: int) -> None:
         self.due(now)
         assert self.end is not None
-        self.end += length - self.length
+        self._last_until(self.end + length - self.length)
         self.limit = limit
         self.length = length
+
+    def _last_until(self, end: int) -> int:
+        self.end = end
+        self.sure_until = end / _PER_SECOND
+        while ticks(self.sure_until) >= end:
+            self.sure_until = math.nextafter(self.sure_until, -math.inf)
+        return end
 
 
 class _Rolling:
     """In no period as long as the window are more calls let through than the limit."""
+
+    count = 0
+    sure_until = -math.inf
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
@@ -135,6 +150,9 @@ class _Rolling:
 
 class _Smooth:
     """Permits come back one by one, evenly; up to the burst gather while nobody calls, as before the first call."""
+
+    count = 0
+    sure_until = -math.inf
 
     def __init__(self, limit: int, length: int, burst: int) -> None:
         self.limit = limit
@@ -235,7 +253,7 @@ class RateLimit:
         self.window: _Window = _KINDS[kind](limit, ticks(window) or 1, burst or limit)
         self.spacing = ticks(min_spacing)
         self.max_wait = ticks(max_wait)
-        self.last: int | None = None  # guarded by lock: when the newest call was let through
+        self.last: float | None = None  # guarded by lock: when the newest call was let through
         self.waiting: deque[Place] = deque()  # guarded by lock: in the order of their turns
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self.lock = threading.RLock()
@@ -247,15 +265,17 @@ class RateLimit:
             RateLimitException: There were too many; ``retry_after`` is when there may be room, and not before.
         """
         with self.lock:
-            moment = round(now * _PER_SECOND)  # without a further call, as below
-            if self.waiting or self.spacing:
-                self._forget_overdue_locked(moment)
-                due = self.due_locked(moment, len(self.waiting))
-            else:  # as there, by fewer steps: most calls come this way
-                due = self.window.due(moment)
+            window = self.window
+            if now <= window.sure_until and window.count < window.limit and not (self.waiting or self.spacing):
+                window.count += 1  # as below, by fewer steps: most calls come this way
+                self.last = now
+                return
+            moment = ticks(now)
+            self._forget_overdue_locked(moment)
+            due = self.due_locked(moment, len(self.waiting))
             if due <= moment:
-                self.window.take(moment, moment)
-                self.last = moment
+                window.take(moment, moment)
+                self.last = now
                 return
         raise self.refusal(wait_for(now, due))
 
@@ -282,7 +302,7 @@ class RateLimit:
                     return wait_for(now, place.asks_at)
             else:
                 self.window.take(moment, moment if place.until is None else due)
-                self.last = moment
+                self.last = now
         if place.until is not None or self.waiting:
             self.leave(place, now)
         if due > moment:
@@ -330,7 +350,7 @@ class RateLimit:
             moment = ticks(at)
             self.window.due(moment)
             self.window.take(moment, moment)
-            self.last = moment if self.last is None else max(self.last, moment)
+            self.last = at if self.last is None else max(self.last, at)
 
     def condition(self, now: float) -> Condition:
         """How it stands."""
@@ -344,7 +364,7 @@ class RateLimit:
         """Whether nothing is lost if it is forgotten: no call that was let through still counts, and none waits."""
         with self.lock:
             moment = ticks(now)
-            is_spaced = self.last is None or self.last + self.spacing <= moment
+            is_spaced = self.last is None or ticks(self.last) + self.spacing <= moment
             return is_spaced and not self.window.used(moment) and not self.waiting
 
     def reconfigure(
@@ -382,7 +402,7 @@ class RateLimit:
         due = self.window.due(moment, ahead)
         if not self.spacing or self.last is None:
             return due
-        first = self.last + self.spacing
+        first = ticks(self.last) + self.spacing
         if ahead:
             first = max(first, self.window.due(moment)) + ahead * self.spacing
         return max(due, first)
