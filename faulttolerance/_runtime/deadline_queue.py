@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from .._strategy.verdict import deadline_outcome, is_late
 from .callback import to_its_end
@@ -29,6 +29,7 @@ else:
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
+_get_loop = asyncio._get_running_loop
 _get_current, _set_current = current.get, current.set  # each call finds them anew otherwise, at 40 ns
 
 
@@ -112,7 +113,7 @@ def queues_of(loop: asyncio.AbstractEventLoop) -> dict[float, DeadlineQueue]:
 def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
     """Give the queue of *loop*, which runs on this thread, for deadlines of this length."""
     try:
-        queue: DeadlineQueue = getattr(loop, _QUEUES)[seconds]
+        queue: DeadlineQueue = loop.__faulttolerance_deadlines__[seconds]  # type: ignore[attr-defined]
     except (AttributeError, KeyError):
         queue = queues_of(loop)[seconds] = DeadlineQueue(loop, seconds)
     queue.ident = get_ident()
@@ -130,7 +131,12 @@ def begin_deadline(
     latest = _get_current()
     task, queue = latest.task, latest.queue
     if queue.ident != get_ident() or current_task(queue.loop) is not task:
-        task, queue = task_and_queue(seconds, what)
+        loop = _get_loop()
+        if loop is None or "trio" in sys.modules:
+            loop = running_loop(what)
+        task, queue = current_task(loop), queue_of(loop, seconds)
+        if task is None:
+            task = NO_TASK
     elif queue.seconds != seconds:
         queue = queue_of(queue.loop, seconds)
     previous = latest.counts
@@ -154,19 +160,6 @@ def begin_deadline(
         deadline.counts = previous
         raise
     return deadline
-
-
-def task_and_queue(seconds: float, what: str) -> tuple[Any, DeadlineQueue]:
-    """Give the running task, or ``NO_TASK``, and the queue for its deadlines of this length.
-
-    Raises:
-        FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
-    """
-    loop = asyncio._get_running_loop()
-    if loop is None or "trio" in sys.modules:
-        loop = running_loop(what)
-    task = current_task(loop)
-    return NO_TASK if task is None else task, queue_of(loop, seconds)
 
 
 def conclude(
