@@ -6,8 +6,7 @@ may hold some.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from .._event import (
     Event,
@@ -17,6 +16,7 @@ from .._event import (
     GaveUp,
     HedgeSent,
     LimitChanged,
+    Question,
     Recovered,
     Rejected,
     RetryScheduled,
@@ -75,8 +75,8 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
             return WARNING if event.is_news else DEBUG, text, values, {}
 
 
-def _interest(kind: type[Event]) -> Callable[[], bool]:
-    return partial(logger().isEnabledFor, _LEVELS.get(kind, DEBUG))
+def _interest(kind: type[Event]) -> Question:
+    return logger().isEnabledFor, _LEVELS.get(kind, DEBUG)
 
 
 _LEVELS = {StateChanged: WARNING, GaveUp: WARNING, FleetLost: WARNING, FleetRegained: INFO}

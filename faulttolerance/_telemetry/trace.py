@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from sys import modules
 from typing import Any
 
@@ -15,6 +13,7 @@ from .._event import (
     GaveUp,
     HedgeSent,
     LimitChanged,
+    Question,
     Recovered,
     Rejected,
     RetryScheduled,
@@ -72,8 +71,8 @@ def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
             return "ft.recovery", {"ft.attempt": attempts}
 
 
-def _interest(_: type[Event]) -> Callable[[], bool]:
-    return partial(modules.__contains__, "opentelemetry.trace")
+def _interest(_: type[Event]) -> Question:
+    return modules.__contains__, "opentelemetry.trace"
 
 
 trace.interest = _interest  # type: ignore[attr-defined]  # without a tracer, no event is made for it

@@ -209,18 +209,23 @@ def test_a_sink_whose_interest_fails_is_told(library: logging.Logger) -> None:
         def __init__(self, fails_late: bool) -> None:
             self.fails_late = fails_late
 
-        def interest(self, kind: type[Event]) -> Callable[[], bool]:
+        def interest(self, kind: type[Event]) -> tuple[Callable[[type[Event]], bool], type[Event]]:
             if self.fails_late:
-                return flaky(*[OSError()] * 9)
+                return self.wants, kind
+            raise OSError
+
+        def wants(self, kind: type[Event]) -> bool:
             raise OSError
 
         def __call__(self, event: Event) -> None:
             told.append(event)
 
-    set_event_sinks([Sink(False), Sink(True)])
+    for sinks in ([Sink(False), Sink(True)], [Sink(True)], [Sink(True), Sink(True), Sink(True)]):
+        told.clear()
+        set_event_sinks(sinks)
 
-    assert retry(max_retries=1, jitter=0)(flaky(ConnectionError(), "done"))() == "done"
-    assert len(told) == 4
+        assert retry(max_retries=1, jitter=0)(flaky(ConnectionError(), "done"))() == "done"
+        assert len(told) == 2 * len(sinks)
 
 
 class Sending(logging.Handler):
