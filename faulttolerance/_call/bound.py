@@ -22,11 +22,11 @@ from .._strategy.gate import NOT_ADMITTED, Gate
 from .._strategy.left_behind import LeftBehind
 from .._strategy.observed import Tell
 from .._strategy.rate_limit import RateLimit
-from .._strategy.retry import Predicates, Retry, Stop
+from .._strategy.retry import Predicates, Retry
 from .._strategy.retry_budget import RetryBudget
 from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
 from ..exceptions import RefusedException
-from .retrying import CallRecord
+from .retrying import RETRY_RESULTS, RETURNED, CallRecord
 
 __all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies", "conclude_of"]
 
@@ -62,7 +62,6 @@ class BoundPolicies:
 
     __slots__ = (
         "_counted",
-        "_refusals",
         "advice",
         "asynchronous",
         "attempt",
@@ -86,6 +85,7 @@ class BoundPolicies:
         "left_behind",
         "name",
         "no_fallback_on",
+        "often",
         "queues",
         "rate_limit",
         "retry",
@@ -183,7 +183,8 @@ class BoundPolicies:
         """The advice that goes with the error where results that can be awaited are one; empty where they are none."""
         if asynchronous and retry is not None:
             retry.consults = _may_have_to_await(retry)
-        self._refusals: list[None] | None = None
+        self.often: tuple[list[None], ...] = ()
+        """Batches of what is counted often, made when first needed; see ``count_often``."""
         self._counted = _ranked(gate_name if gate else "", rate_limit is not None, seconds > 0, bulkhead is not None)
 
     @property
@@ -315,13 +316,7 @@ class BoundPolicies:
         if gate.transitions:
             self.deliver(gate)
         if self.counters is not None:
-            batch = self._refusals
-            if batch is None:
-                series = (
-                    *advanced(((self._gate_name, "refused"),)),
-                    *call_series(returned=False, fallback="notDefined" if self.counts_calls else None),
-                )
-                batch = self._refusals = self.counters.batch(series)
+            batch = (self.often or self.count_often(self.counters))[0]
             batch.append(None)
             if len(batch) >= FOLD:
                 self.counters.fold()
@@ -329,6 +324,19 @@ class BoundPolicies:
         if sinks.wanted[Rejected]():
             sinks.tell(Rejected(self.name, 1, self._gate_name, error))
         return error
+
+    def count_often(self, counters: Counters) -> tuple[list[None], ...]:
+        """Make the batches of *counters*: of calls that succeed after retries, and of retries; else of refusals.
+
+        They are folded in this order, so that nobody reads of such a call without its retries.
+        """
+        fallback = self._counted_fallback(applied=False)
+        if self.retry is not None:
+            counted = [call_series(True, fallback, True, RETURNED), advanced((("Retry", "retried"),))]
+        else:
+            counted = [(*advanced(((self._gate_name, "refused"),)), *call_series(False, fallback))]
+        self.often = tuple(map(counters.batch, counted))
+        return self.often
 
     @property
     def _gate_name(self) -> str:
@@ -417,21 +425,30 @@ class BoundPolicies:
             return
         call.is_counted = True
         attempts, stop = call.attempts, call.stop
+        succeeded = returned and stop is None
         applied = stop is not None and call.replaced is not None
         if self.budget is not None:
-            self._pay_back(self.budget, call, succeeded=returned and stop is None)
+            self._pay_back(self.budget, call, succeeded=succeeded)
         call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
-        if self.counters is not None:
-            fallback = None
-            if self.counts_calls:
-                fallback = "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
+        if succeeded and attempts > 1:
+            if self.counters is not None:
+                self.often[0].append(None)  # folded with the batch of retries, to which each such call adds
+            if sinks.wanted[Recovered]():
+                sinks.tell(Recovered(self.name, attempts))
+        elif self.counters is not None:
+            fallback = self._counted_fallback(applied)
             if self.retry is None:
-                self.counters.add(call_series(returned, fallback))
+                series = call_series(returned, fallback)
             else:
-                result = _RETRY_RESULT[stop] if applied or not returned else _RETURNED
-                self.counters.add(call_series(returned, fallback, attempts > 1, result))
-        if returned and stop is None and attempts > 1 and sinks.wanted[Recovered]():
-            sinks.tell(Recovered(self.name, attempts))
+                result = RETRY_RESULTS[stop] if applied or not returned else RETURNED
+                series = call_series(returned, fallback, attempts > 1, result)
+            self.counters.add(series)
+
+    def _counted_fallback(self, applied: bool) -> str | None:
+        """Return what is counted of the fallback with a call; ``None`` where the call itself is counted elsewhere."""
+        if not self.counts_calls:
+            return None
+        return "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
 
     def _pay_back(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
         """Give back what was taken for a retry that succeeded, or was not made; or what a call without one gives."""
@@ -472,19 +489,3 @@ def _counted_of(
         facts[name] = verdict if rank == CIRCUIT else "timedOut" if rank == NO_GATE and timed_out else "passed"
     queued = facts.get("Bulkhead") == "passed" or (queued and "Bulkhead" in facts)
     return advanced(tuple(facts.items())), "Timeout" in facts, queued, queued and passed == BULK
-
-
-_RETURNED = "valueReturned"
-_RETRY_RESULT = {
-    None: "exceptionNotRetryable",
-    Stop.NOT_RETRYABLE: "exceptionNotRetryable",
-    Stop.MAX_RETRIES_REACHED: "maxRetriesReached",
-    Stop.MAX_DURATION_REACHED: "maxDurationReached",
-    Stop.DEADLINE: "maxDurationReached",
-    Stop.PREDICATE_FAILED: "exceptionNotRetryable",
-    Stop.TOLD_TOO_LONG: "exceptionNotRetryable",
-    Stop.TOLD_PAST_MAX_DURATION: "maxDurationReached",
-    Stop.LEFT: "exceptionNotRetryable",
-    Stop.BUDGET_SPENT: "budgetExhausted",
-    Stop.VETOED: "exceptionNotRetryable",
-}

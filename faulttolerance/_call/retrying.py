@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._log import WARNING, log
-from .._metrics.catalogue import advanced
+from .._metrics.counters import FOLD
 from .._runtime.blocking import Arguments, Aside, pause
 from .._runtime.clock import clock
 from .._runtime.environment import StoppedIteration
@@ -84,8 +84,6 @@ class CallRecord:
     """The exception that stands for the last result that ``retry_when`` did not accept."""
     replaced: BaseException | None = None
     """The failure for which the fallback was asked."""
-    has_left = False
-    """Whether the last attempt, a block, has left the loop that would repeat it."""
     is_counted = False
     _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
 
@@ -165,6 +163,22 @@ _REASONS = {
     Stop.BUDGET_SPENT: "the retry budget is spent",
 }
 
+RETURNED = "valueReturned"
+RETRY_RESULTS = {
+    None: "exceptionNotRetryable",
+    Stop.NOT_RETRYABLE: "exceptionNotRetryable",
+    Stop.MAX_RETRIES_REACHED: "maxRetriesReached",
+    Stop.MAX_DURATION_REACHED: "maxDurationReached",
+    Stop.DEADLINE: "maxDurationReached",
+    Stop.PREDICATE_FAILED: "exceptionNotRetryable",
+    Stop.TOLD_TOO_LONG: "exceptionNotRetryable",
+    Stop.TOLD_PAST_MAX_DURATION: "maxDurationReached",
+    Stop.LEFT: "exceptionNotRetryable",
+    Stop.BUDGET_SPENT: "budgetExhausted",
+    Stop.VETOED: "exceptionNotRetryable",
+}
+"""What a call is counted as that ended so."""
+
 
 class Pausing:
     """Whether the delays between attempts are waited for; a test may let them pass at once."""
@@ -181,7 +195,6 @@ class Given(NamedTuple):
 LEFT = object()
 """The result of a block that ends the loop in which it would be repeated."""
 
-_RETRIED = advanced((("Retry", "retried"),))
 _ALWAYS_NOTED = (
     Stop.DEADLINE,
     Stop.PREDICATE_FAILED,
@@ -242,18 +255,18 @@ async def follow_async(
     """Go on with an asynchronous call after its first attempt: return its result, or raise its failure."""
     retry, environment = policies.retry, policies.environment
     assert environment is not None
+    consulted = retry if retry is not None and retry.consults else None
     while True:
-        call.has_left = result is LEFT
-        if retry is not None and retry.consults:
-            call.answer = await environment.call(retry.consult, failure, result)
+        if consulted is not None:
+            call.answer = await environment.call(consulted.consult, failure, result)
         if failure is None and retry is not None and retry.result_predicate is not None:
             failure = _refusal_of(policies, retry, result, call)
         try:
             if failure is None:
                 break
-            if retry is not None and retry.consults:
-                call.told = await environment.call(_foresee, retry, call, failure)
-            delay = _next_delay(policies, call, failure)
+            if consulted is not None:
+                call.told = await environment.call(_foresee, consulted, call, failure)
+            delay = _next_delay(policies, call, failure, result is LEFT)
             if delay is None:
                 if retry is None or failure is not call.refusal or not retry.gives_result:
                     result = await _replaced_async(policies, call, failure, args, kwargs)
@@ -290,8 +303,13 @@ def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitabl
     return retry.foresee(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.refusal)
 
 
-def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseException) -> float | None:
-    """Return the seconds until the next attempt; ``None`` where there is none, and *failure* is final."""
+def _next_delay(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, has_left: bool = False
+) -> float | None:
+    """Return the seconds until the next attempt; ``None`` where there is none, and *failure* is final.
+
+    *has_left* tells whether the attempt, a block, has left the loop that would repeat it.
+    """
     retry = policies.retry
     if retry is None:
         call.stop = Stop.NOT_RETRYABLE
@@ -304,15 +322,12 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
         call.end_run(kind)
     if not isinstance(failure, RefusedException):
         call.last = failure
-    delays = None
-    if retry.fixed_delay is None:
-        delays = call.delays = call.delays or retry.begin()
-    chance = clock.random() if retry.is_random else 0.0
-    is_refusal = retry.result_predicate is not None and failure is call.refusal
-    answer, told = (call.answer, call.told) if retry.consults else (UNASKED, None)  # set by ``follow_async`` only
-    decision = retry.after_failure(failure, attempts, elapsed, remaining(), chance, delays, answer, told, is_refusal)
+    if retry.plain_delay is not None:
+        decision = retry.after_failure(failure, attempts, elapsed, remaining())
+    else:
+        decision = _decision(retry, call, failure, elapsed)
     if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
-        if call.has_left:
+        if has_left:
             decision = Stop.LEFT
         elif vetoes and (objection := objection_to(policies.name, failure)):
             call.objection, decision = objection, Stop.VETOED
@@ -327,11 +342,23 @@ def _next_delay(policies: BoundPolicies, call: CallRecord, failure: BaseExceptio
             return delay if Pausing.is_on else 0.0
     call.stop = decision
     call.explain(failure)
-    if attempts > 1 or decision in _ALWAYS_NOTED or is_refusal:
+    if attempts > 1 or decision in _ALWAYS_NOTED or failure is call.refusal:
         call.note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
     if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
         sinks.tell(GaveUp(policies.name, attempts, elapsed, call.objection or decision.value, failure))
     return None
+
+
+def _decision(retry: Retry, call: CallRecord, failure: BaseException, elapsed: float) -> float | Stop:
+    """Ask *retry* where it decides by more than numbers."""
+    delays = None
+    if retry.fixed_delay is None:
+        delays = call.delays = call.delays or retry.begin()
+    chance = clock.random() if retry.is_random else 0.0
+    # Answers are set by ``follow_async`` only, where predicates may have to be awaited.
+    return retry.after_failure(
+        failure, call.attempts, elapsed, remaining(), chance, delays, call.answer, call.told, failure is call.refusal
+    )
 
 
 def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
@@ -422,8 +449,12 @@ def _collect(name: str, failure: BaseException, by: str) -> None:
 def _count_retry(policies: BoundPolicies, call: CallRecord) -> None:
     """Count a retry now that it begins: a call that is cancelled during the delay was not retried."""
     call.attempts += 1
-    if policies.counters is not None:
-        policies.counters.add(_RETRIED)
+    counters = policies.counters
+    if counters is not None:
+        batch = (policies.often or policies.count_often(counters))[1]
+        batch.append(None)
+        if len(batch) >= FOLD:
+            counters.fold()
 
 
 def fail(

@@ -115,8 +115,9 @@ class Account:
         self._folding = True
         try:
             counts, durations = dict(self._counts), dict(self._durations)
-            first_try, others = _taken(self.first_try_durations), _taken(self.others)
+            # What a call counts last is in a batch: taken first, it is not there without what was counted before.
             advances = [(series, len(_taken(batch))) for series, batch in self._batches.items()]
+            first_try, others = _taken(self.first_try_durations), _taken(self.others)
             if first_try:
                 advances.append((self.schema.first_try, len(first_try)))
                 ran, waits = _by_bucket(first_try), self.schema.waits

@@ -148,6 +148,7 @@ class Retry:
 
     __slots__ = (
         "_predicates",
+        "_surely",
         "abort_on",
         "back_off",
         "consults",
@@ -160,6 +161,7 @@ class Retry:
         "jitter",
         "max_duration",
         "max_retries",
+        "plain_delay",
         "result_predicate",
         "retry_after",
         "retry_on",
@@ -188,13 +190,20 @@ class Retry:
         """The delay, before jitter, where it is the same each time; else ``begin`` gives the delays of a call."""
         self.is_random = self.jitter > 0 or back_off.is_random
         """Whether a decision needs a random number."""
+        has_predicate = exception_predicate is not None or result_predicate is not None
+        is_plain = not (self.is_random or has_predicate or retry_after is not None)
+        self.plain_delay = self.fixed_delay if is_plain else None
+        """The delay where nothing varies it, and nothing of the application is asked: most retries are such."""
         self.retry_on = retry_on
         self.abort_on = abort_on
         self.retry_after = retry_after
         self.gives_result = gives_result
         self.is_remembered = is_remembered
+        # Most failures are retried by one test. No class here has a say of its own on what is one of its instances.
+        is_sure = exception_predicate is None and not abort_on and all(map(_is_plain, retry_on))
+        self._surely = retry_on if is_sure else ()
         self._predicates = _NO_PREDICATES
-        if exception_predicate is not None or result_predicate is not None:
+        if has_predicate:
             self._predicates = Predicates(exception_predicate, result_predicate, "@retry_when", tell)
         self.result_predicate = result_predicate
         """What results are refused by, if anything is."""
@@ -233,7 +242,7 @@ class Retry:
         attempt: int,
         elapsed: float,
         remaining: float | None,
-        random: float,
+        random: float = 0.0,
         delays: Delays | None = None,
         answer: Answer = UNASKED,
         told: Told | None = None,
@@ -248,7 +257,7 @@ class Retry:
             attempt: How many attempts were made, this one included.
             elapsed: How long ago the call began.
             remaining: How far away the deadline of an enclosing call is; None where there is none.
-            random: A number from [0, 1).
+            random: A number from [0, 1), where a decision needs one.
             delays: What ``begin`` gave for this call; needed only for a back-off with a memory.
             answer: What ``consult`` said of *error*, where that was awaited.
             told: What ``foresee`` said of the delay, where that was awaited.
@@ -256,6 +265,22 @@ class Retry:
         """
         if (stop := self._stop(error, attempt, elapsed, answer, is_refusal)) is not None:
             return stop
+        delay, is_told = self.plain_delay, False
+        if delay is None:
+            varied_delay = self._varied_delay(error, attempt, random, delays, told)
+            if isinstance(varied_delay, Stop):
+                return varied_delay
+            delay, is_told = varied_delay
+        if elapsed + delay >= self.max_duration:
+            return Stop.TOLD_PAST_MAX_DURATION if is_told else Stop.MAX_DURATION_REACHED
+        if remaining is not None and delay >= remaining:
+            return Stop.DEADLINE
+        return delay
+
+    def _varied_delay(
+        self, error: BaseException, attempt: int, random: float, delays: Delays | None, told: Told | None
+    ) -> tuple[float, bool] | Stop:
+        """Return the delay, and whether *error* asks for it, or why there is none; the limits on it aside."""
         delay = self.fixed_delay
         if delay is None and told is not None:
             delay = told.delay
@@ -265,19 +290,14 @@ class Retry:
             return Stop.NOT_RETRYABLE
         if self.jitter:
             delay = varied(delay, self.jitter, random, self.back_off.maximum, self.back_off.minimum)
-        is_told = False
         if self.retry_after is not None:
             wait = told.wait if told is not None else self.retry_after.said(error)
             if wait is not None and wait > delay:
                 longest = self.retry_after.max_delay
                 if wait > longest:
                     return Stop.TOLD_TOO_LONG
-                delay, is_told = min(wait + self.jitter * random, longest), True
-        if elapsed + delay >= self.max_duration:
-            return Stop.TOLD_PAST_MAX_DURATION if is_told else Stop.MAX_DURATION_REACHED
-        if remaining is not None and delay >= remaining:
-            return Stop.DEADLINE
-        return delay
+                return min(wait + self.jitter * random, longest), True
+        return delay, False
 
     async def foresee(
         self,
@@ -301,7 +321,7 @@ class Retry:
         self, error: BaseException, attempt: int, elapsed: float, answer: Answer, is_refusal: bool
     ) -> Stop | None:
         """Why nothing follows *error*, whatever the delay; ``None``: something may."""
-        if not is_refusal:
+        if not isinstance(error, self._surely) and not is_refusal:
             if self._predicates.exception is None:
                 answer = matches(error, self.retry_on, self.abort_on)
             elif answer is UNASKED:
@@ -323,6 +343,10 @@ class Retry:
     async def consult(self, failure: BaseException | None, result: object) -> Answer:
         """Ask the predicate about an attempt, where predicates may have to be awaited."""
         return await self._predicates.consult(failure, result)
+
+
+def _is_plain(one: object) -> bool:
+    return type(one) is type and issubclass(one, Exception)
 
 
 @lru_cache

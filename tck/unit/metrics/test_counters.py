@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from faulttolerance._metrics.catalogue import Schema, advanced, call_series, schema_of
+import pytest
+
+from faulttolerance._metrics import counters as counters_module
+from faulttolerance._metrics.catalogue import Schema, Series, advanced, call_series, schema_of
 from faulttolerance._metrics.counters import FOLD, Counters, Durations, Ledger, Reading
-from faulttolerance._policy import Bulkhead, Timeout
+from faulttolerance._policy import Bulkhead, Retry, Timeout
 from faulttolerance._swap import Swap
 
 FAILED = call_series(False, "notDefined")
 TIMED_OUT = advanced((("Timeout", "timedOut"),))
+RETRIED = advanced((("Retry", "retried"),))
 
 
 def schema() -> Schema:
-    known = schema_of([Timeout, Bulkhead], queue=True)
+    known = schema_of([Retry, Timeout, Bulkhead], queue=True)
     assert known is not None
     return known
 
@@ -60,6 +64,29 @@ def test_a_batch_and_single_entries_add_up() -> None:
 
     assert counters.batch(tuple(FAILED)) is counters.batch(FAILED)
     assert [ledger.read().counts["shop"][FAILED[0]] for _ in range(2)] == [4, 4]
+
+
+def test_what_a_call_counts_last_is_not_read_without_what_it_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads while other threads call finds no call that was retried without its retry and its attempt."""
+    ledger = Ledger()
+    counters = entered(ledger)
+    recovered = call_series(True, "notDefined", True, "valueReturned")
+    recoveries, retries = counters.batch(recovered), counters.batch(RETRIED)
+    take = counters_module._taken
+
+    def take_while_another_one_calls(calls: list[Any]) -> list[Any]:
+        taken = take(calls)
+        counters.add(TIMED_OUT)
+        retries.append(None)
+        recoveries.append(None)
+        return taken
+
+    monkeypatch.setattr(counters_module, "_taken", take_while_another_one_calls)
+    for _ in range(3):
+        counts: dict[Series, float] = {}
+        counters.account.read(counts, {})
+
+        assert counts.get(recovered[-1], 0) <= counts.get(RETRIED[0], 0) <= counts.get(TIMED_OUT[0], 0)
 
 
 def test_what_is_appended_does_not_grow_without_end() -> None:
