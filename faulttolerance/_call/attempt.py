@@ -156,10 +156,11 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
     async def call(args: Arguments, kwargs: Mapping[str, Any], progress: CallRecord | None = None) -> Any:
         if ASYNC and CLOCKED and not (DETACHED or DEADLINE) and "trio" in modules:
             policies.refuse_trio()
-        # What the attempt holds is noted under these names, which are there before anything is taken.
-        began = clock.monotonic() if CLOCKED else 0.0
-        if RATE_LIMIT or BULKHEAD:
+        began = clock.monotonic() if CLOCKED else 0.0  # names of what it holds: there before anything is taken
+        if RATE_LIMIT:
             asked, passed = began, NO_GATE
+        elif BULKHEAD:
+            passed = NO_GATE
         if GATE or BULKHEAD:  # a permit leads to nothing else: a bulkhead would keep the task, and its loop
             permit: object = new_permit() if BULKHEAD else None
         if DEADLINE:
@@ -189,10 +190,10 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     limit.admit(began)
                 passed = RATE
             if DEADLINE:
+                due = began + policies.seconds
                 if ASYNC:
-                    deadline = begin_deadline(seconds := policies.seconds, due := began + seconds, policies.name)
+                    deadline = begin_deadline(policies.seconds, due, policies.name)
                 else:
-                    due = began + policies.seconds
                     if BLOCK:
                         entry = block_deadline((due, outer, NOT_WANTED) if LATE_ONLY else (due, outer))
                     else:

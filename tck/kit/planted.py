@@ -54,7 +54,7 @@ MISTAKES = [
     Mistake("wrong argument", "environment.acquire(bulkhead, permit)", "environment.acquire(bulkhead)"),
     Mistake("wrong argument", "first_try_durations.append(ended - began", "first_try_durations.append(failure"),
     Mistake("wrong argument", "settle(deadlines, entry)", "settle(entry, deadlines, due)"),
-    Mistake("wrong argument", "begin_deadline(seconds := policies.seconds, ", "begin_deadline("),
+    Mistake("wrong argument", "begin_deadline(policies.seconds, due, ", "begin_deadline(due, "),
     Mistake("wrong argument", "fail(policies, error, progress, args", "fail(policies, error, args"),
     Mistake("missing field", "era = state = policies.gate.state", "era = state = policies.gate.era"),
     Mistake("missing field", "deadline.queue.pending.pop(", "deadline.ring.pending.pop("),
