@@ -108,7 +108,7 @@ class _Fixed:
 
     def _last_until(self, end: int) -> int:
         self.end = end
-        self.sure_until = end / _PER_SECOND
+        self.sure_until = (end - 1) / _PER_SECOND  # a step or two too late, where seconds are coarse
         while ticks(self.sure_until) >= end:
             self.sure_until = math.nextafter(self.sure_until, -math.inf)
         return end
