@@ -307,7 +307,11 @@ def _adapt_timeout(bodies: left_behind.LeftBehind, policy: Timeout) -> left_behi
     return bodies
 
 
-_TIMEOUT = Memory(lambda _, policy, __: _adapt_timeout(left_behind.LeftBehind(), policy), _adapt_timeout)
+_TIMEOUT = Memory(
+    lambda _, policy, __: _adapt_timeout(left_behind.LeftBehind(), policy),
+    _adapt_timeout,
+    lambda policy, detached: detached or policy.adaptive,  # 73 bytes less for every other time-out
+)
 
 
 def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float, float]:

@@ -95,7 +95,7 @@ class Partitioning:
             in_force = {type(policy): policy for policy in policies}
             made = partition.strategies.by_policy()
             for kind, memory in MEMORIES.items():
-                if kind is PartitionBy or kind not in in_force:
+                if kind is PartitionBy or kind not in in_force or self._state.strategies.get(kind) is None:
                     continue
                 if kind in made:
                     memory.renew(made[kind], in_force[kind])

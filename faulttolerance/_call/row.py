@@ -55,6 +55,8 @@ class Memory(NamedTuple):
     """Makes the strategy, given a name, the policy and the strategies of the rows above."""
     renew: Callable[[Any, Any], object]
     """Gives the strategy the values of the policy."""
+    is_needed: Callable[[Any, bool], bool] | None = None
+    """Tells whether it is made under the policy, given whether attempts may run detached; ``None``: always."""
 
 
 class Row(NamedTuple):

@@ -125,11 +125,12 @@ class StateDraft:
         state: The state, which may be a new one.
         policies: Those in force.
         entered: Where the counts are to be read.
+        detached: Whether attempts may run detached.
     """
 
     __slots__ = ("_before", "_counters", "_ledger", "_meter", "_policies", "state", "strategies")
 
-    def __init__(self, state: State, policies: Policies, entered: Ledger = ledger) -> None:
+    def __init__(self, state: State, policies: Policies, entered: Ledger = ledger, *, detached: bool = False) -> None:
         self.state = state
         self._policies = policies
         self._before = _parts(state)
@@ -137,7 +138,9 @@ class StateDraft:
         self.strategies, self._counters, self._meter = self._before
         made = self.strategies.by_policy()
         for kind, memory in MEMORIES.items():
-            if kind in policies and kind not in made:
+            if kind not in policies or kind in made:
+                continue
+            if memory.is_needed is None or memory.is_needed(policies[kind], detached):
                 strategy = memory.make(state.name, policies[kind], self.strategies)
                 if strategy is not None:
                     made[kind] = strategy

@@ -7,6 +7,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
+from .._call.order import is_detached
 from .._call.state import State, StateDraft, alias_in
 from .._config import State as Configuration, settings
 from .._metrics.catalogue import CONFIGURATION
@@ -109,7 +110,8 @@ class Draft:
         self._cls = cls
         self._use = resolver.use_of(cls) or Use(cls, resolver.declaration)
         self.effective = effective
-        self.state = StateDraft(self._use.state or State(effective.name), effective.policies)
+        detached = resolver.declaration is None or is_detached(effective.policies)  # a ``Guard`` knows at a call only
+        self.state = StateDraft(self._use.state or State(effective.name), effective.policies, detached=detached)
         self.calls: dict[object, GuardedCall] = {}
         """The call paths, as the resolver keeps them."""
 

@@ -85,6 +85,17 @@ def test_a_draft_makes_what_its_policies_remember_and_keeps_what_there_is() -> N
     assert strategies.get(RateLimit) is None
 
 
+def test_a_time_out_remembers_something_only_where_it_may_leave_a_body_behind_or_adapts() -> None:
+    """Most time-outs do neither."""
+
+    def remembered(policy: Timeout, *, detached: bool) -> object:
+        return StateDraft(State("acme.call"), {Timeout: policy}, Ledger(), detached=detached).strategies.get(Timeout)
+
+    assert remembered(Timeout(10), detached=False) is None
+    assert remembered(Timeout(10), detached=True) is not None
+    assert remembered(Timeout(10, adaptive=True), detached=False) is not None
+
+
 def test_new_values_reach_each_strategy_that_remembers_something() -> None:
     """At a reload, by the row alone."""
     old: dict[type[Policy], Policy] = {CircuitBreaker: CircuitBreaker(), RateLimit: RateLimit(3), Bulkhead: Bulkhead(3)}
