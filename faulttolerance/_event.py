@@ -4,8 +4,7 @@
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ._log import ERROR, log
 from .exceptions import CircuitBreakerOpenException
@@ -192,45 +191,29 @@ Event: TypeAlias = (
 )
 Sink: TypeAlias = Callable[[Event], object]
 
-Question: TypeAlias = tuple[Callable[..., bool], Any]
-"""What is asked, and what about: a partial of the two would take as long as many an answer."""
+Question: TypeAlias = Callable[[], bool]
 
 
-def _question(sink: Sink, kind: type[Event]) -> Question:
+def _question(sink: Sink, kind: type[Event], others: Question) -> Question:
     try:
-        ask, what = sink.interest(kind)  # type: ignore[attr-defined]
+        return sink.interest(kind, others)  # type: ignore[attr-defined, no-any-return]
     except Exception:  # noqa: BLE001  # the application's; most sinks have no such attribute
-        return bool, True
-    return ask, what
+        return lambda: True
 
 
-def _either(first: Question, second: Question) -> Question:
-    (ask_first, about_first), (ask_second, about_second) = first, second
-
-    def ask(_: object = None) -> bool:
-        try:
-            return ask_first(about_first) or ask_second(about_second)
-        except Exception:  # noqa: BLE001  # as above: a sink that fails to answer is told
-            return True
-
-    return ask, None
-
-
-_NEVER: Question = (bool, False)
-
-
-class _Wanted(dict[type[Event], Callable[..., bool]]):
+class _Wanted(dict[type[Event], Question]):
     """Whether anybody is to be told of events of a kind; the answer may change from one event to the next."""
 
     def __init__(self, sinks: "Sinks") -> None:
         super().__init__()
         self._sinks = sinks
 
-    def __missing__(self, kind: type[Event]) -> Callable[..., bool]:
-        questions = [_question(sink, kind) for sink in (*self._sinks.get(), *self._sinks.taps)]
-        first, second, *others = questions + [_NEVER] * (2 - len(questions))
-        self[kind], _ = reduce(_either, others, _either(first, second))
-        return self[kind]
+    def __missing__(self, kind: type[Event]) -> Question:
+        question: Question = bool
+        for sink in reversed((*self._sinks.get(), *self._sinks.taps)):
+            question = _question(sink, kind, question)
+        self[kind] = question
+        return question
 
 
 _telling: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
@@ -248,8 +231,9 @@ class Sinks:
         self.wanted = _Wanted(self)
         """By kind of event, what is asked before one is made: ``if sinks.wanted[Rejected](): ...``.
 
-        A sink may have ``interest(kind)``, which gives its question: a function, and what that is called with.
-        Without, it wants everything.
+        A sink may have ``interest(kind, others)``, which gives a question that is answered for those behind it, too, by
+        asking *others*, and that raises nothing; without, it wants everything. A function around all questions would
+        cost as much as one of them.
         """
         self._failed: set[int] = set()
         self.find: Callable[[], tuple[Sink, ...]] = tuple

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable
     from types import FrameType
 
 NAME = "faulttolerance"
@@ -33,6 +34,25 @@ def logger() -> logging.Logger:
     ours = logging.getLogger(NAME)
     ours.addHandler(logging.NullHandler())
     return ours
+
+
+def writes(level: int, others: Callable[[], bool]) -> Callable[[], bool]:
+    """Give the question whether records of *level* may be written, or *others* says yes; it raises nothing."""
+    import logging
+
+    ours = logger()
+    is_plain = type(ours) is logging.Logger  # one of another class may want more than its level says
+
+    def may_be_written() -> bool:
+        try:
+            # Nearly always a level says no, which is read in less time than it takes to ask.
+            if is_plain and (ours.level or ours.parent.level) > level:  # type: ignore[union-attr]
+                return others()
+            return ours.isEnabledFor(level) or others()
+        except Exception:  # noqa: BLE001  # the application's: where it cannot say, it is told
+            return True
+
+    return may_be_written
 
 
 def log(

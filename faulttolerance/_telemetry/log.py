@@ -24,7 +24,7 @@ from .._event import (
     TimedOut,
     error_type,
 )
-from .._log import DEBUG, INFO, WARNING, log as write, logger
+from .._log import DEBUG, INFO, WARNING, log as write, writes
 
 
 def log(event: Event) -> None:
@@ -75,8 +75,8 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
             return WARNING if event.is_news else DEBUG, text, values, {}
 
 
-def _interest(kind: type[Event]) -> Question:
-    return logger().isEnabledFor, _LEVELS.get(kind, DEBUG)
+def _interest(kind: type[Event], others: Question) -> Question:
+    return writes(_LEVELS.get(kind, DEBUG), others)
 
 
 _LEVELS = {StateChanged: WARNING, GaveUp: WARNING, FleetLost: WARNING, FleetRegained: INFO}

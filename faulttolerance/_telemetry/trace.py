@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from sys import modules
 from typing import Any
 
@@ -71,8 +72,9 @@ def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:
             return "ft.recovery", {"ft.attempt": attempts}
 
 
-def _interest(_: type[Event]) -> Question:
-    return modules.__contains__, "opentelemetry.trace"
+def _interest(_: type[Event], others: Question) -> Question:
+    is_here = partial(modules.__contains__, "opentelemetry.trace")
+    return is_here if others is bool else lambda: is_here() or others()
 
 
 trace.interest = _interest  # type: ignore[attr-defined]  # without a tracer, no event is made for it

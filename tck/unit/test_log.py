@@ -206,26 +206,84 @@ def test_a_sink_whose_interest_fails_is_told(library: logging.Logger) -> None:
     told: list[Event] = []
 
     class Sink:
-        def __init__(self, fails_late: bool) -> None:
-            self.fails_late = fails_late
-
-        def interest(self, kind: type[Event]) -> tuple[Callable[[type[Event]], bool], type[Event]]:
-            if self.fails_late:
-                return self.wants, kind
-            raise OSError
-
-        def wants(self, kind: type[Event]) -> bool:
+        def interest(self, kind: type[Event], others: Callable[[], bool]) -> Callable[[], bool]:
             raise OSError
 
         def __call__(self, event: Event) -> None:
             told.append(event)
 
-    for sinks in ([Sink(False), Sink(True)], [Sink(True)], [Sink(True), Sink(True), Sink(True)]):
-        told.clear()
-        set_event_sinks(sinks)
+    set_event_sinks([Sink(), Sink()])
 
-        assert retry(max_retries=1, jitter=0)(flaky(ConnectionError(), "done"))() == "done"
-        assert len(told) == 2 * len(sinks)
+    assert retry(max_retries=1, jitter=0)(flaky(ConnectionError(), "done"))() == "done"
+    assert len(told) == 4
+
+
+class Kept(logging.Handler):
+    """A handler that keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def records_of_a_recovery(library: logging.Logger) -> int:
+    """The number of records of a call that recovers: two at the level that says most."""
+    kept = Kept()
+    library.addHandler(kept)
+    assert retry(max_retries=1, jitter=0)(flaky(ConnectionError(), "done"))() == "done"
+    library.removeHandler(kept)
+    return len(kept.records)
+
+
+@pytest.mark.parametrize(
+    ("of_library", "of_all", "off", "records"),
+    [
+        (logging.DEBUG, logging.ERROR, logging.NOTSET, 2),
+        (logging.NOTSET, logging.ERROR, logging.NOTSET, 0),
+        (logging.NOTSET, logging.DEBUG, logging.NOTSET, 2),
+        (logging.NOTSET, logging.DEBUG, logging.DEBUG, 0),
+        (logging.ERROR, logging.DEBUG, logging.NOTSET, 0),
+        (logging.NOTSET, logging.NOTSET, logging.NOTSET, 2),
+    ],
+)
+def test_levels_are_looked_at_each_time(
+    library: logging.Logger, of_library: int, of_all: int, off: int, records: int
+) -> None:
+    """An operator turns the log up and down while the program runs, of the library or of all."""
+    root = logging.getLogger()
+    before = root.level, root.manager.disable
+    assert records_of_a_recovery(library) == 2
+    try:
+        library.setLevel(of_library)
+        root.setLevel(of_all)
+        logging.disable(off)
+
+        assert records_of_a_recovery(library) == records
+    finally:
+        root.setLevel(before[0])
+        logging.disable(before[1])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_logger_of_another_class_is_asked(
+    library: logging.Logger, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """It may want the records of one request below its level; where it cannot say, the call goes on all the same."""
+
+    class ForOneRequest(logging.Logger):
+        def isEnabledFor(self, level: int) -> bool:
+            if fails:
+                raise LookupError
+            return True
+
+    monkeypatch.setattr(library, "__class__", ForOneRequest)
+    library.setLevel(logging.ERROR)
+    set_event_sinks(None)  # such a class is there before the first event
+
+    assert records_of_a_recovery(library) == (0 if fails else 2)
 
 
 class Sending(logging.Handler):
