@@ -39,6 +39,8 @@ class _Caller:
     def __call__(self, *_: object) -> None:
         """Handle the signal."""
         self._wanted.append(None)
+        if not self._wanted:
+            return  # a thread that is about to call has just seen it, or the process ends
         try:
             _thread.start_new_thread(self._serve, ())
         except RuntimeError as error:
