@@ -120,9 +120,9 @@ class Account:
             first_try, others = _taken(self.first_try_durations), _taken(self.others)
             if first_try:
                 advances.append((self.schema.first_try, len(first_try)))
-                ran, waits = _by_bucket(first_try), self.schema.waits
+                ran, waited = _by_bucket(first_try), _in_first_bucket(len(first_try), 0.0)
                 for name in self.schema.histograms:
-                    _add(durations, name, ran if name not in waits else _by_bucket([0.0] * len(first_try)))
+                    _add(durations, name, waited if name in self.schema.waits else ran)
             # Most of them advance the same few tuples of series: each is gone through once.
             advances += Counter([series for series, _ in others]).items()
             for advanced, count in advances:
@@ -156,9 +156,10 @@ def _taken(calls: list[T]) -> list[T]:
 
 def _by_bucket(samples: list[float]) -> Durations:
     """Sort *samples*, so that those of a bucket stand together: cheaper than looking up the bucket of each."""
-    if max(samples) <= BOUNDARIES[0]:
-        beyond = len(BOUNDARIES)
-        return Durations((len(samples), *(0,) * beyond), (sum(samples), *(0.0,) * beyond))
+    total = sum(samples)
+    # Mostly they are so short that their sum is in the first bucket, too: a third of the time that ``max`` takes.
+    if total <= BOUNDARIES[0] or max(samples) <= BOUNDARIES[0]:
+        return _in_first_bucket(len(samples), total)
     samples.sort()
     ends = [bisect_right(samples, bound) for bound in BOUNDARIES] + [len(samples)]
     begins = [0, *ends[:-1]]
@@ -166,6 +167,10 @@ def _by_bucket(samples: list[float]) -> Durations:
         tuple(end - begin for begin, end in zip(begins, ends, strict=True)),
         tuple(float(sum(samples[begin:end])) for begin, end in zip(begins, ends, strict=True)),
     )
+
+
+def _in_first_bucket(count: int, total: float) -> Durations:
+    return Durations((count, *NO_DURATIONS.counts[1:]), (total, *NO_DURATIONS.sums[1:]))
 
 
 class Counters:
