@@ -29,6 +29,7 @@ else:
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
+_modules = sys.modules
 _get_loop = asyncio._get_running_loop
 _get_current, _set_current = current.get, current.set  # each call finds them anew otherwise, at 40 ns
 
@@ -112,10 +113,10 @@ def queues_of(loop: asyncio.AbstractEventLoop) -> dict[float, DeadlineQueue]:
 
 def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
     """Give the queue of *loop*, which runs on this thread, for deadlines of this length."""
-    try:
-        queue: DeadlineQueue = loop.__faulttolerance_deadlines__[seconds]  # type: ignore[attr-defined]
-    except (AttributeError, KeyError):
-        queue = queues_of(loop)[seconds] = DeadlineQueue(loop, seconds)
+    queues = queues_of(loop)
+    queue = queues.get(seconds)
+    if queue is None:
+        queue = queues[seconds] = DeadlineQueue(loop, seconds)
     queue.ident = get_ident()
     return queue
 
@@ -129,14 +130,19 @@ def begin_deadline(
         FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
     """
     latest = _get_current()
-    task, queue = latest.task, latest.queue
-    if queue.ident != get_ident() or current_task(queue.loop) is not task:
+    task, queue, ident = latest.task, latest.queue, get_ident()
+    if queue.ident != ident or current_task(queue.loop) is not task:
         loop = _get_loop()
-        if loop is None or "trio" in sys.modules:
+        if loop is None or "trio" in _modules:
             loop = running_loop(what)
-        task, queue = current_task(loop), queue_of(loop, seconds)
+        task = current_task(loop)
         if task is None:
             task = NO_TASK
+        try:  # as ``queue_of``, without a call: nearly every request is a task of its own
+            queue = loop.__faulttolerance_deadlines__[seconds]  # type: ignore[attr-defined]
+            queue.ident = ident
+        except (AttributeError, KeyError):
+            queue = queue_of(loop, seconds)
     elif queue.seconds != seconds:
         queue = queue_of(queue.loop, seconds)
     previous = latest.counts
