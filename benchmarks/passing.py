@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,8 +22,16 @@ import faulttolerance as ft
 __all__ = ["count"]
 
 _PACKAGE = Path(ft.__file__).parent
-_WARM_UP = {False: 200, True: 10}  # the window of the breaker fills with successes, and never with failures
+_KINDS = {
+    "healthy": (False, 200, logging.WARNING),
+    "failing, with fallback": (True, 5, logging.ERROR),
+    "failing, with fallback, logged": (True, 5, logging.WARNING),
+}
+"""Whether calls fail, how many are made before, so that the window of the breaker fills with successes and never with
+failures, and from which level on records are wanted: of a call that gives up there is one at ``WARNING``."""
 _CALLS = 10
+
+_LOGGER = logging.getLogger("faulttolerance")
 
 Passed = dict[str, int]
 """The number of functions of each file that a call entered, in order; the body of a module is one, too."""
@@ -82,25 +91,23 @@ class _Watch:
 def _of_functions() -> dict[str, Passed]:
     client = _Client()
     by_kind = {"first call": _watched(client.charge)}
-    for client.fails in (False, True):
-        for _ in range(_WARM_UP[client.fails]):
+    for kind, (client.fails, warm_up, level) in _KINDS.items():
+        _LOGGER.setLevel(level)
+        for _ in range(warm_up):
             client.charge()
-        by_kind[_name(client)] = min((_watched(client.charge) for _ in range(_CALLS)), key=_calls)
+        by_kind[kind] = min((_watched(client.charge) for _ in range(_CALLS)), key=_calls)
     return {f"def, {kind}": passed for kind, passed in by_kind.items()}
 
 
 async def _of_coroutines() -> dict[str, Passed]:
     client = _Client()
     by_kind = {"first call": await _watched_async(client)}
-    for client.fails in (False, True):
-        for _ in range(_WARM_UP[client.fails]):
+    for kind, (client.fails, warm_up, level) in _KINDS.items():
+        _LOGGER.setLevel(level)
+        for _ in range(warm_up):
             await client.charge_async()
-        by_kind[_name(client)] = min([await _watched_async(client) for _ in range(_CALLS)], key=_calls)
+        by_kind[kind] = min([await _watched_async(client) for _ in range(_CALLS)], key=_calls)
     return {f"async def, {kind}": passed for kind, passed in by_kind.items()}
-
-
-def _name(client: _Client) -> str:
-    return "failing, with fallback" if client.fails else "healthy"
 
 
 def _calls(passed: Passed) -> int:
@@ -149,7 +156,7 @@ def main() -> int:
         print(json.dumps(counted))
         return 0
     for kind, passed in counted.items():
-        print(f"{kind:34} {len(passed):3} files {_calls(passed):4} calls")
+        print(f"{kind:41} {len(passed):3} files {_calls(passed):4} calls")
         if options.files:
             print(*(f"    {file} {calls}" for file, calls in passed.items()), sep="\n")
     return 0
