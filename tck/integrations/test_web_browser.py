@@ -16,7 +16,7 @@ from kit.browser import Browser, browser
 from kit.waiting import wait_until
 from kit.web import served_by_wsgiref
 
-HOSTILE = "acme.\"><script>document.title='gone'</script><img src=x onerror=\"document.title='gone'\">"
+HOSTILE = "till.\"><script>document.title='gone'</script><img src=x onerror=\"document.title='gone'\">"
 
 HASTE = 20
 """How many times as often as for people the page looks whether anything has changed."""
@@ -68,7 +68,7 @@ class Workers:
     def __init__(self) -> None:
         self.asked: list[Request] = []
         self.says = "alice"
-        self._app = wsgi_app(critical="acme.payments", authorize=self._authorize, title="Shop")
+        self._app = wsgi_app(critical="till.payments", authorize=self._authorize, title="Shop")
         self.this = reading.process()
         self.use(self.this)
 
@@ -111,14 +111,14 @@ def page(chromium: Browser, address: str, workers: Workers) -> Iterator[Browser]
     breaker = CircuitBreaker(request_volume_threshold=4, delay="1h")
     retry = Retry(max_retries=1, delay=0, jitter=0, retry_on=ConnectionError)
     made = [
-        Guard(name="acme.payments", circuit_breaker=breaker, retry=retry),
-        Guard(name="acme.pictures", bulkhead=Bulkhead(3)),
+        Guard(name="till.payments", circuit_breaker=breaker, retry=retry),
+        Guard(name="till.pictures", bulkhead=Bulkhead(3)),
         Guard(name=HOSTILE, retry=retry),
     ]
     fail(made[0], 5)
     chromium.show(1280, 900)
     chromium.prefer("light")
-    chromium.open(f"{address}/?q=acme.")
+    chromium.open(f"{address}/?q=till.")
     yield chromium
     chromium.open("about:blank")  # or it would ask for guards that are gone
     for guard in made:
@@ -157,7 +157,7 @@ def test_the_page_shows_what_is_wrong_first(page: Browser) -> None:
     assert page.driver.title == "Shop"
     assert page.text("h1").lower().endswith("down")
     assert page.text(".reasons").startswith("\u2716")
-    assert "acme.payments: CircuitBreaker is open, half-open in " in page.text(".reasons")
+    assert "till.payments: CircuitBreaker is open, half-open in " in page.text(".reasons")
     assert names(page)[0] == "payments"
     assert "100 % failed" in page.text("tbody tr:first-child")
 
@@ -188,7 +188,7 @@ def test_nothing_inline_runs(page: Browser) -> None:
 def test_dark_and_light_are_both_easy_to_read(page: Browser, address: str) -> None:
     """They differ, and no words have less contrast than AA asks for, on any page."""
     grounds = set()
-    for path in ("", "guards/acme.payments", "health", "nothing"):
+    for path in ("", "guards/till.payments", "health", "nothing"):
         page.open(f"{address}/{path}")
         for scheme in ("light", "dark"):
             page.prefer(scheme)  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ return [...document.querySelectorAll(".policy tbody th")].filter((one) => lines(
 @pytest.mark.parametrize("width", [360, 768, 1280, 1920])
 def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address: str) -> None:
     """On a telephone a row is a card; what is in it has its column's name beside it."""
-    for path in ("", "guards/acme.payments", "health"):
+    for path in ("", "guards/till.payments", "health"):
         page.show(width, 800)
         page.open(f"{address}/{path}")
 
@@ -222,7 +222,7 @@ def test_no_page_has_to_be_scrolled_sideways(width: int, page: Browser, address:
 
 def test_pages_are_built_for_those_who_hear_them(page: Browser, address: str) -> None:
     """One heading of the first order, none left out, tables with captions and scopes, names for what is typed into."""
-    for path in ("", "guards/acme.payments", "health", "nothing"):
+    for path in ("", "guards/till.payments", "health", "nothing"):
         page.open(f"{address}/{path}")
         levels = page.run("return [...document.querySelectorAll('h1, h2, h3')].map((one) => Number(one.tagName[1]))")
         assert levels.count(1) == 1
@@ -238,13 +238,13 @@ def test_the_filter_narrows_while_one_types(page: Browser) -> None:
     """Without loading the page anew; what is typed stays, and the address can be passed on."""
     page.run("window.stays = true; document.getElementById('q').value = ''")
 
-    page.find("#q").send_keys("acme.pic")
+    page.find("#q").send_keys("till.pic")
     soon(lambda: names(page) == ["pictures"])
 
     assert page.run("return document.activeElement.id") == "q"
-    assert page.run("return document.activeElement.value") == "acme.pic"
-    assert page.run("return location.search") == "?q=acme.pic"
-    page.run("document.getElementById('q').value = 'acme.'")
+    assert page.run("return document.activeElement.value") == "till.pic"
+    assert page.run("return location.search") == "?q=till.pic"
+    page.run("document.getElementById('q').value = 'till.'")
     page.find("[name=impaired]").click()
     soon(lambda: names(page) == ["payments"])
     assert page.run("return window.stays")
@@ -252,10 +252,10 @@ def test_the_filter_narrows_while_one_types(page: Browser) -> None:
 
 def test_it_follows_without_being_loaded_anew(page: Browser, address: str) -> None:
     """What did not change is the same element still: nothing flickers, what was opened stays open."""
-    page.open(f"{address}/guards/acme.payments")
+    page.open(f"{address}/guards/till.payments")
     page.run("document.querySelector('details').open = true; window.before = document.querySelector('.policy')")
 
-    circuit_breakers.reset("acme.payments")
+    circuit_breakers.reset("till.payments")
     soon(lambda: "closed" in page.text(".conditions"))
 
     assert page.run("return window.before === document.querySelector('.policy')")
@@ -271,7 +271,7 @@ def test_it_stays_with_the_process_that_it_shows(page: Browser, workers: Workers
         "window.seen = new Set(); setInterval(() => window.seen.add(document.querySelector('main').dataset.process))"
     )
 
-    circuit_breakers.reset("acme.payments")
+    circuit_breakers.reset("till.payments")
     soon(lambda: page.text("h1").lower().endswith("up"))
 
     assert page.run("return window.seen.size") == 1
@@ -281,7 +281,7 @@ def test_it_stays_with_the_process_that_it_shows(page: Browser, workers: Workers
 
 def test_an_action_reaches_the_process_that_is_shown(page: Browser, workers: Workers, address: str) -> None:
     """Whichever answers first: the others refuse a form that they have not shown, and are asked for nothing more."""
-    page.open(f"{address}/guards/acme.payments")
+    page.open(f"{address}/guards/till.payments")
     this = workers.this
     other = this | {"pid": 4711}
     workers.use(other, other, other, this)
@@ -296,11 +296,11 @@ def test_an_action_reaches_the_process_that_is_shown(page: Browser, workers: Wor
 def test_an_action_that_is_refused_says_so(page: Browser, workers: Workers, address: str) -> None:
     """And goes on saying so, while the page follows."""
     workers.says = ""
-    page.open(f"{address}/guards/acme.payments")
+    page.open(f"{address}/guards/till.payments")
 
     page.find("#reset").click()
     soon(lambda: page.text("#news") == "Not done. 403: not authorised")
-    circuit_breakers.reset("acme.payments")
+    circuit_breakers.reset("till.payments")
     soon(lambda: "closed" in page.text(".conditions"))
 
     assert page.text("#news") == "Not done. 403: not authorised"
@@ -311,7 +311,7 @@ def test_it_stands_still_when_asked_to(page: Browser) -> None:
     """Whoever reads slowly, or takes a picture, is not hurried."""
     page.find("#pause").click()
     asked = page.run("return performance.getEntriesByType('resource').length")
-    circuit_breakers.reset("acme.payments")
+    circuit_breakers.reset("till.payments")
     page.run("window.early = true; setTimeout(() => { window.early = false }, 4000)")
     soon(lambda: not page.run("return window.early"))
 
@@ -323,16 +323,16 @@ def test_it_stands_still_when_asked_to(page: Browser) -> None:
 
 def test_a_click_acts_on_the_circuit(page: Browser, address: str) -> None:
     """And leads back to the guard, whose page says so."""
-    page.open(f"{address}/guards/acme.payments")
+    page.open(f"{address}/guards/till.payments")
 
     page.find("#reset").click()
     soon(lambda: "closed" in page.text(".conditions"))
-    assert circuit_breakers.state("acme.payments") == "closed"
+    assert circuit_breakers.state("till.payments") == "closed"
 
     page.find("#force-open").click()
     soon(lambda: "open, forced" in page.text(".conditions"))
-    assert circuit_breakers.state("acme.payments") == "open"
-    assert page.run("return location.pathname") == "/guards/acme.payments"
+    assert circuit_breakers.state("till.payments") == "open"
+    assert page.run("return location.pathname") == "/guards/till.payments"
 
 
 def test_a_process_that_is_gone_is_told_of(page: Browser) -> None:
@@ -352,10 +352,10 @@ def test_it_works_without_scripts(page: Browser, address: str) -> None:
         page.open(f"{address}/?q=pictures")
         assert len(page.driver.find_elements("css selector", "tbody tr")) == 1
         page.find("#q").clear()
-        page.find("#q").send_keys("acme.pay")
+        page.find("#q").send_keys("till.pay")
         page.find("#filter button").click()
         soon(lambda: "payments" in page.text("tbody"))
-        page.open(f"{address}/guards/acme.payments")
+        page.open(f"{address}/guards/till.payments")
         page.find("#reset").click()
         soon(lambda: "closed" in page.text(".conditions"))
     finally:
