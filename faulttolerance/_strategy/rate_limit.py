@@ -44,9 +44,9 @@ class _Window(Protocol):
     limit: int
     length: int
     count: int
-    """How many calls the period has let through that ``sure_until`` belongs to."""
+    """Calls that were let through since the current window began; 0 where windows do not follow one another."""
     sure_until: float
-    """Up to this moment, in seconds, a call has room if ``count`` says so: one whose end is known needs no ``due``."""
+    """Up to this moment, in seconds, a call has room if ``count`` is below ``limit``; minus infinity: ask ``due``."""
 
     def due(self, now: int, ahead: int = 0) -> int:
         """The moment from which a call has room after *ahead* others; *now* or earlier: it has room now."""
@@ -108,8 +108,8 @@ class _Fixed:
 
     def _last_until(self, end: int) -> int:
         self.end = end
-        self.sure_until = (end - 1) / _PER_SECOND  # a step or two too late, where seconds are coarse
-        while ticks(self.sure_until) >= end:
+        self.sure_until = (end - 1) / _PER_SECOND
+        while ticks(self.sure_until) >= end:  # by a step or two, where a second has few digits behind the point
             self.sure_until = math.nextafter(self.sure_until, -math.inf)
         return end
 
