@@ -20,7 +20,7 @@ from .event_loop import kept_on, running_loop
 from .native import get_ident
 from .task_deadline import CANCELLED, EXPIRED, NO_TASK, OWED, RUNS, TaskDeadline, current
 
-_QUEUES = "__faulttolerance_deadlines__"
+_QUEUES = "__faulttolerance_deadlines__"  # ``begin_deadline`` reads the attribute itself
 
 if sys.version_info >= (3, 12):
     current_task = asyncio.current_task
