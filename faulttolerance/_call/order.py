@@ -269,7 +269,8 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
         from .._runtime.lane import lane  # few functions are the fleet's
         from .._strategy.fleet_limit import FleetRateLimit
 
-        shared = FleetRateLimit(limit, binding.strategies.get(FleetWide).key, lane, may_wait=may_wait)
+        member = binding.strategies.get(FleetWide)
+        shared = FleetRateLimit(limit, member.part, member.key, lane, may_wait=may_wait)
         return {"rate_limit": shared, "takes_turns": True}  # it waits for answers at least
     return {"rate_limit": limit, "takes_turns": may_wait}
 

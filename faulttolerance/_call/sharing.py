@@ -10,6 +10,7 @@ from .._runtime.lane import lane
 from .._strategy.circuit_breaker import CircuitBreaker
 from .._strategy.condition import Condition
 from .._strategy.fleet_circuit import FleetGate, SharedCircuit
+from .._strategy.fleet_part import Part
 
 __all__ = ["Member"]
 
@@ -21,10 +22,11 @@ class Member:
         key: Names it in the fleet.
     """
 
-    __slots__ = ("_circuit", "key")
+    __slots__ = ("_circuit", "key", "part")
 
     def __init__(self, key: str) -> None:
         self.key = key
+        self.part = Part()
         self._circuit: SharedCircuit | None = None
 
     def gate(self, breaker: CircuitBreaker, deliver: Callable[[CircuitBreaker], object]) -> FleetGate:

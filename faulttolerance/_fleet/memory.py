@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from .._strategy.circuit_state import CLOSED, OPEN
-from .._strategy.fleet import Answer, Question, ReadCircuits, TakeTurn
+from .._strategy.fleet import Answer, Attend, Question, ReadCircuits, TakeTurn
 from .circuits import Circuit, ask_circuit, current, record_of, stamped
 from .windows import Counted, take_turn
 
@@ -21,6 +21,7 @@ class Memory:
         self._lock = threading.RLock()
         self._circuits: dict[str, Circuit] = {}
         self._windows: dict[tuple[str, str], Counted] = {}
+        self._processes: dict[str, int] = {}
 
     def exchange(self, questions: Sequence[Question], now: int) -> list[Answer]:
         """Answer all questions in their order, as one step."""
@@ -41,6 +42,7 @@ class Memory:
         with self._lock:
             self._circuits.clear()
             self._windows.clear()
+            self._processes.clear()
 
     def renew_lock(self) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
@@ -53,6 +55,10 @@ class Memory:
             if counted is not None:
                 self._windows[place] = counted
             return wait
+        if isinstance(question, Attend):
+            processes = {**self._processes, question.process: now}
+            self._processes = {one: at for one, at in processes.items() if now - question.length < at <= now}
+            return len(self._processes)
         if isinstance(question, ReadCircuits):
             circuits = {key: current(circuit, now) for key, circuit in self._circuits.items()}
             self._circuits = {key: circuit for key, circuit in circuits.items() if circuit is not None}

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["RedisFleet"]
 
 _CONNECTS_WITHIN: Final = 1.0
-"""Seconds; nobody waits for an answer meanwhile, at least after the first connection."""
+_SILENCE: Final = 0.5
+"""Seconds; no call waits for so long. A server that pauses for less is not lost."""
 _ROUNDS: Final = 5
 """A question is sent so often at most: to a server that does not know its script, or knows who has its keys."""
 
@@ -238,7 +239,7 @@ def connection_to(address: Address, host: Host, patience: float, *, is_sentinel:
     settings: dict[str, Any] = {
         **(address.sentinel_settings if is_sentinel else address.settings),
         "protocol": 2,  # all that is needed, and all that version 5 knows
-        "socket_timeout": patience,
+        "socket_timeout": max(_SILENCE, 2 * patience),
         "socket_connect_timeout": max(patience, _CONNECTS_WITHIN),
     }
     if address.kind == "unix":

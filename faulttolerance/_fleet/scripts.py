@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from .._strategy.fleet import (
     Answer,
+    Attend,
     CircuitRecord,
     EndProbe,
     Leased,
@@ -49,7 +50,7 @@ def script(name: str) -> Script:
 
 def script_of(question: Question) -> str:
     """Give the name of the script that answers *question*."""
-    return "turn" if isinstance(question, TakeTurn) else "circuit"
+    return "turn" if isinstance(question, TakeTurn) else "attend" if isinstance(question, Attend) else "circuit"
 
 
 def command_of(question: Question, namespace: str, *, with_text: bool = False) -> bytes:
@@ -76,6 +77,8 @@ def _arguments(question: Question, namespace: str) -> tuple[object, ...]:
     if isinstance(question, TakeTurn):
         key, kind, *values = question
         return f"{tag}:{kind}:{key}", kind, *values
+    if isinstance(question, Attend):
+        return f"{tag}:processes", *question
     return f"{tag}:circuits", _NAMES[type(question)], *question
 
 
@@ -86,7 +89,7 @@ def _packed(*parts: object) -> bytes:
 
 def answer_of(question: Question, reply: Any) -> Answer:
     """Read what the script replied to *question*."""
-    if isinstance(question, TakeTurn):
+    if isinstance(question, (TakeTurn, Attend)):
         return int(reply)
     if isinstance(question, ReadCircuits):
         return {_text(reply[place]): _record(reply[place + 1 : place + 6]) for place in range(0, len(reply), 6)}

@@ -35,6 +35,18 @@ class Lane:
         return line is not None and line.contact.is_up
 
     @property
+    def is_prompt(self) -> bool:
+        """Whether a fleet is there, and answers within the patience, as far as is known."""
+        line = self._line
+        return line is not None and line.is_prompt
+
+    @property
+    def processes(self) -> int:
+        """How many processes there were when it was read last; 0: there is no fleet."""
+        line = self._line
+        return 0 if line is None else line.processes
+
+    @property
     def is_asking(self) -> bool:
         """Whether somebody waits for an answer."""
         line = self._line
@@ -47,12 +59,6 @@ class Lane:
         """
         line = self._line
         return line is not None and line.ask(question, tell)
-
-    def give_up(self) -> None:
-        """Take the fleet for lost: a call has waited in vain for as long as it may."""
-        line = self._line
-        if line is not None:
-            line.give_up()
 
     def enroll(self, circuit: SharedCircuit) -> None:
         """Tell *circuit* what the fleet has of its key, for as long as it lives."""

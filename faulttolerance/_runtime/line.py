@@ -6,11 +6,24 @@ from _queue import Empty, SimpleQueue
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 from .._event import FleetLost, FleetRegained, sinks
 from .._log import ERROR, log
 from .._strategy.contact import BATCH, Contact
-from .._strategy.fleet import ABSENT, CircuitRecord, Fleet, Leased, Question, ReadCircuits, Session, Tell
+from .._strategy.fleet import (
+    ABSENT,
+    Attend,
+    CircuitRecord,
+    Fleet,
+    Leased,
+    Question,
+    ReadCircuits,
+    Session,
+    TakeTurn,
+    Tell,
+    trial_of,
+)
 from ..typing import Timer
 from .background import aside
 from .callback import together
@@ -29,6 +42,8 @@ _NO_THREADS = "no thread can be started here"
 _CONNECTING_SECONDS = 1.0
 _START_SECONDS = 1.0
 """How long ``configure`` waits where greenlets stand for threads."""
+_POLLS = 3
+"""A process that has read nothing for so many polls is not there any more."""
 _STOP_SECONDS = 1.0
 """How long a fork waits for an exchange to end; the thread is left alone after that."""
 
@@ -49,6 +64,8 @@ class Line:
         self.fleet = fleet
         self.namespace = fleet.namespace
         self.patience = fleet.patience
+        self.processes = 1
+        """How many there were when the fleet was read last."""
         self._circuits = circuits
         self._known: dict[str, CircuitRecord] = {}
         self._read_at = 0.0
@@ -64,14 +81,15 @@ class Line:
         """Whether the fleet answers, as far as is known."""
         return self.contact.is_up
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it answers within the patience, as far as is known."""
+        return self.contact.is_up
+
     def leave(self) -> None:
         """Do nothing any more, in the child of a fork; what is the parent's stays as it is."""
         self._is_over = True
         self._session = None
-
-    def give_up(self) -> None:
-        """Take the fleet for lost."""
-        self._lose(f"no answer within {self.patience * 1000:g} ms")
 
     # What is heard
 
@@ -97,8 +115,7 @@ class Line:
 
     def _hear(self, question: Question, answer: Any) -> None:
         """Tell the circuits what they are to know of *answer*."""
-        kind = type(answer)
-        if kind is int:
+        if isinstance(question, (TakeTurn, Attend)):
             return
         now = clock.monotonic()
         if isinstance(question, ReadCircuits):
@@ -106,7 +123,7 @@ class Line:
             for circuit in self._circuits:
                 self._follow(circuit, self._known.get(circuit.key, ABSENT), now)
         else:
-            record = answer.circuit if kind is Leased else answer
+            record = answer.circuit if type(answer) is Leased else answer
             self._known[question.key] = record
             for circuit in self._circuits.of(question.key):
                 self._follow(circuit, record, now)
@@ -169,6 +186,10 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
+def _kind_of(question: Question) -> str:
+    return question.kind if isinstance(question, TakeTurn) else ""
+
+
 def _answer(tell: Tell, answer: Any) -> None:
     try:
         tell(answer)
@@ -187,6 +208,11 @@ class ThreadLine(Line):
         self._outstanding: dict[int, Tell] = {}
         """Who waits for the answers of what is being asked; whoever takes one out tells it."""
         self._newcomers: list[SharedCircuit] = []
+        self._trials: dict[str, Question] = {}
+        """What a lost fleet is asked beside, by kind: it was lost by such questions."""
+        self._asked_at = 0.0
+        """When the questions were sent of which no answer has come; 0: there are none."""
+        self._attend = Attend(uuid4().hex, max(1, round(_POLLS * fleet.poll * 1e6)))
         self._stopping = False
         self._knows_loss = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
@@ -211,10 +237,11 @@ class ThreadLine(Line):
             self._answer_all()  # whoever has found out meanwhile may have been here before
         return True
 
-    def give_up(self) -> None:
-        """Take the fleet for lost, and tell all who wait."""
-        super().give_up()
-        self._answer_all()  # here: its own thread may hang in the exchange
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it answers within the patience, as far as is known."""
+        asked_at = self._asked_at
+        return self.contact.is_up and not (asked_at and native.monotonic() - asked_at > self.patience)
 
     def welcome(self, circuit: SharedCircuit) -> None:
         """Tell *circuit*, which has just come, what is known."""
@@ -277,7 +304,7 @@ class ThreadLine(Line):
             first = self._asked.get(timeout=max(0.0, self.contact.next() - native.monotonic()))
         except Empty:
             return []
-        return self._gathered(BATCH - 2, *((first,) if first is not None else ()))
+        return self._gathered(BATCH - 3, *((first,) if first is not None else ()))
 
     def _gathered(self, most: int | None, *first: Asked) -> list[Asked]:
         gathered = list(first)
@@ -301,7 +328,8 @@ class ThreadLine(Line):
             self._renew(now)
         reads = contact.due <= now
         if reads:
-            asked.append((ReadCircuits(), _ignore))
+            asked += [(self._attend, self._count), (ReadCircuits(), _ignore)]
+            asked += [(question, _ignore) for question in self._trials.values()]
         if asked:
             self._ask_all(asked, was_up, reads)
         while self._newcomers:
@@ -322,12 +350,15 @@ class ThreadLine(Line):
             return
         questions = [question for question, _ in asked]
         timer = self._hurry() if was_up and self._session is None else None
+        self._asked_at = native.monotonic()
         try:
             answers = self._exchange(questions)
         except BaseException as error:  # whatever it is, there is no answer
+            self._trials |= {_kind_of(question): trial_of(question) for question in questions}
             self._fail(error, was_up)
             return
         finally:
+            self._asked_at = 0.0
             if timer is not None:
                 timer.cancel()
         if self._is_over or contact.is_up != was_up:
@@ -335,6 +366,7 @@ class ThreadLine(Line):
         if not was_up:
             self._regain()
             self._knows_loss = False
+            self._trials = {}
         if reads:
             contact.read(native.monotonic(), chance())
         with together():
@@ -354,8 +386,15 @@ class ThreadLine(Line):
         self._answer_all()
 
     def _hurry(self) -> Timer:
-        """Give the fleet up if it takes too long to connect; nobody may be there to do so who waits for an answer."""
-        return watchdog.call_at(native.monotonic() + max(self.patience, _CONNECTING_SECONDS), self.give_up)
+        """Give the fleet up if it takes too long to connect, as where names are looked up in vain."""
+        return watchdog.call_at(native.monotonic() + max(self.patience, _CONNECTING_SECONDS), self._give_up)
+
+    def _give_up(self) -> None:
+        self._lose("no connection in time")
+        self._answer_all()  # here: its own thread hangs
+
+    def _count(self, processes: int | None) -> None:
+        self.processes = processes or self.processes
 
     def _hear(self, question: Question, answer: Any) -> None:
         super()._hear(question, answer)

@@ -11,8 +11,13 @@ BATCH = 128
 RENEWING = 0.3
 """Seconds after which idle places of probes are asked for again: they are lent for one second."""
 
-_SHORTEST, _LONGEST = 1.0, 30.0
-"""Seconds until a lost fleet is asked for the first time whether it is there again, and at most between two times."""
+_SHORTEST, _LONGEST = 0.05, 0.8
+"""Seconds until a lost fleet is asked for the first time whether it is there again, and at most between two times.
+
+Connecting in vain takes up to a second; so it is asked at least every two.
+"""
+_STEADY = 5.0
+"""A fleet that is lost so many seconds after it was found again, or sooner, is asked as seldom as before."""
 
 
 def _jittered(seconds: float, part: float, chance: float) -> float:
@@ -42,7 +47,7 @@ class Contact:
         self.reason = ""
         """Why it was lost, for people."""
         self._poll = poll
-        self._pause = _SHORTEST
+        self._pause = _SHORTEST / 2
         # Empty while it is lost: several threads may find that out at once, and the one that empties it was the first.
         self._reached = [None]
 
@@ -73,9 +78,10 @@ class Contact:
             self._reached.pop()
         except IndexError:
             return False
+        lasted = now - self.since
         self.reason, self.since = reason, now
         self.renew_at = inf
-        self._pause = _SHORTEST
+        self._pause = _SHORTEST if lasted > _STEADY else min(2 * self._pause, _LONGEST)
         self._ping_later(now, chance)
         return True
 

@@ -14,6 +14,7 @@ from .rate_limit import WindowKind
 __all__ = [
     "ABSENT",
     "Answer",
+    "Attend",
     "CircuitRecord",
     "EndProbe",
     "Fleet",
@@ -27,6 +28,7 @@ __all__ = [
     "StartProbe",
     "TakeTurn",
     "Tell",
+    "trial_of",
 ]
 
 
@@ -59,6 +61,14 @@ class TakeTurn(NamedTuple):
     """Turns that a smooth window gives at once after a rest."""
     spacing: int = 0
     """The shortest time between two turns."""
+
+
+class Attend(NamedTuple):
+    """Write down that *process* is there, for *length*. The answer: how many are, with this one."""
+
+    process: str
+    """Names it, and no other one."""
+    length: int
 
 
 class ReadCircuits(NamedTuple):
@@ -127,10 +137,18 @@ class EndProbe(NamedTuple):
     reason: str = ""
 
 
-Question: TypeAlias = TakeTurn | ReadCircuits | OpenCircuit | LeaseProbe | StartProbe | EndProbe
+Question: TypeAlias = TakeTurn | Attend | ReadCircuits | OpenCircuit | LeaseProbe | StartProbe | EndProbe
 Answer: TypeAlias = int | Mapping[str, CircuitRecord] | CircuitRecord | Leased
 Tell: TypeAlias = Callable[[Any], object]
 """Is told the answer to a question, from any thread and without a lock; ``None``: the fleet is lost."""
+
+
+_NO_PROBE = EndProbe("", 0, "", "none", 1, 0)
+
+
+def trial_of(question: Question) -> Question:
+    """Return a question that a server answers only if it would answer *question*, and that nobody notices."""
+    return question._replace(key="") if isinstance(question, TakeTurn) else _NO_PROBE
 
 
 class Session(Protocol):
@@ -185,13 +203,15 @@ class Link(Protocol):
         ...
 
     @property
-    def is_up(self) -> bool:
-        """Whether a fleet is there, and answers as far as is known."""
+    def is_prompt(self) -> bool:
+        """Whether a fleet is there, and answers within the patience, as far as is known."""
+        ...
+
+    @property
+    def processes(self) -> int:
+        """How many processes there were when it was read last; 0: there is no fleet."""
         ...
 
     def ask(self, question: Question, tell: Tell) -> bool:
         """Send *question* soon, and *tell* the answer; false, and nothing is told: decide alone."""
         ...
-
-    def give_up(self) -> None:
-        """Take the fleet for lost: a call has waited in vain for as long as it may."""

@@ -1,11 +1,12 @@
 """A rate limit that all processes of a fleet share (rules F2 and F5).
 
 The window of this process is looked at first: what has no room there has none in the fleet. Then the fleet is asked,
-and whoever has to wait for its answer is woken by it. Where there is no fleet, or none that answers, this process
-decides alone; its window holds every turn that it was given.
+and whoever has to wait for its answer is woken by it. Where none comes within the patience, and while the fleet is late
+or lost, this process decides alone, by its part of the limit. An answer that is late counts for a call that still
+waits. Without a fleet, the limit is that of the process.
 
-Calls that may wait stand in the line of the local limit. Only its first one asks the fleet again; the others are woken
-one by one as those before them leave.
+Calls that may wait stand in the line of the local limit. Only its first one asks again; the others are woken one by one
+as those before them leave.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .fleet import Link, TakeTurn
+from .fleet_part import Part
 from .rate_limit import GRACE, NOBODY, Place, RateLimit, ticks, wait_for
 
 __all__ = ["FleetPlace", "FleetRateLimit"]
@@ -27,16 +29,16 @@ _MICROSECOND: Final = 1000
 _ROUNDING: Final = 5e-7
 _APART: Final = 3 * _MICROSECOND
 """The fleet may count in whole microseconds what is due here by so much sooner."""
-_LATE: Final = 0.005
-"""Seconds. Who wakes up later than that was not let run."""
+_LOOKS_EACH: Final = 1.0
+"""Seconds after which the first of the line looks whether the fleet has come or gone, however long its turn is off."""
 
 
 class FleetPlace(Place):
     """The place of a call that may have a question out, too."""
 
-    __slots__ = ("answer", "asked_at", "decides_alone", "gives_up_at", "has_grace", "is_cut_short", "limit", "patience")
+    __slots__ = ("answer", "asked_at", "asks", "gives_up_at", "patience", "was_prompt")
 
-    limit: RateLimit
+    asks: FleetRateLimit
     asked_at: float
     gives_up_at: float
 
@@ -45,20 +47,15 @@ class FleetPlace(Place):
         self.answer: int | None = _NOT_ASKED
         """The microseconds until there may be room; ``None``: the fleet is lost."""
         self.patience = 0.0
-        self.decides_alone = False
-        """Whether the answer to a question was not waited for, and may still come: then nothing else is asked."""
-        self.has_grace = False
-        """Whether it waits longer than the patience, because it came too late to see whether there was an answer."""
-        self.is_cut_short = False
-        """Whether a deadline ends the wait for the answer, before the patience does."""
+        self.was_prompt = False
+        """Whether it stands in the line while the fleet was prompt."""
 
     def tell(self, answer: Any) -> None:
         """Take the answer of the fleet, on any thread, and wake whoever waits for it."""
         if self.answer != _OUT:
             return
         if answer == 0:
-            # Not later than it counts there, where moments are rounded.
-            self.limit.count(self.asked_at - _ROUNDING)
+            self.asks.count(self.asked_at)
         self.answer = answer
         try:
             self.wake()
@@ -71,17 +68,19 @@ class FleetRateLimit:
 
     Args:
         limit: The limit of this process.
+        part: What this process has of it while it decides alone.
         key: Names the limit in the fleet.
         link: Reaches the fleet.
         may_wait: Whether calls stand in line for their turn, as long as *limit* lets them.
     """
 
-    __slots__ = ("_key", "_known", "_limit", "_link", "_may_wait")
+    __slots__ = ("_key", "_known", "_limit", "_link", "_may_wait", "_part")
 
     place = FleetPlace
 
-    def __init__(self, limit: RateLimit, key: str, link: Link, *, may_wait: bool) -> None:
+    def __init__(self, limit: RateLimit, part: Part, key: str, link: Link, *, may_wait: bool) -> None:
         self._limit = limit
+        self._part = part
         self._key = key
         self._link = link
         self._may_wait = may_wait
@@ -95,40 +94,38 @@ class FleetRateLimit:
         Raises:
             RateLimitException: It was not, or would not be let through within the longest wait.
         """
-        answer = place.answer
+        answer, limit, link = place.answer, self._limit, self._link
         if answer == _NOT_ASKED:
-            limit = self._limit
-            if place.decides_alone or not limit.follows_fleet or (limit.waiting and not self._link.is_up):
-                return self._decide_alone(place, now)
+            if not limit.follows_fleet or not link.processes:
+                return self._decide_locally(place, now)
             if wait := self._look(place, now):
                 return wait
-            place.limit, place.asked_at, place.answer = self._limit, now, _OUT
-            place.patience = patience = self._link.patience
+            place.asks, place.asked_at, place.answer = self, now, _OUT
+            place.patience = patience = link.patience
             place.gives_up_at = now + patience
-            if not self._link.ask(self._question(), place.tell):
-                place.answer = _NOT_ASKED
-                return self._decide_alone(place, now)
+            if not (link.is_prompt and link.ask(self._question(), place.tell)):
+                place.answer = None
             answer = place.answer
-            if answer == _OUT:
-                return patience
         if answer == _OUT:
             if (wait := place.gives_up_at - now) > 0.0:
                 return wait
-            if wait < -_LATE and not (place.has_grace or place.is_cut_short):
-                # The whole process stood still, and who takes the answers with it.
-                place.has_grace, place.gives_up_at = True, now + place.patience / 2
-                return place.gives_up_at - now
-            place.answer, place.decides_alone, answer = _NOT_ASKED, True, None
-            if not place.is_cut_short:
-                self._link.give_up()
+            return self._decide_alone(place, now)
         place.answer = _NOT_ASKED
         if answer is None:
             return self._decide_alone(place, now)
         if answer:
-            return self._line_up(place, now, ticks(place.asked_at) + answer * _MICROSECOND, answer / 1e6)
+            self._part.full_until = due = ticks(place.asked_at) + answer * _MICROSECOND
+            return self._line_up(place, now, due, answer / 1e6)
         if place.until is not None:
-            self._limit.leave(place, now)
+            limit.leave(place, now)
         return 0.0
+
+    def count(self, at: float) -> None:
+        """Count a turn that the fleet has given, asked for *at* that moment."""
+        limit, at = self._limit, at - _ROUNDING  # not later than it counts there, where moments are rounded
+        with limit.lock:
+            limit.count(at)
+            self._part.take_locked(limit, self._link.processes or 1, at)
 
     def leave(self, place: FleetPlace, now: float) -> None:
         """Give the turn back, or make way after it was taken; any number of times."""
@@ -142,33 +139,43 @@ class FleetRateLimit:
         Raises:
             RateLimitException: It would wait for its turn in vain.
         """
-        if place.answer != _NOT_ASKED:  # the answer may have come this moment
-            place.is_cut_short, place.gives_up_at = True, now + left
+        if place.answer == _OUT and now < place.gives_up_at:
+            place.gives_up_at = now + left
             if left > 0.0:
                 return left
+        if place.answer != _NOT_ASKED:  # the answer may have come this moment
             seconds = self.ask(place, now)
             if not seconds:
                 return 0.0
         return self._limit.cut_short(place, now, seconds, left)
 
-    def _decide_alone(self, place: FleetPlace, now: float) -> float:
+    def _decide_locally(self, place: FleetPlace, now: float) -> float:
+        """Let a call through as the limit of this process does, without a fleet."""
         limit = self._limit
         place.is_patient = None
-        if limit.waiting:
-            self._wake_first(place, now)
         if self._may_wait:
             return limit.ask(place, now)
         limit.admit(now)
         return 0.0
 
-    def _wake_first(self, place: FleetPlace, now: float) -> None:
-        """Let the first of the line go by the window of this process, whatever a lost fleet has told it."""
-        limit = self._limit
+    def _decide_alone(self, place: FleetPlace, now: float) -> float:
+        """Let a call through by the part of this process, or let it wait for its turn; an answer may still come."""
+        limit, processes = self._limit, self._link.processes
+        if limit.waiting:
+            self._drop_overdue(place, now)
         with limit.lock:
-            first = limit.waiting[0] if limit.waiting else place
-            if first is not place and first.is_patient:
-                first.is_patient = None
-        limit.leave(NOBODY, now)
+            due, is_first = ticks(now), not limit.ahead_of_locked(place)
+            if is_first:
+                due = self._part.take_locked(limit, processes or 1, now)
+            is_through = is_first and due <= ticks(now)
+            if is_through:
+                limit.count(now)
+        if not is_through:
+            return self._line_up(place, now, due)
+        place.answer = _NOT_ASKED
+        if place.until is not None:
+            limit.leave(place, now)
+        return 0.0
 
     def _question(self) -> TakeTurn:
         limit = self._limit
@@ -194,7 +201,7 @@ class FleetRateLimit:
                 due = ticks(limit.last) + limit.spacing
             first = limit.waiting[0] if limit.waiting else place
             if first is place:
-                if place.is_patient and place.asks_at > moment:
+                if place.is_patient and place.asks_at > moment and place.was_prompt == self._link.is_prompt:
                     due = place.asks_at  # it was woken for nothing
                 if due <= moment:
                     return 0.0
@@ -226,12 +233,13 @@ class FleetRateLimit:
             due = max(due, moment + 1)
             if due <= until:
                 is_new = place.until is None or ahead == len(waiting)
-                place.until, place.is_patient = until, not ahead
+                place.until, place.is_patient, place.was_prompt = until, not ahead, self._link.is_prompt
                 if is_new:
                     waiting.append(place)
                 # Whoever is not the first is woken when it is; it looks by itself in case that one never leaves.
                 place.asks_at = min(until, moment + (1 + ahead) * GRACE) if ahead else due
-                return wait_for(now, place.asks_at)
+                wait = wait_for(now, place.asks_at)
+                return wait if ahead else min(wait, _LOOKS_EACH)
         if place.until is not None:
             limit.leave(place, now)
         if not told:  # never longer than what was begun this moment takes
@@ -240,8 +248,10 @@ class FleetRateLimit:
 
     def _turn_behind_locked(self, ahead: int) -> int:
         """Give the moment before which a call has no turn that stands behind *ahead* others."""
-        limit = self._limit
+        limit, link = self._limit, self._link
         length, value = limit.window.length, limit.window.limit
+        if not link.is_prompt:
+            ahead *= link.processes or 1
         if limit.spacing:
             later = ahead * limit.spacing
         elif limit.kind == "smooth":

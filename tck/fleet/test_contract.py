@@ -16,6 +16,7 @@ from faulttolerance._fleet.scripts import Script, script
 from faulttolerance._strategy.fleet import (
     ABSENT,
     Answer,
+    Attend,
     CircuitRecord,
     EndProbe,
     Leased,
@@ -109,6 +110,21 @@ def half_open(server: Server, holder: str = "one", places: int = 1) -> CircuitRe
 
 def end(record: CircuitRecord, verdict: Any, holder: str = "one", places: int = 1) -> EndProbe:
     return EndProbe("shop", record.version, holder, verdict, places, SECOND, "a probe failed")
+
+
+def test_processes_that_were_there_of_late_are_counted(server: Server) -> None:
+    """Also after the clock was set back, and those that come again once."""
+
+    def attend(process: str) -> Any:
+        return server.ask(Attend(process, 3 * SECOND))
+
+    assert [attend("one"), attend("other"), attend("one")] == [1, 2, 2]
+    server.now += 2 * SECOND
+    assert attend("one") == 2
+    server.now += SECOND
+    assert attend("third") == 2
+    server.now -= 2 * SECOND
+    assert attend("one") == 1
 
 
 @pytest.mark.parametrize("kind", ["smooth", "fixed", "rolling"])

@@ -90,6 +90,8 @@ def test_scripts_that_the_server_forgot_are_sent_again(running_redis: RedisServe
 
 def test_a_slow_server_answers_who_is_patient(running_redis: RedisServer, session_of: Any) -> None:
     with slowed(running_redis.port) as port:
+        assert session_of(f"redis://127.0.0.1:{port}", patience=20).exchange([READ]) == [{}]  # late, and not lost
+    with slowed(running_redis.port, 0.6) as port:
         url = f"redis://127.0.0.1:{port}"
 
         assert session_of(url, patience=1000).exchange([READ]) == [{}]

@@ -17,6 +17,8 @@ import pytest
 
 from faulttolerance import RedisFleet, configure, explain, fleet_wide, health, rate_limit
 from faulttolerance._runtime.lane import lane
+from faulttolerance._strategy.contact import Contact
+from faulttolerance.instrumentation import set_event_sinks
 from faulttolerance.testing import reset
 from kit.program import ALONE
 from kit.redis_server import RedisServer, redis_server
@@ -120,6 +122,38 @@ def test_a_server_that_goes_costs_no_call_and_one_wait(
     assert sum(spent > PATIENCE * 0.9 for spent in traffic.spent) <= 20
     assert max(traffic.spent) < PATIENCE + 1.0
     assert regained < 3.0
+
+
+REFUSALS = {
+    "a read-only replica": (["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]),
+    "no memory": (["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"]),
+    "too few replicas": (
+        ["CONFIG", "SET", "min-replicas-to-write", "1"],
+        ["CONFIG", "SET", "min-replicas-to-write", "0"],
+    ),
+    "no right of a turn": (["ACL", "SETUSER", "default", "-set"], ["ACL", "SETUSER", "default", "+set"]),
+    "no right to anything": (["ACL", "SETUSER", "default", "-evalsha"], ["ACL", "SETUSER", "default", "+evalsha"]),
+}
+
+
+@pytest.mark.parametrize(("refuse", "permit"), REFUSALS.values(), ids=REFUSALS)
+def test_a_server_that_refuses_what_calls_do_is_lost_once(
+    redis: RedisServer, refuse: list[str], permit: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By rule F5: it is found again when it permits it, and not because it answers; no call fails meanwhile."""
+    news: list[str] = []
+    misses: list[str] = []
+    miss = Contact.miss
+    monkeypatch.setattr(Contact, "miss", lambda self, reason, *more: (misses.append(reason), miss(self, reason, *more)))
+    set_event_sinks([lambda event: news.append(type(event).__name__)])
+    redis.ask(*refuse)
+    wait_until(lambda: served() == "served" and not lane.is_up)
+    wait_until(lambda: served() == "served" and len(misses) > 2)
+    assert news == ["FleetLost"]
+    redis.ask(*permit)
+    wait_until(lambda: lane.is_up and len(news) == 2)
+
+    assert news == ["FleetLost", "FleetRegained"]
 
 
 def test_a_password_is_in_nothing_that_is_told(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:

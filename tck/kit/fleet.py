@@ -17,7 +17,7 @@ class DistantFleet:
 
     Args:
         poll: Seconds.
-        patience: Seconds; an exchange that takes longer fails.
+        patience: Seconds.
         now: The server's clock, in seconds.
     """
 
@@ -35,6 +35,10 @@ class DistantFleet:
         self.patience = patience
         self.now = now
         self.memory = Memory()
+        self.silence: float | None = None
+        """Seconds after which an exchange that is not answered fails; ``None``: the patience."""
+        self.refuse: Callable[[Question], object] = lambda _: None
+        """Is called with each question, and may raise: the server refuses it."""
         self.delay = 0.0
         """Real seconds that each exchange takes."""
         self.failure: Exception | None = None
@@ -68,12 +72,15 @@ class DistantSession:
         fleet = self.fleet
         if fleet.failure is not None:
             raise fleet.failure
+        silence = fleet.patience if fleet.silence is None else fleet.silence
         if fleet.delay:
-            time.sleep(min(fleet.delay, fleet.patience))
-        if fleet.delay > fleet.patience or not fleet.thawed.wait(fleet.patience):
+            time.sleep(min(fleet.delay, silence))
+        if fleet.delay > silence or not fleet.thawed.wait(silence):
             raise TimeoutError("no answer in time")
         if fleet.failure is not None:
             raise fleet.failure
+        for question in questions:
+            fleet.refuse(question)
         fleet.batches.append(len(questions))
         fleet.asked += questions
         return fleet.memory.exchange(questions, round(fleet.now() * 1e6))

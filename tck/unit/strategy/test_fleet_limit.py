@@ -16,6 +16,7 @@ from hypothesis import given, settings, strategies as st
 from faulttolerance._fleet.windows import take_turn
 from faulttolerance._strategy.fleet import TakeTurn
 from faulttolerance._strategy.fleet_limit import FleetPlace, FleetRateLimit
+from faulttolerance._strategy.fleet_part import Part
 from faulttolerance._strategy.rate_limit import RateLimit, WindowKind
 from faulttolerance.exceptions import RateLimitException
 
@@ -31,7 +32,8 @@ class Link:
         self.answers = list(answers)
         self.asked: list[TakeTurn] = []
         self.tells: list[Callable[[Any], object]] = []
-        self.is_up = True
+        self.is_up = self.is_prompt = True
+        self.processes = 1
 
     def ask(self, question: Any, tell: Callable[[Any], object]) -> bool:
         if not self.is_up:
@@ -43,8 +45,9 @@ class Link:
             self.tells.append(tell)
         return True
 
-    def give_up(self) -> None:
-        self.is_up = False
+    def lose(self) -> None:
+        """Answer nobody any more."""
+        self.is_up = self.is_prompt = False
         while self.tells:
             self.tells.pop()(None)
 
@@ -56,7 +59,7 @@ class Calls:
         spacing, burst = more.get("spacing", 0.0), more.get("burst", 1)
         self.local = RateLimit("shop.send", value, 1.0, spacing, kind, max_wait, burst)
         self.link = link
-        self.limit = FleetRateLimit(self.local, "shop.send", link, may_wait=max_wait > 0)
+        self.limit = FleetRateLimit(self.local, Part(), "shop.send", link, may_wait=max_wait > 0)
         self.woken: list[FleetPlace] = []
 
     def place(self) -> FleetPlace:
@@ -75,7 +78,7 @@ def test_a_turn_is_asked_for_in_microseconds_with_all_that_the_limit_says() -> N
     """By rule F2: what the server counts is whole; lengths that are none become longer, never shorter."""
     link = Link(0, 0)
     limit = RateLimit("send", 5, 1 / 3, 0.01, "smooth", 0.0, 3)
-    shared = FleetRateLimit(limit, "the key", link, may_wait=False)
+    shared = FleetRateLimit(limit, Part(), "the key", link, may_wait=False)
     shared.ask(FleetPlace(1, int), 0.0)
     limit.reconfigure(7, 2.0, 0.0, "rolling", 0.5)
     shared.ask(FleetPlace(1, int), 1.0)
@@ -113,50 +116,98 @@ def test_the_fleet_says_when_there_may_be_room() -> None:
 
 
 def test_an_answer_is_waited_for_no_longer_than_the_patience() -> None:
-    """By rules F2 and F5: then the fleet is lost, and nobody asks until it is back; what comes late says nothing."""
+    """By rules F2 and F5: then this process decides for that call, and the others go on waiting for theirs."""
     calls = Calls(Link(), "smooth")
     first, second = calls.place(), calls.place()
 
     assert calls.ask(10.0, first) == calls.ask(10.01, second) + 0.0 == 0.05
     assert calls.ask(10.03, first) == 0.02
-    late = calls.link.tells[0]
-    assert calls.ask(10.05, first) == 0.0  # alone, by the window of the process
+    assert calls.ask(10.05, first) == 0.0  # alone, by the part of the process
+    assert calls.woken == []
+    calls.link.tells[1](0)
     assert calls.woken == [second]
-    assert calls.ask(10.05, second) == "refused, 1.0"
-    late(0)
-    assert calls.ask(10.06) == "refused, 0.99"
-    calls.link.is_up = True
-    calls.link.answers = [0]
-    assert calls.ask(11.05) == 0.0
+    assert calls.ask(10.05, second) == 0.0  # its answer came in time
 
 
-@pytest.mark.parametrize(("late", "is_late"), [(0.0, False), (0.004, False), (0.006, True), (3.0, True)])
-def test_who_was_not_let_run_takes_nobody_for_lost(late: float, is_late: bool) -> None:
-    """A process that stood still has read no answer; so a call that wakes up too late waits once more, half as long."""
-    calls = Calls(Link())
+def test_while_the_fleet_is_late_nobody_asks() -> None:
+    """By rule F5: one batch of calls waits for the patience, and no other does."""
+    calls = Calls(Link(), "rolling", value=2)
+    calls.link.is_prompt = False
+
+    assert [calls.ask(10.0), calls.ask(10.0), calls.ask(10.0)] == [0.0, 0.0, "refused, 1.0"]
+    assert calls.link.asked == []
+
+
+def test_a_late_answer_is_of_no_use_to_a_call_that_went_on() -> None:
+    """By rule F5: it is not counted again."""
+    calls = Calls(Link(), "rolling", value=9)
     place = calls.place()
     calls.ask(10.0, place)
-    woken = 10.05 + late
+    assert calls.ask(10.05, place) == 0.0
+    calls.link.tells[0](0)
 
-    if not is_late:
-        assert calls.ask(woken, place) == 0.0
-        assert not calls.link.is_up
-        return
-    assert calls.ask(woken, place) == 0.025
-    assert calls.link.is_up
-    assert calls.ask(woken + 1.0, place) == 0.0
-    assert not calls.link.is_up
+    assert calls.woken == []
+    assert calls.local.window.used(int(10.1e9)) == 1
 
 
-def test_an_answer_that_a_process_finds_after_it_stood_still_counts() -> None:
-    calls = Calls(Link())
+@pytest.mark.parametrize(("answer", "then"), [(0, 0.0), (400_000, 0.3), (1_200_000, "refused, 1.2"), (None, 0.9)])
+def test_a_late_answer_counts_for_a_call_that_still_waits(answer: int | None, then: float | str) -> None:
+    """By rule F5: whoever stands in the line alone goes on as the fleet says, as soon as it says something."""
+    calls = Calls(Link(0), "fixed", max_wait=0.95)
+    assert calls.ask(9.95) == 0.0
     place = calls.place()
-    calls.ask(10.0, place)
-    calls.ask(13.0, place)
-    calls.link.tells.pop()(250_000)
+    assert calls.ask(10.0, place) == 0.05
+    assert calls.ask(10.05, place) == 0.9
+    calls.link.tells[0](answer)
 
-    assert calls.ask(13.01, place) == "refused, 0.25"
-    assert calls.link.is_up
+    assert place in calls.woken
+    assert calls.ask(10.1, place) == (0.85 if answer is None else then)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", [0, 2, 4])
+def test_alone_a_process_uses_its_part_of_the_limit(kind: WindowKind, given: int) -> None:
+    """By rule F5: the value by the processes that were there, less what the fleet gave it."""
+    link = Link(*[0] * given)
+    calls = Calls(link, kind, value=8, burst=8)
+    link.processes = 4
+    assert [calls.ask(10.0) for _ in range(given)] == [0.0] * given
+    link.is_prompt = False
+
+    assert [calls.ask(10.0) for _ in range(9)].count(0.0) == max(0, 2 - given)
+    assert 8 <= sum(calls.ask(11.0 + step / 100) == 0.0 for step in range(400)) <= 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_alone_each_of_many_processes_has_a_turn_now_and_then(kind: WindowKind) -> None:
+    """By rule F5: where there are more processes than turns in a window, one turn in several windows."""
+    link = Link()
+    calls = Calls(link, kind, value=2, burst=2)
+    link.processes, link.is_prompt = 5, False
+
+    assert [calls.ask(10.0 + step / 10) == 0.0 for step in range(51)] == [step % 25 == 0 for step in range(51)]
+
+
+def test_alone_nobody_has_what_the_fleet_has_just_refused() -> None:
+    """By rule F5: it has said for how long it has no turn for anybody."""
+    calls = Calls(Link(400_000), "fixed", value=2)
+    assert calls.ask(10.0) == "refused, 0.4"
+    calls.link.is_prompt = False
+
+    assert calls.ask(10.1) == "refused, 0.3"
+    assert calls.ask(10.4) == 0.0
+
+
+def test_other_values_are_those_of_the_part_too() -> None:
+    """By rules F5 and X2: what was let through still counts, and what the fleet said of the old ones does not."""
+    calls = Calls(Link(), "rolling", value=2)
+    calls.link.is_prompt = False
+    assert [calls.ask(10.0), calls.ask(10.0), calls.ask(10.0)] == [0.0, 0.0, "refused, 1.0"]
+    calls.local.reconfigure(3, 1.0, 0.0, "rolling", 10.1)
+    assert [calls.ask(10.1), calls.ask(10.1)] == [0.0, "refused, 0.9"]
+    calls.link.processes = 3
+    assert calls.ask(10.9) == "refused, 0.1"
+    assert calls.ask(11.0) == "refused, 0.1"
 
 
 def test_a_lost_fleet_leaves_the_window_of_the_process_as_it_is() -> None:
@@ -192,8 +243,7 @@ def test_an_answer_that_comes_as_the_wait_is_cut_short_is_taken() -> None:
     for tell, answer in zip(calls.link.tells, (0, 0, 400_000), strict=True):
         tell(answer)
 
-    assert calls.limit.cut_short(soon, 10.0, 0.05, 0.02) == 0.02
-    assert calls.ask(10.0, soon) == 0.0
+    assert calls.limit.cut_short(soon, 10.0, 0.05, 0.02) == 0.0
     assert calls.limit.cut_short(late, 10.0, 0.05, 0.0) == 0.0
     with pytest.raises(RateLimitException) as raised:
         calls.limit.cut_short(refused, 10.0, 0.05, 0.0)
@@ -231,7 +281,7 @@ def test_those_that_were_asking_together_stand_in_the_line_as_they_were_told() -
     """By rule RL1: the first that is told to wait is the first in the line; a hedge never stands there."""
     calls = Calls(Link(), "smooth", value=10, max_wait=1.0)
     first, second, last = calls.place(), calls.place(), calls.place()
-    hedges = FleetRateLimit(calls.local, "shop.send", calls.link, may_wait=False)
+    hedges = FleetRateLimit(calls.local, Part(), "shop.send", calls.link, may_wait=False)
     for place in (first, second, last):
         calls.ask(10.0, place)
     for tell, wait in zip(calls.link.tells, (0, 100_000, 100_000), strict=True):
@@ -287,30 +337,29 @@ def test_the_line_goes_on_where_the_fleet_is_lost_and_found() -> None:
     # This process has no room either, and its window says when it has.
     assert calls.ask(10.1, places[0]) == 0.9
     assert calls.ask(10.1, places[1]) == 2.0
-    calls.link.is_up = False
-    assert calls.ask(10.1, places[2]) == 2.9  # each knows its turn
+    calls.link.is_up = calls.link.is_prompt = False
+    assert calls.ask(10.1, places[2]) == 3.0
     calls.woken.clear()
     assert calls.ask(11.0, places[0]) == 0.0
     assert calls.woken == [places[1]]
     assert calls.ask(11.0, places[1]) == 1.0
-    calls.link.is_up, calls.link.answers = True, [0]
+    calls.link.is_up = calls.link.is_prompt = True
+    calls.link.answers = [0]
     assert calls.ask(12.0, places[1]) == 0.0
     calls.link.answers = [0]
     assert calls.ask(13.0, places[2]) == 0.0
     assert not calls.local.waiting
 
 
-def test_what_a_lost_fleet_said_keeps_nobody_waiting() -> None:
-    """By rules F2 and F5: the next call that decides alone lets the first of the line do so, too."""
-    calls = Calls(Link(800_000), max_wait=0.9)
-    first, second = calls.place(), calls.place()
-    assert calls.ask(10.0, first) == 0.8
-    calls.link.is_up = False
-    calls.woken.clear()
+def test_whoever_waits_alone_asks_the_fleet_when_it_is_there_again() -> None:
+    """By rules F5 and RL1: the first of the line looks each second, however long its turn is off."""
+    calls = Calls(Link(), max_wait=30.0)
+    calls.link.processes, calls.link.is_prompt = 9, False
+    first = calls.place()
+    assert [calls.ask(10.0), calls.ask(10.0, first), calls.ask(11.0, first)] == [0.0, 1.0, 1.0]
+    calls.link.is_prompt, calls.link.answers = True, [0]
 
-    assert calls.ask(10.1, second) == "refused, 1.0"  # one turn, and that is the other's
-    assert calls.woken == [first]
-    assert calls.ask(10.1, first) == 0.0
+    assert calls.ask(12.0, first) == 0.0
 
 
 # histories
@@ -367,18 +416,25 @@ class Process:
         self.world = world
         _, kind, value, window, burst, spacing = world.server.question
         self.local = RateLimit("send", value, window / 1e6, spacing / 1e6, kind, max_wait, burst)
-        self.limit = FleetRateLimit(self.local, "send", self, may_wait=max_wait > 0)
+        self.limit = FleetRateLimit(self.local, Part(), "send", self, may_wait=max_wait > 0)
         self.is_up = True
-        self.was_lost = False
-        self.out: list[Callable[[Any], object]] = []
+        self.processes = 0
+        self.was_alone = False
+        self.out: dict[Callable[[Any], object], float] = {}
+        """By who waits, since when."""
         self.heard_at = 0.0
         self.granted = 0
 
     def ask(self, question: Any, tell: Callable[[Any], object]) -> bool:
         if self.is_up:
-            self.out.append(tell)
+            self.out[tell] = since = self.world.now
             self.world.at(self.world.delay(), lambda: self.reach(question, tell))
+            self.world.at(0.5, lambda: self.lose() if self.out.get(tell) == since else None)
         return self.is_up
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.is_up and all(self.world.now - since <= self.patience for since in self.out.values())
 
     def reach(self, question: Any, tell: Callable[[Any], object]) -> None:
         if tell in self.out and not self.world.is_lost:
@@ -389,14 +445,13 @@ class Process:
 
     def hear(self, tell: Callable[[Any], object], answer: int | None) -> None:
         if tell in self.out:
-            self.out.remove(tell)
+            del self.out[tell]
             self.granted += answer == 0
             tell(answer)
 
-    def give_up(self) -> None:
-        assert self.is_up, "somebody waited again for a fleet that is lost"
-        self.is_up, self.was_lost = False, True
-        for tell in self.out[:]:
+    def lose(self) -> None:
+        self.is_up = False
+        for tell in [*self.out]:
             self.hear(tell, None)
         self.world.at(1.0, self.ping)
 
@@ -421,6 +476,8 @@ class World:
         self.events: list[tuple[float, int, Callable[[], object]]] = []
         self.count = 0
         self.processes = [Process(self, dice.choice([0.0, 0.4, 2.5])) for _ in range(dice.randint(1, 4))]
+        for process in self.processes:
+            process.processes = len(self.processes)
         self.by_fleet = self.alone = self.refused = self.unfinished = 0
 
     def delay(self) -> float:
@@ -464,7 +521,8 @@ class World:
         def again() -> None:
             if ended:
                 return
-            is_silent = place.answer == -1 and process.is_up and not place.decides_alone
+            answer = place.answer
+            is_silent = answer == -1 and process.is_prompt
             behind = [other for other in process.local.waiting if other is not place]
             is_first = not behind or process.local.waiting[0] is place
             asked = len(process.out)
@@ -479,8 +537,10 @@ class World:
                 return
             assert self.now - came <= process.local.max_wait / 1e9 + 2 * process.patience + 1e-6
             self.refused += wait < 0
-            self.by_fleet += not wait and process.is_up and not place.decides_alone
-            self.alone += not wait and not (process.is_up and not place.decides_alone)
+            self.by_fleet += not wait and answer == 0
+            if not wait and answer != 0:
+                self.alone += 1
+                process.was_alone = True
             end()
 
         def end() -> None:
@@ -495,7 +555,7 @@ class World:
 
     def expect_no_room(self, process: Process) -> None:
         """Check that the fleet would say no, too, to what a process does not ask it."""
-        if self.server.is_exact and not process.was_lost:
+        if self.server.is_exact and not process.was_alone:
             assert self.server.would_wait(round(self.now * 1e6) - 2) > 0
 
 
@@ -521,5 +581,4 @@ def test_whatever_becomes_of_the_server_every_call_ends_in_time(dice: Random) ->
 
     assert world.unfinished == 0
     assert world.by_fleet <= sum(process.granted for process in world.processes)
-    assert world.alone == 0 or any(process.was_lost for process in world.processes)
     assert not any(process.local.waiting for process in world.processes)
