@@ -32,6 +32,7 @@ failures, and from which level on records are wanted: of a call that gives up th
 _CALLS = 10
 
 _LOGGER = logging.getLogger("faulttolerance")
+_LOGGER.addHandler(logging.NullHandler())
 
 Passed = dict[str, int]
 """The number of functions of each file that a call entered, in order; the body of a module is one, too."""

@@ -28,12 +28,14 @@ _failed: set[type[Exception]] = set()
 
 @cache
 def logger() -> logging.Logger:
-    """Give the library's logger, whose null handler writes nothing where the application has not set up logging."""
+    """Return the library's logger.
+
+    It gets no handler, not even one that does nothing: where the application and its server set up no logging of theirs
+    for it, warnings and errors reach standard error by ``logging.lastResort``, or an outage would leave no line.
+    """
     import logging
 
-    ours = logging.getLogger(NAME)
-    ours.addHandler(logging.NullHandler())
-    return ours
+    return logging.getLogger(NAME)
 
 
 def writes(level: int, others: Callable[[], bool]) -> Callable[[], bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="a line for each second, also in a terminal")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="where the plot goes; by default a temporary file")
     options = parser.parse_args()
+    logging.getLogger("faulttolerance").setLevel(logging.ERROR)  # thousands of calls give up: what comes of it is shown
     is_live = sys.stdout.isatty() and not options.plain
     with backend() as port:
         capacity = asyncio.run(measured(port, 4.0))

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import faulttolerance
 
-__all__ = ["ALONE", "output_of", "python"]
+__all__ = ["ALONE", "QUIET", "output_of", "python"]
 
 ALONE = {"PYTHONPATH": str(Path(faulttolerance.__file__).parents[1])}
 """An environment with nothing in it but the way to the package."""
+QUIET = "import logging; logging.getLogger('faulttolerance').addHandler(logging.NullHandler())\n"
+"""The first line of a program whose calls fail on purpose, and whose standard error is looked at."""
 
 
 def python(

@@ -36,7 +36,7 @@ from faulttolerance._strategy.fleet import ABSENT, CircuitRecord, ReadCircuits
 from faulttolerance.testing import MemoryFleet, VirtualClock, configured, virtual_time
 from kit.definition import refused
 from kit.fleet import DistantFleet
-from kit.program import python
+from kit.program import QUIET, python
 from kit.waiting import wait_until
 
 
@@ -409,7 +409,8 @@ def test_moves_from_elsewhere_are_told_by_a_thread_that_may_wait() -> None:
 def test_a_child_has_no_place_of_its_parent() -> None:
     """By rules F4 and L5: the place is the parent's, whose next call is the probe; the child asks for one itself."""
     done = python(
-        textwrap.dedent("""
+        QUIET
+        + textwrap.dedent("""
         import os
         from faulttolerance import *
         from faulttolerance.testing import MemoryFleet, virtual_time

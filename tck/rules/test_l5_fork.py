@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from kit.program import python
+from kit.program import QUIET, python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
@@ -44,7 +44,7 @@ def child(work):
 
 def run(program: str) -> None:
     """Run *program* with warnings as errors; it succeeds silently."""
-    done = python(PREAMBLE + textwrap.dedent(program), "-W", "error", seconds=50)
+    done = python(QUIET + PREAMBLE + textwrap.dedent(program), "-W", "error", seconds=50)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

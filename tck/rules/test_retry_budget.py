@@ -598,9 +598,9 @@ def test_blocks_of_a_loop_pay_and_a_single_block_does_not_ask() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_keeps_the_tokens() -> None:
     """By rule L5: and spends its own."""
-    from kit.program import python
+    from kit.program import QUIET, python
 
-    done = python("""
+    done = python(QUIET + """
 import os
 from faulttolerance import Guard, Retry, RetryBudget, explain
 guard = Guard(retry=Retry(max_retries=1, jitter=0), retry_budget=RetryBudget(name="forked", burst=3), name="g")

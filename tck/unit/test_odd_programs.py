@@ -26,7 +26,7 @@ from faulttolerance import (
     timeout,
 )
 from kit.definition import refused
-from kit.program import output_of
+from kit.program import QUIET, output_of
 
 PACKAGE = Path(faulttolerance.__file__).parent
 
@@ -74,7 +74,7 @@ assert not hasattr(faulttolerance, "__file__")
 """
 
     assert (
-        output_of(program + INTERRUPTED, arguments=(str(PACKAGE),), folder=tmp_path)
+        output_of(QUIET + program + INTERRUPTED, arguments=(str(PACKAGE),), folder=tmp_path)
         == "__main__.busy: timed out after 0.05 s\nTrue"
     )
 
@@ -88,7 +88,7 @@ def test_compiled_files_may_have_been_moved(tmp_path: Path) -> None:
     shutil.rmtree(build)
     program = f"import sys; sys.path.insert(0, {str(deployed)!r})\n"
 
-    assert output_of(program + INTERRUPTED, folder=tmp_path) == "__main__.busy: timed out after 0.05 s\nTrue"
+    assert output_of(QUIET + program + INTERRUPTED, folder=tmp_path) == "__main__.busy: timed out after 0.05 s\nTrue"
 
 
 @pytest.mark.parametrize("names", [{"__name__": None}, {"__name__": 5}, {}], ids=["None", "a number", "nothing"])
