@@ -14,11 +14,11 @@ from .._call.vetoing import Ask, vetoes
 from .._config import Declared, settings
 from .._config.report import Change, Unused, collisions, unused
 from .._config.snapshot import inputs_of
-from .._log import ERROR, INFO, log, logger
+from .._log import ERROR, INFO, WARNING, log, logger
 from .._metrics.catalogue import Series
 from .._metrics.counters import ledger
 from .._policy import Policy, parameters
-from .._shown import shown
+from .._shown import brief, shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry, transaction
@@ -29,6 +29,7 @@ from .effective import EffectivePolicies
 from .explanation import dict_of
 from .fingerprint import fingerprint, fingerprint_of
 from .guard import strays
+from .health import last_reload
 from .process import Process
 
 if TYPE_CHECKING:
@@ -198,6 +199,8 @@ def configure(
 def reload() -> list[Change]:
     """Read every source again and apply what it says, all or nothing.
 
+    ``health`` shows when it was and how it ended.
+
     Returns:
         What changed, value by value, for the guards that were in use.
 
@@ -206,7 +209,14 @@ def reload() -> list[Change]:
     """
     is_told = logger().isEnabledFor(INFO)  # it takes a look at every guard
     before = fingerprint() if is_told else ""
-    changes = transaction.reconfigure(settings.prepare)
+    try:
+        changes = transaction.reconfigure(settings.prepare)
+    except BaseException as error:
+        # No words and no values: they may hold secrets, and anybody may read what a readiness probe answers.
+        faults = getattr(error, "faults", ())
+        last_reload.ended(brief(", ".join(fault.where for fault in faults)) or type(error).__qualname__)
+        raise
+    last_reload.ended()
     if is_told:
         log(INFO, "the configuration was reloaded: its fingerprint was %s, and is %s", before, fingerprint())
     return changes
@@ -220,7 +230,8 @@ def reload_on(signum: int) -> None:
     included; signals that come while one is about to begin are served by that one. A handler that the application had
     for the signal is replaced.
 
-    To be called on the main thread, as ``signal.signal`` is.
+    On another thread than the main one, where Python installs no handler, it does nothing, and says so once in the log:
+    a test client runs the start of a service there.
 
     Raises:
         FaultToleranceDefinitionException: If no handler can be installed for the signal, or it interrupts calls.
@@ -231,12 +242,14 @@ def reload_on(signum: int) -> None:
     if not can_interrupt(signum) or signum == main_thread.signum:
         allowed = "one of signal.valid_signals() that can be caught, and not the one that interrupts calls"
         raise FaultToleranceDefinitionException(Fault("reload_on(signum)", f"is {shown(signum)}", signum, allowed))
-    try:
-        on_signal.call_on(signum, partial(_reload_and_tell, on_signal.name_of(signum)))
-    except ValueError as error:
-        problem = "is called on another thread than the main one"
-        fault = Fault("reload_on", problem, None, "the main thread, which handles signals")
-        raise FaultToleranceDefinitionException(fault) from error
+    name = on_signal.name_of(signum)
+    if not on_signal.call_on(signum, partial(_reload_and_tell, name)) and signum not in _left_out:
+        _left_out.add(signum)
+        log(WARNING, "reload_on: %s reloads nothing: only the main thread may handle signals", name)
+
+
+_left_out: set[int] = set()
+"""Signals for which no handler could be installed, as was said once."""
 
 
 def _reload_and_tell(name: str) -> None:
@@ -329,6 +342,7 @@ def reset() -> None:
     forget_listeners()
     named_budgets.forget()
     forget_chaos()
+    last_reload.forget()
     safe_point.forget_added_modules()
     main_thread.set_interrupt_signal()
     pool.configure(max_threads=None)

@@ -19,20 +19,45 @@ _looked_for: set[str] = set()
 """Patterns that were compared with the names of all guards."""
 
 
+class LastReload:
+    """When the configuration was last reloaded, and how that ended."""
+
+    def __init__(self) -> None:
+        self.outcome = ("", "")
+        """As in ``succeeded at 2026-11-24T01:00:00+00:00``, and what is wrong; both are empty where there was none."""
+
+    def ended(self, problem: str = "") -> None:
+        """Record that a reload ended now, and because of which problem it failed, if it did."""
+        from datetime import UTC, datetime
+
+        words = f"{'failed' if problem else 'succeeded'} at {datetime.now(UTC).isoformat(timespec='seconds')}"
+        complaint = f"the last reload {words}, because of {problem}; all stayed as it was" if problem else ""
+        self.outcome = (words, complaint)
+
+    forget = __init__
+
+
+last_reload = LastReload()
+
+
 class Health(Record):
     """What ``health`` found.
 
     Args:
         status: ``"up"``, ``"degraded"`` or ``"down"``.
         reasons: What is wrong, one sentence for each strategy that refuses calls or lets them wait.
+        reload: How the last ``reload`` ended and when, as ``"succeeded at 2026-11-24T01:00:00+00:00"``; empty where
+            there was none.
     """
 
     status: Status
     reasons: tuple[str, ...] = ()
+    reload: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Give what an end point may answer as JSON."""
-        return {"status": self.status, "reasons": list(self.reasons)}
+        """Return what an end point may answer as JSON; ``reload`` is there once there was one."""
+        reload = {"reload": self.reload} if self.reload else {}
+        return {"status": self.status, "reasons": list(self.reasons), **reload}
 
 
 def health(critical: Iterable[str] | str = ()) -> Health:
@@ -47,7 +72,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
     Returns:
         ``status`` is ``"down"`` if the circuit of a guard that matches *critical* is open; ``"degraded"`` if a circuit
         is open, half-open or forced, a throttle refuses, a bulkhead is full, a rate limit used up or a retry budget
-        spent, or where the fleet is lost; else ``"up"``.
+        spent, or where the fleet is lost or the last reload failed; else ``"up"``.
         ``reasons`` say which. Let readiness be ``status != "down"``; whether a process is alive has nothing to do with
         it: nobody is helped by restarting what waits for another service.
 
@@ -68,8 +93,11 @@ def health(critical: Iterable[str] | str = ()) -> Health:
                 reasons[reason] = condition.is_down and is_critical
     if complaint := lane.complaint:
         reasons[complaint] = False
+    reload, complaint = last_reload.outcome
+    if complaint:
+        reasons[complaint] = False
     status: Status = "down" if any(reasons.values()) else "degraded" if reasons else "up"
-    return Health(status, tuple(sorted(reasons)))
+    return Health(status, tuple(sorted(reasons)), reload)
 
 
 def _tell_of_strangers(patterns: tuple[str, ...]) -> None:

@@ -61,16 +61,20 @@ class _Caller:
         self._calling.acquire(timeout=_EXIT_SECONDS)
 
 
-def call_on(signum: int, function: Callable[[], object]) -> None:
+def call_on(signum: int, function: Callable[[], object]) -> bool:
     """Call *function*, which must not raise, on a thread of its own after each such signal.
 
-    Raises:
-        ValueError: When called on another thread than the main one.
+    Returns:
+        Whether a handler could be installed: Python allows it on the main thread of the main interpreter alone.
     """
     caller = _Caller(signum, function)
-    signal.signal(signum, caller)
+    try:
+        signal.signal(signum, caller)
+    except ValueError:
+        return False
     at_fork(child=caller.begin_anew)
     atexit.register(caller.end)
+    return True
 
 
 def name_of(signum: int) -> str:

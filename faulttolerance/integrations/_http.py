@@ -32,6 +32,10 @@ STATUSES = frozenset({429, 502, 503, 504})
 """Answers that are failures: too many requests, and no answer from behind the one who answers."""
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Methods that do no more when they are sent twice (RFC 9110, 9.2.2)."""
+MOST = 64 * 1024
+"""Bytes of the body of a failing answer that are read, so that its connection is free while the guard waits."""
+SECONDS = 1.0
+"""For how long they are read, and for how long one of them may be waited for."""
 _KEY = "Idempotency-Key"
 """The header by which a server takes each request once, whatever its method."""
 

@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import httpcore
@@ -23,7 +25,7 @@ from .. import (
     ThrottleException,
     TimeoutException,
 )
-from ._http import METHODS, STATUSES, Terms, current, exchanging, origin_of
+from ._http import METHODS, MOST, SECONDS, STATUSES, Terms, current, exchanging, origin_of
 from ._refusals import in_family
 from ._time import least
 
@@ -84,8 +86,105 @@ _FAMILY: tuple[type[RequestTimeout | RefusedRequest], ...] = (
 class _Timeouts(dict[str, float | None]):
     """The time-outs of a request: each step of the client gets at most what is left when it begins."""
 
+    is_failing = False
+    """Whether the body of a failing answer is read."""
+
     def get(self, step: str, default: Any = None) -> Any:
-        return least(super().get(step, default))
+        left = least(super().get(step, default))
+        return min(left or SECONDS, SECONDS) if self.is_failing and step == "read" else left
+
+
+class _Beginning:
+    """The beginning of the body of a failing answer: it is read until it is whole, too long or too slow."""
+
+    def __init__(self, request: httpx.Request) -> None:
+        self._timeouts = request.extensions.get("timeout")
+        self._until = monotonic() + SECONDS
+        self._left = MOST
+        self.parts: list[bytes] = []
+        self.broken: httpx.ReadTimeout | None = None
+        """Why no more can be read, where the server was silent for too long."""
+
+    def suffices(self, part: bytes) -> bool:
+        """Keep *part*, and return whether no further one is to be read."""
+        self.parts.append(part)
+        self._left -= len(part)
+        return self._left <= 0 or monotonic() >= self._until
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Bound how long the client waits for a part in this block."""
+        if isinstance(self._timeouts, _Timeouts):
+            self._timeouts.is_failing = True
+        try:
+            yield
+        except httpx.ReadTimeout as error:
+            if monotonic() < self._until:
+                raise  # a time-out of the client or of the guard, as ever
+            self.broken = error
+        finally:
+            if isinstance(self._timeouts, _Timeouts):
+                self._timeouts.is_failing = False
+
+
+class _Rest(httpx.SyncByteStream):
+    """The body of a failing answer of which only the beginning was read."""
+
+    def __init__(self, beginning: _Beginning, rest: Iterator[bytes], stream: httpx.SyncByteStream) -> None:
+        self._beginning, self._rest, self._stream = beginning, rest, stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._beginning.parts
+        if self._beginning.broken is not None:
+            raise self._beginning.broken
+        yield from self._rest
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _AsyncRest(httpx.AsyncByteStream):
+    """The same in coroutines."""
+
+    def __init__(self, beginning: _Beginning, rest: AsyncIterator[bytes], stream: httpx.AsyncByteStream) -> None:
+        self._beginning, self._rest, self._stream = beginning, rest, stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self._beginning.parts:
+            yield part
+        if self._beginning.broken is not None:
+            raise self._beginning.broken
+        async for part in self._rest:
+            yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _begun(request: httpx.Request, stream: httpx.SyncByteStream) -> httpx.SyncByteStream:
+    """Return the body of a failing answer, read as far as it comes soon; the connection of a whole one is free."""
+    beginning, rest = _Beginning(request), iter(stream)
+    with beginning.reading():
+        for part in rest:
+            if beginning.suffices(part):
+                break
+        else:
+            stream.close()
+            return httpx.ByteStream(b"".join(beginning.parts))
+    return _Rest(beginning, rest, stream)
+
+
+async def _begun_async(request: httpx.Request, stream: httpx.AsyncByteStream) -> httpx.AsyncByteStream:
+    """Return the same in coroutines."""
+    beginning, rest = _Beginning(request), aiter(stream)
+    with beginning.reading():
+        async for part in rest:
+            if beginning.suffices(part):
+                break
+        else:
+            await _closed(stream)
+            return httpx.ByteStream(b"".join(beginning.parts))
+    return _AsyncRest(beginning, rest, stream)
 
 
 class _Guarded:
@@ -223,9 +322,7 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
                 exchange.end()
                 return response
             if exchange.obstacle is None:  # its connection is free while the guard waits
-                stream = response.stream
-                response.stream = httpx.ByteStream(b"".join(stream))  # type: ignore[arg-type]
-                stream.close()  # type: ignore[union-attr]
+                response.stream = _begun(request, response.stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
             exchange.end(is_sent=not isinstance(failure, _NOT_SENT))
@@ -310,9 +407,7 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
                 exchange.end()
                 return response
             if exchange.obstacle is None:  # as above
-                stream = response.stream
-                response.stream = httpx.ByteStream(b"".join([part async for part in stream]))  # type: ignore[union-attr]
-                await _closed(stream)
+                response.stream = await _begun_async(request, response.stream)  # type: ignore[arg-type]
             raise _failing(request, response)
         except BaseException as failure:
             exchange.end(is_sent=not isinstance(failure, _NOT_SENT))

@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,7 +21,7 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.exceptions import ChunkedEncodingError, SSLError
 from requests.utils import rewind_body
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ReadTimeoutError
 from urllib3.util import Timeout
 
 from .. import (
@@ -31,7 +33,7 @@ from .. import (
     ThrottleException,
     TimeoutException,
 )
-from ._http import METHODS, STATUSES, Terms, current, exchanging, origin_of
+from ._http import METHODS, MOST, SECONDS, STATUSES, Terms, current, exchanging, origin_of
 from ._refusals import in_family
 from ._time import least
 
@@ -178,7 +180,7 @@ class GuardedAdapter(BaseAdapter):
                 exchange.end()
                 return response
             if exchange.obstacle is None:
-                response.content  # noqa: B018  # read it: its connection is free while the guard waits
+                _begin(response)  # its connection is free while the guard waits
             words = f"{response.status_code} {response.reason} for {request.method} {request.url}"
             raise requests.HTTPError(words, request=request, response=response)
         except BaseException as failure:
@@ -189,6 +191,79 @@ class GuardedAdapter(BaseAdapter):
         """Close what sends, and give the name of a guard of its own back."""
         self._terms.close()
         self._adapter.close()
+
+
+class _Soon:
+    """The body of a failing answer, of which the beginning may have been read; the rest comes as the server sends it.
+
+    All else is asked of *raw*, which reads it.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self.parts: list[bytes] = []
+        """What was read."""
+        self.broken: Exception | None = None
+        """Why nothing follows that."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def stream(self, amt: int | None = MOST, decode_content: bool | None = None) -> Iterator[bytes]:
+        """Yield what was read, and then each part as soon as it is there."""
+        while self.parts:
+            yield self.parts.pop(0)
+        if self.broken is not None:
+            raise self.broken
+        while part := self._raw.read1(amt, decode_content=decode_content):
+            yield part
+        self._raw.release_conn()
+
+
+def _begin(response: requests.Response) -> None:
+    """Read the body of a failing answer until it is whole, which frees its connection, or too long or too slow."""
+    raw: Any = response.raw
+    if not hasattr(raw, "read1"):  # of another adapter, or of urllib3 before 2.1
+        response.content  # noqa: B018  # read it
+        return
+    response.raw = soon = _Soon(raw)
+    until, parts = monotonic() + SECONDS, []
+    try:
+        with _waiting(raw, SECONDS):
+            for part in response.iter_content(MOST):
+                parts.append(part)
+                if sum(map(len, parts)) >= MOST or monotonic() >= until:
+                    break
+            else:
+                response._content = b"".join(parts)
+                return
+    except requests.ConnectionError as error:
+        (broken,) = error.args
+        if not isinstance(broken, ReadTimeoutError) or monotonic() < until:
+            raise  # it broke off, or by a time-out of the client or of the guard, as ever
+        soon.broken = broken
+    soon.parts = parts
+
+
+@contextmanager
+def _waiting(raw: Any, seconds: float) -> Iterator[None]:
+    """Let no read of *raw* wait for longer than *seconds* in this block, if its socket is found."""
+    if (sock := _socket_of(raw)) is None:
+        yield
+        return
+    usual = sock.gettimeout()
+    sock.settimeout(seconds if usual is None else min(usual, seconds))
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # it was closed
+            sock.settimeout(usual)
+
+
+def _socket_of(raw: Any) -> Any:
+    """Return the socket from which *raw* reads; ``None`` where it is not where it usually is."""
+    file = getattr(getattr(raw, "_fp", None), "fp", None)
+    return getattr(getattr(file, "raw", None), "_sock", None)
 
 
 def _in_family(failure: Exception, request: requests.PreparedRequest) -> Exception:

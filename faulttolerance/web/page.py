@@ -144,6 +144,7 @@ def _status(frame: Frame, told: Told) -> Markup:
             _pair("In trouble", _number(told["impaired"])),
             _pair("Critical", critical or "none"),
             _pair("Configuration", e("code", told["fingerprint"])),
+            _pair("Last reload", _moment(told.get("reload", "none"))),
             class_="facts",
         )
         if "total" in told

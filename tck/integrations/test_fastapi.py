@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -138,3 +140,32 @@ def test_refusals_and_time_outs_have_their_status_also_out_of_a_dependency(clien
 def test_the_deadline_of_a_request_reaches_a_function_on_another_thread(client: Any) -> None:
     """FastAPI runs what is no coroutine on a thread of its own."""
     assert 0 < client.get("/left", headers={"X-Request-Timeout-Ms": "20000"}).json() <= 20
+
+
+@pytest.mark.filterwarnings("ignore:Using `httpx`")  # Starlette wants the successor of httpx
+def test_the_lifespan_of_the_page_runs_under_a_test_client(caplog: pytest.LogCaptureFixture) -> None:
+    """Twice, as in a suite: validate(), a reload on a signal that is left out on this thread, and the end."""
+    from starlette.testclient import TestClient
+
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "web-frameworks.md"
+    (block,) = (
+        code for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.S) if "lifespan" in code
+    )
+    names: dict[str, Any] = {}
+    exec(block.partition("service = ")[0], names)
+    service = FastAPI(lifespan=names["lifespan"])
+    install(service)
+
+    @service.get("/")
+    @timeout(10_000)
+    async def index() -> str:
+        return "served"
+
+    for _ in range(2):
+        with TestClient(service) as client:
+            assert client.get("/").json() == "served"
+
+    assert [words for words in caplog.messages if "SIGHUP" in words] in (
+        ["reload_on: SIGHUP reloads nothing: only the main thread may handle signals"],
+        [],  # another test has led there before
+    )

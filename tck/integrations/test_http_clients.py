@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import pickle
 import ssl
@@ -85,6 +86,10 @@ class Client:
     def get(self, url: str, **options: Any) -> Got:
         return self.send("GET", url, **options)
 
+    def status(self, url: str) -> int:
+        """The status of an answer whose body nobody reads."""
+        raise NotImplementedError
+
 
 class Httpx(Client):
     family, timeout, failures, module = httpx.TransportError, httpx.TimeoutException, httpx.HTTPError, for_httpx
@@ -98,6 +103,10 @@ class Httpx(Client):
     def send(self, method: str, url: str, body: Any = None, **options: Any) -> Got:
         response = self.client.request(method, url, content=body, **options)
         return Got(response.status_code, response.text)
+
+    def status(self, url: str) -> int:
+        with self.client.stream("GET", url) as response:
+            return response.status_code
 
     def close(self) -> None:
         self.client.close()
@@ -118,6 +127,13 @@ class AsyncHttpx(Client):
             body = _async(body)
         response = self.runner.run(self.client.request(method, url, content=body, **options))
         return Got(response.status_code, response.text)
+
+    def status(self, url: str) -> int:
+        async def streamed() -> int:
+            async with self.client.stream("GET", url) as response:
+                return response.status_code
+
+        return self.runner.run(streamed())
 
     def close(self) -> None:
         self.runner.run(self.client.aclose())
@@ -141,6 +157,10 @@ class Requests(Client):
         options["allow_redirects"] = options.pop("follow_redirects", False)
         response = self.session.request(method, url, data=body, **options)
         return Got(response.status_code, response.text)
+
+    def status(self, url: str) -> int:
+        with self.session.get(url, stream=True) as response:
+            return response.status_code
 
     def close(self) -> None:
         self.session.close()
@@ -320,6 +340,41 @@ def test_a_failing_answer_that_breaks_off_is_asked_for_again(client: Client, ser
 
     assert client.open(retry=RETRY).get(served.url) == (200, "served")
     assert served.methods == ["GET"] * 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(503, b"x" * 70_000, holds="silence"),
+        Answer(503, b"busy", holds="silence"),
+        Answer(503, b"busy", holds="drops"),
+        Answer(503, b"x" * 10, (("Connection", "close"),), holds="silence"),
+    ],
+    ids=["too long", "silent", "too slow", "silent at its end"],
+)
+def test_a_failing_answer_is_not_waited_for_whole(
+    client: Client, served: Backend, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a stream at most 64 KiB and a second are read before the next attempt; its connection is lost to nobody."""
+    monkeypatch.setattr(client.module, "SECONDS", 0.1)
+    served.will(answer)
+    client.open(retry=RETRY)
+
+    assert [client.status(served.url), client.status(served.url)] == [503, 503]
+    assert served.methods == ["GET"] * 6
+    served.will(Answer())
+    assert client.get(served.url).status == 200
+
+
+def test_a_failing_answer_that_is_long_is_whole_for_the_caller(client: Client, served: Backend) -> None:
+    """The last one comes out with what was read of it and with what was not; so does one that is compressed."""
+    body = bytes(range(32, 127)) * 5_000
+    served.will(Answer(503, body))
+    client.open(retry=RETRY)
+
+    assert client.get(served.url) == (503, body.decode())
+    served.will(Answer(503, gzip.compress(body), (("Content-Encoding", "gzip"),)))
+    assert client.get(served.url) == (503, body.decode())
 
 
 def test_a_guard_ends_with_the_headers(client: Client, served: Backend) -> None:

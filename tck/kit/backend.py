@@ -21,6 +21,8 @@ class Answer(NamedTuple):
         dies: Where the connection ends: ``"before"`` the answer, in the ``"body"``, or ``"after"`` the answer, which
             does not say so; ``""``: it stays.
         waits: Whether it answers only when the backend is released.
+        holds: What follows the body, of 1,000 bytes more that were promised, until the backend is released:
+            ``"silence"``, or ``"drops"``, one after the other.
     """
 
     status: int = 200
@@ -28,6 +30,7 @@ class Answer(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     dies: str = ""
     waits: bool = False
+    holds: str = ""
 
 
 class Received(NamedTuple):
@@ -106,10 +109,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         has_body = self.command != "HEAD" and answer.status not in (101, 204, 304)
         if answer.status != 101:
-            self.send_header("Content-Length", str(len(answer.body) + (1000 if answer.dies == "body" else 0)))
+            self.send_header(
+                "Content-Length", str(len(answer.body) + (1000 if answer.dies == "body" or answer.holds else 0))
+            )
         self.end_headers()
         if has_body:
             self.wfile.write(answer.body)
+        if answer.holds:
+            self.close_connection = True
+            released = self.backend.released
+            with suppress(OSError):  # the client has gone
+                self.wfile.flush()
+                while not released.wait(0.01 if answer.holds == "drops" else 60):
+                    self.wfile.write(b".")
+                    self.wfile.flush()
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve
 

@@ -600,7 +600,9 @@ def test_a_fork_keeps_the_tokens() -> None:
     """By rule L5: and spends its own."""
     from kit.program import QUIET, python
 
-    done = python(QUIET + """
+    done = python(
+        QUIET
+        + """
 import os
 from faulttolerance import Guard, Retry, RetryBudget, explain
 guard = Guard(retry=Retry(max_retries=1, jitter=0), retry_budget=RetryBudget(name="forked", burst=3), name="g")
@@ -616,7 +618,8 @@ print(str(explain(guard)).count("now 1 of 3 tokens"), flush=True)
 if pid == 0:
     os._exit(0)
 os.waitpid(pid, 0)
-""")
+"""
+    )
 
     assert ("".join(done.stdout.split()), done.stderr) == ("11", "")
 

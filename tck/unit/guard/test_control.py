@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from faulttolerance import (
     configure,
     explain,
     guards,
+    health,
     rate_limit,
     reload,
     retry,
@@ -122,6 +124,46 @@ def test_an_error_changes_nothing(tmp_path: Path) -> None:
     file.write_text("Retry.maxRetries = 3")
     reload()
     assert attempts() == 4
+
+
+def test_health_shows_the_last_reload_until_another_one(tmp_path: Path) -> None:
+    """When it was and how it ended; of one that failed what is wrong, without the values, which may be secrets."""
+    file = tmp_path / "faulttolerance.toml"
+    file.write_text("Retry.maxRetries = 0")
+    configure(files=[file])
+    attempts()  # a guard is in use
+    before = health()
+
+    file.write_text("Retry.maxRetries = 'a secret'")
+    with pytest.raises(FaultToleranceDefinitionException):
+        reload()
+    failed = health()
+    file.write_text("Retry.maxRetries = 3")
+    reload()
+    after = health()
+
+    assert (before.status, before.reload, before.as_dict()) == ("up", "", {"status": "up", "reasons": []})
+    assert (failed.status, len(failed.reasons)) == ("degraded", 1)
+    assert failed.reasons[0] == f"the last reload {failed.reload}, because of Retry/maxRetries; all stayed as it was"
+    assert (after.status, after.reasons, after.as_dict()["reload"]) == ("up", (), after.reload)
+    assert re.fullmatch(r"succeeded at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", after.reload)
+
+
+def test_health_names_a_source_that_raises_by_the_kind_of_its_failure_alone() -> None:
+    """Its words may hold the password with which it asks."""
+
+    def source() -> dict[str, str]:
+        if is_gone:
+            raise ConnectionError("postgresql://me:secret@db")
+        return {}
+
+    is_gone = False
+    configure(sources=[source])
+    is_gone = True
+    with pytest.raises(Exception, match="secret"):
+        reload()
+
+    assert "secret" not in str(health().as_dict())
 
 
 def test_a_file_that_vanished_leaves_the_values_in_force(tmp_path: Path) -> None:
