@@ -11,7 +11,7 @@ from .._record import Record
 from .._runtime.lane import lane
 from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .registry import every_state, resolvers
+from .registry import every_state, meet_fleet, resolvers
 
 Status: TypeAlias = Literal["up", "degraded", "down"]
 
@@ -85,6 +85,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
         raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))
     _tell_of_strangers(patterns)
     reasons: dict[str, bool] = {}
+    meet_fleet()
     for state in every_state():
         is_critical = any(fnmatchcase(name, pattern) for name in (state.name, state.alias) for pattern in patterns)
         for policy, condition in state.conditions().items():

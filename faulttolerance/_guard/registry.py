@@ -14,7 +14,7 @@ from .._policy import RetryBudget
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
 from .._telemetry.connect import telemetry
-from ..exceptions import Fault
+from ..exceptions import Fault, FaultToleranceDefinitionException
 
 if TYPE_CHECKING:
     from .._call.state import State
@@ -60,6 +60,18 @@ def resolvers() -> Iterator[AnyResolver]:
             resolver = getattr(resolver, RESOLVER, None)  # one that is being unpickled has none yet
         if resolver is not None:
             yield resolver
+
+
+def meet_fleet() -> None:
+    """Let breakers be known that the fleet has opened, and whose methods were not called here yet."""
+    from .._runtime.lane import lane  # after a fork it begins anew when circuits have: it is to be loaded behind this
+
+    for key in lane.strangers():
+        for resolver in resolvers():
+            try:
+                resolver.resolve_breaker(key)
+            except FaultToleranceDefinitionException:
+                pass  # its first call says so
 
 
 def every_state() -> Iterator[State]:

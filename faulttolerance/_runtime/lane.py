@@ -67,6 +67,11 @@ class Lane:
         if line is not None:
             line.welcome(circuit)
 
+    def strangers(self) -> list[str]:
+        """Give the keys of circuits that are not closed in the fleet, and of which nobody here has heard."""
+        line = self._line
+        return [] if line is None else line.strangers()
+
     def aside(self, function: Callable[[], object]) -> None:
         """Call *function*, which may take its time and must not raise, where no answer has to wait for it."""
         line = self._line

@@ -135,6 +135,13 @@ class Line:
         passed = int((now - self._read_at) * 1e6)
         self._follow(circuit, record._replace(wait=max(0, record.wait - passed)), now)
 
+    def strangers(self) -> list[str]:
+        """Give the keys of circuits that are not closed in the fleet, and of which nobody here has heard."""
+        if not self.contact.is_up:
+            return []
+        known = list(self._known.items())
+        return [key for key, record in known if record.state != "closed" and not any(self._circuits.of(key))]
+
     def _follow(self, circuit: SharedCircuit, record: CircuitRecord | None, now: float) -> None:
         if not self._is_over:  # else they are another one's by now
             follow(circuit, record, now)
@@ -207,7 +214,6 @@ class ThreadLine(Line):
         self._asked: SimpleQueue[Asked | None] = SimpleQueue()
         self._outstanding: dict[int, Tell] = {}
         """Who waits for the answers of what is being asked; whoever takes one out tells it."""
-        self._newcomers: list[SharedCircuit] = []
         self._trials: dict[str, Question] = {}
         """What a lost fleet is asked beside, by kind: it was lost by such questions."""
         self._asked_at = 0.0
@@ -245,9 +251,8 @@ class ThreadLine(Line):
 
     def welcome(self, circuit: SharedCircuit) -> None:
         """Tell *circuit*, which has just come, what is known."""
-        if self.contact.is_up:  # else it hears of everything as soon as that is so
-            self._newcomers.append(circuit)
-            self._asked.put(None)
+        if self.contact.is_up and self._read_at:  # else it hears of everything as soon as that is so
+            self._welcome(circuit)
 
     @property
     def is_asking(self) -> bool:
@@ -332,10 +337,6 @@ class ThreadLine(Line):
             asked += [(question, _ignore) for question in self._trials.values()]
         if asked:
             self._ask_all(asked, was_up, reads)
-        while self._newcomers:
-            circuit = self._newcomers.pop()
-            if contact.is_up:
-                self._welcome(circuit)
         if not contact.is_up:
             self._tell_of_loss()
             if not self._knows_loss:

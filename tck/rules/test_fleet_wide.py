@@ -7,6 +7,7 @@ import hashlib
 import os
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,6 +33,7 @@ from faulttolerance import (
     reload,
     unguarded,
 )
+from faulttolerance._runtime.lane import lane
 from faulttolerance._strategy.fleet import ABSENT, CircuitRecord, ReadCircuits
 from faulttolerance.testing import MemoryFleet, VirtualClock, configured, virtual_time
 from kit.definition import refused
@@ -188,6 +190,26 @@ def test_what_another_process_opens_is_open_here(fleet: MemoryFleet, clock: Virt
     assert [outcome(one), outcome(late)] == [REFUSED, REFUSED]
     fleet.close(PAY)
     assert [outcome(one), outcome(late)] == ["paid", "paid"]
+
+
+@pytest.mark.parametrize("looked_at", ["health", "guards", "state"])
+@pytest.mark.parametrize("is_distant", [False, True], ids=["in this process", "distant"])
+def test_what_the_fleet_has_opened_is_open_where_nobody_has_called(looked_at: str, is_distant: bool) -> None:
+    """By rule F3: a probe of readiness, or a person, asks before the first call does."""
+    fleet = DistantFleet(poll=0.02) if is_distant else MemoryFleet()
+    (fleet.memory if is_distant else fleet._memory).move(PAY, round(time.monotonic() * 1e6), 60_000_000)  # type: ignore[union-attr]
+    configure(fleet=fleet)
+    wait_until(lambda: bool(lane._line._known))  # type: ignore[union-attr]
+    pay = replica()
+    try:
+        if looked_at == "health":
+            assert health(critical=[PAY]).status == "down"
+        elif looked_at == "guards":
+            assert [one.impaired for one in guards() if one.method is pay] == [("CircuitBreaker",)]
+        else:
+            assert circuit_breakers.state(PAY) == "open"
+    finally:
+        configure(fleet=None)
 
 
 @pytest.mark.parametrize("key", ["CircuitBreaker/mode", "CircuitBreaker/enabled"])
