@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from uuid import uuid4
 
+from .._config import settings
+from .._fleet.environment import URL_VARIABLE, fleet_of_environment
+from .._log import WARNING, log
+from .._metrics.catalogue import FLEET_UP
+from .._metrics.counters import ledger
 from .._runtime.lane import lane
 from .._strategy.circuit_breaker import CircuitBreaker
 from .._strategy.condition import Condition
+from .._strategy.fleet import Fleet
 from .._strategy.fleet_circuit import FleetGate, SharedCircuit
 from .._strategy.fleet_part import Part
 
-__all__ = ["Member"]
+__all__ = ["Member", "use_fleet"]
+
+
+def use_fleet(fleet: Fleet | None) -> None:
+    """Share by *fleet* from now on, or with nobody, and let its gauge be read."""
+
+    def read() -> Iterable[tuple[tuple[str, ...], float]]:
+        return lane.read() if settings.switches_under(settings.state).metrics_enabled else ()
+
+    if not any(metric is FLEET_UP for metric, _ in ledger.of_process):
+        ledger.of_process.append((FLEET_UP, read))
+    lane.use(fleet)
+
+
+def _join(name: str) -> None:
+    """Use the fleet of the environment where the program has chosen none; log, once, that there is none either.
+
+    Raises:
+        FaultToleranceDefinitionException: What the environment says is wrong.
+    """
+    if lane.is_chosen:
+        return
+    fleet = fleet_of_environment()
+    if fleet is not None:
+        use_fleet(fleet)
+    elif not lane.is_missed:
+        lane.is_missed = True
+        words = (
+            "%s is fleet-wide and local: no fleet is configured, so each process has the whole limit and a circuit of"
+        )
+        log(
+            WARNING,
+            f"{words} its own; say configure(fleet=...), with None where that is meant, or set %s",
+            name,
+            URL_VARIABLE,
+        )
 
 
 class Member:
@@ -25,6 +66,7 @@ class Member:
     __slots__ = ("_circuit", "key", "part")
 
     def __init__(self, key: str) -> None:
+        _join(key)
         self.key = key
         self.part = Part()
         self._circuit: SharedCircuit | None = None
@@ -41,8 +83,8 @@ class Member:
         return gate
 
     def condition(self, now: float) -> Condition:
-        """Say whether it is shared; what is wrong with the fleet is no matter of one function."""
-        return Condition(lane.words)
+        """Say whether it is shared; what is wrong with a fleet is no matter of one function."""
+        return Condition(lane.words, is_impaired=not lane.is_chosen)
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if it is forgotten."""

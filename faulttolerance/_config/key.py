@@ -37,6 +37,8 @@ CONFIG_VARIABLE = "FAULTTOLERANCE_CONFIG"
 TRACING_VARIABLE = "FAULTTOLERANCE_TRACING"
 CHAOS_VARIABLE = "FAULTTOLERANCE_CHAOS_ALLOWED"
 """Says ``true`` where keys may ask for chaos."""
+FLEET_VARIABLES = "FAULTTOLERANCE_FLEET_"
+"""So begin those that name the server of a fleet; they are read when the first guard is used that shares."""
 PREFIX = "FAULTTOLERANCE_"
 """Stands before a key without a class in an upper-case variable: ``RETRY_DELAY`` is a common name of other things."""
 

@@ -20,6 +20,7 @@ from .key import (
     CHAOS_VARIABLE,
     CONFIG_VARIABLE,
     ENABLED,
+    FLEET_VARIABLES,
     MODE,
     ORDINAL,
     PREFIX,
@@ -220,7 +221,7 @@ def _in_upper_case(name: str) -> str:
 
 
 def _could_be_a_key(name: str) -> bool:
-    if name in (CONFIG_VARIABLE, TRACING_VARIABLE, CHAOS_VARIABLE):
+    if name in (CONFIG_VARIABLE, TRACING_VARIABLE, CHAOS_VARIABLE) or name.startswith(FLEET_VARIABLES):
         return False
     if name.startswith(PREFIX) or name == ORDINAL or looks_like_a_switch(name):
         return True

@@ -72,7 +72,7 @@ def health(critical: Iterable[str] | str = ()) -> Health:
     Returns:
         ``status`` is ``"down"`` if the circuit of a guard that matches *critical* is open; ``"degraded"`` if a circuit
         is open, half-open or forced, a throttle refuses, a bulkhead is full, a rate limit used up or a retry budget
-        spent, or where the fleet is lost or the last reload failed; else ``"up"``.
+        spent, or where a fleet is lost or missing or the last reload failed; else ``"up"``.
         ``reasons`` say which. Let readiness be ``status != "down"``; whether a process is alive has nothing to do with
         it: nobody is helped by restarting what waits for another service.
 

@@ -5,12 +5,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from .._config import settings
 from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
-from .._metrics.catalogue import FLEET_UP
-from .._metrics.counters import ledger
 from .._shown import shown
-from .._strategy.fleet import Fleet
 from .._swap import Swap
 from .._telemetry.connect import telemetry
 from ..exceptions import Fault
@@ -65,7 +61,9 @@ class Process(NamedTuple):
 
             pool.follow_limit()
         if not _is_unchanged(self.fleet):
-            _use_fleet(self.fleet)
+            from .._call.sharing import use_fleet
+
+            use_fleet(self.fleet)
         telemetry.choose(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))
 
 
@@ -77,17 +75,6 @@ def _is_unchanged(chosen: Any) -> bool:
 def _is_fleet(chosen: Any) -> bool:
     needed = ("connect", "is_immediate", "namespace", "patience", "poll")
     return _is_unchanged(chosen) or (not isinstance(chosen, type) and all(hasattr(chosen, name) for name in needed))
-
-
-def _use_fleet(fleet: Fleet | None) -> None:
-    from .._runtime.lane import lane
-
-    def read() -> Iterable[tuple[tuple[str, ...], float]]:
-        return lane.read() if settings.switches_under(settings.state).metrics_enabled else ()
-
-    if not any(metric is FLEET_UP for metric, _ in ledger.of_process):
-        ledger.of_process.append((FLEET_UP, read))
-    lane.use(fleet)
 
 
 def _is_signal(chosen: Any) -> bool:

@@ -19,6 +19,10 @@ class Lane:
     def __init__(self) -> None:
         self._circuits = Enrolled()
         self._line: ThreadLine | DirectLine | None = None
+        self.is_chosen = False
+        """Whether somebody has said which fleet there is, be it none."""
+        self.is_missed = False
+        """Whether people were told that nobody has."""
 
     # What guards do
 
@@ -114,6 +118,7 @@ class Lane:
 
     def use(self, fleet: Fleet | None) -> None:
         """Ask *fleet* from now on, or nobody; whoever waits for another one is told that it is lost."""
+        self.is_chosen = True
         before = self._line
         if before is not None and before.fleet is fleet:
             return

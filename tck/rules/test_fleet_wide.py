@@ -144,6 +144,71 @@ def test_without_a_fleet_all_is_local_and_silent(clock: VirtualClock) -> None:
     assert "local: no fleet is configured" in str(explain(one))
 
 
+NAMELESS = """
+import logging, sys
+from faulttolerance import *
+logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
+
+one = Guard(name="one", rate_limit=RateLimit(1), fleet_wide=FleetWide())
+other = Guard(name="other", circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide())
+"""
+NAMED = {"FAULTTOLERANCE_FLEET_URL": "redis://127.0.0.1:1/3", "FAULTTOLERANCE_FLEET_NAMESPACE": "shop"}
+LOCAL = "is fleet-wide and local: no fleet is configured"
+
+
+def test_a_forgotten_fleet_is_told_once_and_seen_in_health() -> None:
+    """A line that is missing would multiply a quota by the processes without a word."""
+    done = python(f"{NAMELESS}print(health().status); one.call(int); other.call(int); print(health())")
+    first, warning, health_of_it = done.stdout.splitlines()
+
+    assert (first, done.stderr) == ("up", "")
+    assert warning.startswith(f"WARNING one {LOCAL}")
+    assert "degraded" in health_of_it
+    assert "one: FleetWide is local: no fleet is configured" in health_of_it
+    assert "other: FleetWide is local: no fleet is configured" in health_of_it
+
+
+def test_who_says_that_there_is_none_is_told_nothing() -> None:
+    """As a service that has one process only."""
+    done = python(f"{NAMELESS}configure(fleet=None); one.call(int); print(health())")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "FleetWide" not in done.stdout
+    assert LOCAL not in done.stdout
+
+
+@pytest.mark.parametrize("chooses", [False, True], ids=["the environment", "the program"])
+def test_the_server_can_be_named_by_the_environment(chooses: bool) -> None:
+    """Operations set it without code; what the program says goes first."""
+    pytest.importorskip("redis")
+    choice = "configure(fleet=RedisFleet('redis://127.0.0.1:2', namespace='mine'))" if chooses else ""
+    done = python(
+        f"{NAMELESS}{choice}\none.call(int)\nfrom faulttolerance._runtime.lane import lane\nprint(repr(lane.fleet))",
+        environment={**os.environ, **NAMED},
+    )
+    port, namespace = ("2", "mine") if chooses else ("1/3", "shop")
+
+    assert f"RedisFleet('redis://127.0.0.1:{port}', namespace='{namespace}')" in done.stdout
+    assert LOCAL not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "namespace", "problem"),
+    [("redis://u:hunter2@host:port", "shop", "no number where a port belongs"), ("redis://host", "", "namespace")],
+)
+def test_a_wrong_server_of_the_environment_is_a_definition_error(url: str, namespace: str, problem: str) -> None:
+    """By rule X9: of the first call, with the variables and without the password."""
+    pytest.importorskip("redis")
+    done = python(
+        f"{NAMELESS}try: one.call(int)\nexcept FaultToleranceDefinitionException as error: print(error)",
+        environment={**os.environ, "FAULTTOLERANCE_FLEET_URL": url, "FAULTTOLERANCE_FLEET_NAMESPACE": namespace},
+    )
+
+    assert problem in done.stdout
+    assert "environment variables FAULTTOLERANCE_FLEET_URL and FAULTTOLERANCE_FLEET_NAMESPACE" in done.stdout
+    assert "hunter2" not in done.stdout + done.stderr
+
+
 def test_what_is_shared_is_said(fleet: MemoryFleet) -> None:
     """By rule X10: ``explain()`` and ``guards()`` say with whom, before the first call, too."""
     pay = replica()
