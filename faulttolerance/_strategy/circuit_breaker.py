@@ -6,6 +6,7 @@ It is a ``Gate``, which says how it is asked. A call is settled against the era 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
@@ -415,12 +416,12 @@ class CircuitBreaker:
         """
         transitions = self.transitions
         # The outer loop finds what another thread added after the inner one ended and before the claim was dropped.
-        while transitions and transitions.claim.acquire(blocking=False):
+        while transitions and transitions.claim(sys._getframe()):
             try:
                 while transitions:
                     listener(*transitions.pop(0))
             finally:
-                transitions.claim.release()
+                transitions.release()
 
     def _has_place_locked(self, era: HalfOpen, now: float) -> bool:
         if era.successes + len(era.probes) < self.success_threshold:

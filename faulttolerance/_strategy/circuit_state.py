@@ -2,7 +2,7 @@
 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
-import threading
+from types import FrameType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from .gate import Era
@@ -38,12 +38,25 @@ class Transition(NamedTuple):
 class Transitions(list[Transition]):
     """Those that wait to be delivered, oldest first."""
 
-    __slots__ = ("claim",)
+    __slots__ = ("_deliverer",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.claim = threading.Lock()
-        """Held by the thread that delivers."""
+        self._deliverer: dict[None, FrameType] = {}
+
+    def claim(self, frame: FrameType) -> bool:
+        """Return whether *frame* is to deliver them: no other one does that still runs."""
+        while (deliverer := self._deliverer.setdefault(None, frame)) is not frame:
+            try:
+                deliverer.clear()
+            except RuntimeError:  # it runs
+                return False
+            self.release()  # a signal's handler raised before it could do so itself
+        return True
+
+    def release(self) -> None:
+        """Let another frame deliver."""
+        self._deliverer.pop(None, None)
 
 
 NONE_YET = Transitions()

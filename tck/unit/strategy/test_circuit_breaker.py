@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker, CircuitEra, Transition
+from faulttolerance._strategy.circuit_state import Transitions
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 from faulttolerance.exceptions import CircuitBreakerOpenException
 
@@ -735,17 +736,42 @@ def test_a_transition_at_the_very_end_of_a_delivery_is_delivered() -> None:
     circuit = make(volume=1, ratio=1.0)
     heard = []
 
-    class LastMoment:
-        acquire = staticmethod(lambda blocking: True)
-
-        @staticmethod
-        def release() -> None:
+    class LastMoment(Transitions):
+        def release(self) -> None:
             if len(heard) < 2:
                 circuit.reset(0.0)
+            super().release()
 
+    circuit.transitions = LastMoment()
     run(circuit, "f")
-    circuit.transitions.claim = LastMoment()
     circuit.deliver(lambda old, new, reason: heard.append((old, new)))
+
+    assert heard == [(CLOSED, OPEN), (OPEN, CLOSED)]
+
+
+def test_a_delivery_that_could_not_be_ended_silences_nobody() -> None:
+    """A signal's handler raises in its last step; later transitions are delivered, on other threads, too."""
+    circuit = make(volume=1, ratio=1.0)
+    heard: list[tuple[str, str]] = []
+    pending = [KeyboardInterrupt]
+
+    class Struck(Transitions):
+        def release(self) -> None:
+            if pending:
+                raise pending.pop()
+            super().release()
+
+    def deliver() -> None:
+        circuit.deliver(lambda old, new, reason: heard.append((old, new)))
+
+    circuit.transitions = Struck()
+    run(circuit, "f")
+    with pytest.raises(KeyboardInterrupt):
+        deliver()
+    circuit.reset(0.0)
+    thread = threading.Thread(target=deliver)
+    thread.start()
+    thread.join(10)
 
     assert heard == [(CLOSED, OPEN), (OPEN, CLOSED)]
 
