@@ -98,7 +98,7 @@ class SimulatedClock:
 
     # What else waits
 
-    def rouse(self) -> None:
+    def rouse(self, *_: object) -> None:
         """Wake the sleepers whose interruption was asked for."""
         for wait, deadlines in self._sleeping.items():
             if deadlines.requested:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from math import inf
 
 from ..fork import at_fork
@@ -223,4 +224,7 @@ def _begin_anew() -> None:
 
 
 watchdog.look = look_at_threads
+# The forks are counted in C: there no signal's handler raises. Before a fork the last hook comes first, after it last.
+at_fork(parent=watchdog.forks.pop)
 at_fork(before=watchdog.stop, parent=watchdog.begin_again, child=_begin_anew)
+at_fork(before=partial(watchdog.forks.append, None))

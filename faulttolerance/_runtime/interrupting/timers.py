@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from ..._log import ERROR, log
@@ -33,9 +34,9 @@ class Timer:
 class Timers:
     """All timers; any thread may add one or cancel one, and only the one that runs them sorts them."""
 
-    def __init__(self, rouse: Callable[[], object]) -> None:
+    def __init__(self, rouse: Callable[[Callable[[], object]], object]) -> None:
         self._rouse = rouse
-        """Makes the other thread call ``run_due`` soon."""
+        """Makes the other thread call ``run_due`` soon; calls what it is given in one step with that."""
         self.next: float = inf
         """When it is going to call that."""
         self.alive: dict[Timer, None] = {}
@@ -47,8 +48,7 @@ class Timers:
         timer = Timer(self.alive, when, callback)
         self._incoming.append(timer)
         if when < self.next or self._has_many_cancelled(len(self._incoming)):
-            self.next = -inf
-            self._rouse()
+            self._rouse(partial(setattr, self, "next", -inf))
         return timer
 
     def run_due(self) -> float:

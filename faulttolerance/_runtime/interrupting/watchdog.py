@@ -7,8 +7,9 @@ An interruption is withdrawn in the same way: the caller takes its deadline off 
 afterwards; the watchdog stores ``in_flight`` first and reads the chain afterwards. While ``busy`` names the deadlines
 of the caller's thread, the caller waits for the outcome. So nothing arrives after its call is over.
 
-No lock is taken here by any thread but the watchdog's own: an interruption, a finalizer or a signal handler may land
-between any two steps of a caller.
+Callers hold no lock here: an interruption, a finalizer or a signal handler may land between any two of their steps. Nor
+do they leave anything half done there, as nobody would come back to it: the thread takes its place itself, and ends
+where another one has it; ``next`` becomes -inf, and the thread is woken, in one call of C code.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from math import inf
+from operator import call
 from typing import Any
 
 from ..fork import stop_at_end_of_subinterpreter
 from ..native import allows_watching, get_ident, get_native_id, native
+from ..one_step import once
 from .thread_deadlines import ThreadDeadlines, deadlines_of_threads
 from .timers import Timer, Timers
 
@@ -42,16 +46,16 @@ class Watchdog:
         self.is_paused = False
         self.is_pressed = False
         """Whether a thread that moves was looked at in vain in this round."""
-        self._forks = 0
+        self.forks: list[None] = []
+        """The forks that are under way; nothing watches meanwhile."""
         self._renew()
 
     def _renew(self) -> None:
         self._sleep = native.allocate_lock()
         self._sleep.acquire()
-        self._starting = native.allocate_lock()
-        self._ended = native.allocate_lock()
+        self._place = native.allocate_lock()
+        """Held by the thread that watches, as long as it does."""
         self._running = False
-        self._stopping = False
         self._ident = 0
         self._native_id = 0
         self._handle: Any = None
@@ -65,17 +69,15 @@ class Watchdog:
     def wake(self) -> None:
         """Look at the chains soon; the thread is started where there is none."""
         if not self.is_paused:
-            self.next = -inf  # nobody else needs to wake it
-            self.rouse()
+            self.rouse(partial(setattr, self, "next", -inf))  # nobody else needs to wake it
 
-    def rouse(self) -> None:
-        """Make the thread go through its round."""
-        if not self._running:
-            self._start()
-        try:
-            self._sleep.release()
-        except RuntimeError:
-            pass  # it was woken already, and has not yet gone to sleep since
+    def rouse(self, *before: Callable[[], object]) -> None:
+        """Make the thread go through its round; call *before* first, in one step with that if it is written in C."""
+        if self._running or self._start():
+            try:
+                list(map(call, (*before, self._sleep.release)))
+            except RuntimeError:
+                pass  # it was woken already, and has not yet gone to sleep since
 
     def look_after(self, deadlines: ThreadDeadlines) -> None:
         """Look again at a thread whose interruption was delivered or withdrawn; others may have waited for that."""
@@ -96,49 +98,57 @@ class Watchdog:
     def resume(self) -> None:
         """Interrupt again."""
         if self.is_paused:
+            self.next = inf
             self.is_paused = False
             self.wake()
 
     # Its thread
 
-    def _start(self) -> None:
-        if not allows_watching:
-            self.next = inf if not self.is_paused else self.next
-            return
-        if self._forks or not self._starting.acquire(False):
-            return
+    def _start(self) -> bool:
+        """Start a thread, and wait until it has begun; return whether that was possible."""
+        if not allows_watching or self.forks:
+            return False
+        begun = native.allocate_lock()
+        begun.acquire()
         try:
-            if not self._running and self._ended.acquire(False):
-                stop_at_end_of_subinterpreter()
-                self._running = True
-                self._stopping = False
-                try:
-                    if sys.version_info >= (3, 13):
-                        self._handle = native.start_joinable_thread(self._run, daemon=True)
-                    else:
-                        native.start_thread(self._run, ())
-                except RuntimeError:  # the interpreter is ending, or no thread is to be had: deadlines end late
-                    self._running = False
-                    self._ended.release()
-                    if not self.is_paused:
-                        self.next = inf
-        finally:
-            self._starting.release()
+            stop_at_end_of_subinterpreter()
+            if sys.version_info >= (3, 13):
+                self._handle = native.start_joinable_thread(partial(self._run, begun), daemon=True)
+            else:
+                native.start_thread(partial(self._run, begun), ())
+        except RuntimeError:  # the interpreter is ending, or no thread is to be had: deadlines end late
+            return False
+        if not sys.is_finalizing():
+            begun.acquire()
+        return True
 
-    def _run(self) -> None:
-        self._ident = get_ident()
-        self._native_id = get_native_id()
-        while not self._stopping:
-            if not self.is_paused:
-                self.next = inf
-            soonest = self.look()
-            if not self.is_paused:
-                self.next = soonest
-            self._rest(min(soonest, self.timers.run_due()) - native.monotonic())
-        self._running = False
-        self._ended.release()
-        if not self._forks:
+    def _run(self, begun: Any) -> None:
+        is_wanted = self._place.acquire(False)
+        if is_wanted:
+            self._ident = get_ident()
+            self._native_id = get_native_id()
+            self._running = True
+        begun.release()
+        if not is_wanted:
+            return  # another one has the place
+        try:
+            while not self.forks:
+                self._go_round()
+        finally:  # also where it fails: then the next caller starts another one
+            self.busy = None
+            self._running = False
+            self._place.release()
+            self._expect_callers()
+        if not self.forks:
             self._look_around()
+
+    def _go_round(self) -> None:
+        if not self.is_paused:
+            self.next = inf
+        soonest = self.look()
+        if not self.is_paused:
+            self.next = soonest
+        self._rest(min(soonest, self.timers.run_due()) - native.monotonic())
 
     def _rest(self, seconds: float) -> None:
         """Sleep for *seconds*, or until somebody wakes it; where a thread rarely stands well, wait for it less long."""
@@ -153,30 +163,32 @@ class Watchdog:
 
     def _look_around(self) -> None:
         """Start the thread again where it has something to do, and else as soon as it has."""
+        self._expect_callers()
+        if self.timers.alive or any(deadlines.innermost is not None for deadlines in deadlines_of_threads()):
+            self.rouse()
+
+    def _expect_callers(self) -> None:
+        """Have whoever begins a deadline or a timer wake the thread, or start it."""
         if not self.is_paused:
             self.next = inf
         self.timers.next = inf
-        if self.timers.alive or any(deadlines.innermost is not None for deadlines in deadlines_of_threads()):
-            self.rouse()
 
     # Forking
 
     def stop(self) -> None:
-        """End the thread and wait until it is gone; it is not started until ``begin_again``."""
-        self._forks += 1
+        """End the thread for the sake of ``forks``, and wait until it is gone."""
         if not self._running or self._ident == get_ident():
             return
-        self._stopping = True
         self.rouse()
-        if self._ended.acquire(timeout=1.0):  # a timer's callback may take its time
-            self._ended.release()
-            self._wait_until_gone()
+        for is_over in once(self._place.acquire, True, 1.0):  # a timer's callback may take its time
+            if is_over:
+                self._place.release()
+                self._wait_until_gone()
 
     def _wait_until_gone(self) -> None:
-        if self._handle is not None:
-            self._handle.join()
-            self._handle = None
-            return
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.join()
         path = f"/proc/self/task/{self._native_id}"
         for _ in range(100):
             if not os.path.exists(path):
@@ -185,14 +197,12 @@ class Watchdog:
 
     def begin_again(self) -> None:
         """Go on, in the parent of a fork."""
-        self._forks -= 1
-        if not self._forks:
-            self._stopping = False
+        if not self.forks:
             self._look_around()
 
     def begin_anew(self) -> None:
         """Go on, in the child of a fork; its timers are gone."""
-        self._forks = 0
+        self.forks.clear()
         self._renew()
         self._look_around()
 
