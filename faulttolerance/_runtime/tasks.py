@@ -251,7 +251,11 @@ class TaskEnvironment(Environment):
             return result
         finally:
             if bulkhead is not None:
-                bulkhead.release(permit)  # or its place in the queue, and whether or not it has heard of a permit
+                try:
+                    bulkhead.release(permit)  # or its place in the queue, and whether or not it has heard of a permit
+                except BaseException:
+                    bulkhead.release(permit)  # a signal's handler raised before the first instruction
+                    raise
             if record.deadline is not None:
                 record.deadline.counts = record.deadline.previous
             record.ended = clock.monotonic()
