@@ -161,8 +161,10 @@ class OffloadedCall:
     def _end_with_ruling(self) -> None:
         future = self.future
         if future is not None:
-            future.fail(TimeoutException("an enclosing deadline passed, under which this call was made"))
-            self.stop(may_interrupt=True)
+            try:
+                future.fail(TimeoutException("an enclosing deadline passed, under which this call was made"))
+            finally:
+                self.stop(may_interrupt=True)
 
     def discard(self) -> None:
         """End the call where its caller never got the future: a signal's handler raised meanwhile."""
@@ -215,8 +217,10 @@ class OffloadedCall:
 
     def _settle(self, value: Any, error: BaseException | None) -> None:
         future = self.future
-        if future is not None:
-            if self._is_called_off(error):
+        try:
+            if future is None:
+                pass
+            elif self._is_called_off(error):
                 future.cancel(False)
             elif error is not None:
                 future.fail(StoppedIteration.meant(error))
@@ -224,7 +228,8 @@ class OffloadedCall:
                 future.follow(value)
             else:
                 future.complete(value)
-        self._end()
+        finally:  # a callback of the application may have raised SystemExit
+            self._end()
 
     def _is_called_off(self, error: BaseException | None) -> bool:
         """Tell whether the call is cancelled, if it came to *error*."""

@@ -231,22 +231,19 @@ class Pool:
             if limit is not None and len(self._workers) >= limit and not self._urgent:
                 return  # each of them looks at the queues before it parks or ends
             worker = _Worker(self)
-            self._workers[worker] = None
-            if limit is None or len(self._workers) <= limit or self._urgent:
-                self._start(worker)
-                return
-            self._workers.pop(worker, None)
-
-    def _start(self, worker: _Worker) -> None:
-        try:
-            stop_at_end_of_subinterpreter()
-            worker.thread.start()
-        except BaseException as error:
-            if take(worker.unbegun):  # else it runs, and what was raised is a signal handler's
-                self._workers.pop(worker, None)
-                if isinstance(error, RuntimeError) and self._workers and not _is_final(error):
+            try:
+                self._workers[worker] = None
+                if limit is None or len(self._workers) <= limit or self._urgent:
+                    stop_at_end_of_subinterpreter()
+                    worker.thread.start()
                     return
-            raise
+                self._workers.pop(worker, None)
+            except BaseException as error:
+                if take(worker.unbegun):  # else it runs, and what was raised is a signal handler's
+                    self._workers.pop(worker, None)
+                    if isinstance(error, RuntimeError) and self._workers and not _is_final(error):
+                        return
+                raise
 
     def _leave_parked_behind(self) -> None:
         """Forget threads that parked before greenlets took the place of threads.

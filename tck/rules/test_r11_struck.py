@@ -386,6 +386,26 @@ def test_what_a_handler_raises_while_a_call_is_offloaded_loses_nothing(fails: bo
     assert not wrong
 
 
+def test_what_a_handler_raises_while_a_thread_is_made_for_a_call_loses_nothing() -> None:
+    """Where none is parked the call starts one: the next call is served all the same, and all can be shut down."""
+    wrong = []
+
+    @ft.asynchronous
+    def answer() -> ft.Future[str]:
+        return ft.completed_future(FINE)
+
+    for strike in strikes("pool.py", "fork.py"):
+        assert ft.shutdown(10)
+        future = made_under(strike, answer)
+        if future is not None:
+            future.exception(10)
+        found = answer().result(10)
+        if found != FINE or not ft.shutdown(1):
+            wrong.append((strike.where, found))
+
+    assert not wrong
+
+
 def outcome(call: Callable[[], Any]) -> object:
     """What an offloaded call comes to; a refusal is waited out, where a body that was struck has yet to end."""
     try:

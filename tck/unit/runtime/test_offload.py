@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from faulttolerance import asynchronous
 from faulttolerance._runtime.clock import clock
 from faulttolerance._runtime.environment import Attempt, AttemptRecord
 from faulttolerance._runtime.future import Future, completed_future
@@ -991,6 +992,32 @@ def test_a_coroutine_that_comes_too_late_is_closed(time_stands_still: StillClock
 
 
 # The end of things
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_callback_that_raises_what_ends_programs_leaves_no_call_behind(is_cancelled: bool) -> None:
+    """The call is over all the same: a shutdown waits for nothing."""
+    free = threading.Event()
+
+    @asynchronous
+    def answer() -> Future[str]:
+        free.wait(10)
+        return completed_future("served")
+
+    def leave(future: object) -> None:
+        raise SystemExit
+
+    future = answer()
+    future.add_done_callback(leave)
+    if is_cancelled:
+        with pytest.raises(SystemExit):
+            future.cancel()
+    free.set()
+    if not is_cancelled:
+        assert future.result(10) == "served"
+
+    assert shutdown(5)
 
 
 def test_shutdown_refuses_calls_and_waits_for_those_under_way(time_stands_still: StillClock) -> None:
