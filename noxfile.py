@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2024.10"
@@ -46,6 +48,15 @@ def bare(session: nox.Session) -> None:
     # All outcomes in every way of calling, the specification, the pages, and what is missing when it is asked for.
     rules = [f"tck/rules/test_{name}.py" for name in ("scenarios", "m6_installation", "predicates", "counting")]
     session.run("pytest", *rules, "tck/spec", "tck/docs", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("framework", sorted(path.stem.removeprefix("for_") for path in Path("tck/alone").glob("for_*.py")))
+def alone(session: nox.Session, framework: str) -> None:
+    """Try what is for a framework where that is installed and nothing else: a success, and an outage in the log."""
+    package = {"opentelemetry": "opentelemetry-api", "prometheus": "prometheus-client", "sqlalchemy": "sqlalchemy>=2.1"}
+    session.install("--editable", ".", package.get(framework, framework))
+    session.run("python", "-W", "error", f"tck/alone/for_{framework}.py")
 
 
 @nox.session

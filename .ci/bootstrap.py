@@ -23,13 +23,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+CHECKS = ["lint", "typing", "docstrings", "bare", "alone", "tck", "site", "release"]
+"""Sessions of ``noxfile.py``."""
 TASKS = {
     "demo": ("demo", ["examples/storefront"]),
     "overload": ("", ["-m", "examples.overload"]),
     "fleet": ("redis", ["-m", "examples.fleet"]),
     "observed": ("demo,prometheus", ["-m", "examples.observed"]),
     "test": ("test,test-optional", ["-m", "pytest"]),
-    "check": ("nox", ["-m", "nox", "--sessions", "lint", "typing", "docstrings", "bare", "tck", "site", "release"]),
+    "check": ("nox", ["-m", "nox", "--sessions", *CHECKS]),
 }
 """For each word on the command line: the extras it needs, and what Python is to run."""
 

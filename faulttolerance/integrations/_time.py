@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from .. import remaining
 
-__all__ = ["least"]
+__all__ = ["least", "monotonic"]
 
 _SHORTEST = 0.001
 """Seconds: to a socket 0 is no time-out, but "do not wait"."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import httpcore
@@ -27,7 +26,7 @@ from .. import (
 )
 from ._http import METHODS, MOST, SECONDS, STATUSES, Terms, current, exchanging, origin_of
 from ._refusals import in_family
-from ._time import least
+from ._time import least, monotonic
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -35,7 +34,7 @@ from .. import (
 )
 from ._http import METHODS, MOST, SECONDS, STATUSES, Terms, current, exchanging, origin_of
 from ._refusals import in_family
-from ._time import least
+from ._time import least, monotonic
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -8,23 +8,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from inspect import iscoroutinefunction
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from .. import FaultToleranceDefinitionException, on_deadline, remaining
 from ..exceptions import Fault
 from ..typing import ExceptionSet
 from ._transactions import Failures, failures, refuse_retries
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["install"]
 
@@ -61,7 +64,11 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
     Raises:
         FaultToleranceDefinitionException: If *engine* is none, or *no_retry_on* no set of exceptions.
     """
-    one: object = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
+    # Imported by those who have such an engine; without greenlet, SQLAlchemy 2.1 does not let it be imported at all.
+    asynchronous: Any = sys.modules.get("sqlalchemy.ext.asyncio")
+    one: object = engine
+    if asynchronous is not None and isinstance(engine, asynchronous.AsyncEngine):
+        one = engine.sync_engine
     if not isinstance(one, Engine):
         fault = Fault("install(engine)", f"is {engine!r}", engine, "an Engine or AsyncEngine of SQLAlchemy")
         raise FaultToleranceDefinitionException(fault)

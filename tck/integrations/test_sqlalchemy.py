@@ -25,6 +25,7 @@ from faulttolerance import (
     retry,
 )
 from kit.crowd import on_thread
+from kit.program import output_of
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, exc, text  # noqa: E402
@@ -408,3 +409,27 @@ def test_wrong_values_are_refused(engine: Engine) -> None:
         install(wrong)
     with pytest.raises(FaultToleranceDefinitionException, match=r"install\(no_retry_on\) is 3; allowed: an exception"):
         install(engine, no_retry_on=3)  # type: ignore[arg-type]
+
+
+def test_a_synchronous_service_needs_no_asyncio_of_sqlalchemy() -> None:
+    """It cannot be imported where greenlet is not installed; what is no engine is refused there as everywhere."""
+    program = """
+import sys
+sys.modules["sqlalchemy.ext.asyncio"] = None  # cannot be imported
+from sqlalchemy import create_engine, text
+from faulttolerance import FaultToleranceDefinitionException
+from faulttolerance.integrations.sqlalchemy import install
+engine = create_engine("sqlite://")
+install(engine)
+with engine.connect() as connection:
+    print(connection.scalar(text("SELECT 1")))
+try:
+    install("sqlite://")
+except FaultToleranceDefinitionException as error:
+    print(error)
+"""
+
+    assert output_of(program).splitlines() == [
+        "1",
+        "install(engine) is 'sqlite://'; allowed: an Engine or AsyncEngine of SQLAlchemy",
+    ]
