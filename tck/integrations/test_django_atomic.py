@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit.program import output_of
+from kit.program import QUIET, output_of
 
 pytest.importorskip("django")
 
@@ -53,7 +53,7 @@ OUT = "max_retries reached"
 
 def found_by(program: str, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        output_of(SETTINGS + program + "\n    print(json.dumps(found))", arguments=(str(folder),))
+        output_of(QUIET + SETTINGS + program + "\n    print(json.dumps(found))", arguments=(str(folder),))
     )
     return found
 
