@@ -215,7 +215,8 @@ def reload() -> list[Change]:
     except BaseException as error:
         # No words and no values: they may hold secrets, and anybody may read what a readiness probe answers.
         faults = getattr(error, "faults", ())
-        last_reload.ended(brief(", ".join(fault.where for fault in faults)) or type(error).__qualname__)
+        keys = (fault.where for fault in faults if not {*"(<"} & {*fault.where})  # and not the repr of a source
+        last_reload.ended(brief(", ".join(keys)) or type(error).__qualname__)
         raise
     last_reload.ended()
     if is_told:

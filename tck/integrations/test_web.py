@@ -25,6 +25,7 @@ from faulttolerance import (
     circuit_breakers,
     configure,
     guards,
+    reload,
     retry,
 )
 from faulttolerance.web import asgi_app, wsgi_app
@@ -614,6 +615,33 @@ def test_it_shows_the_configuration_that_holds_while_that_is_reloaded(payments: 
         seen.append(told["configuration"][0]["parameters"]["maxRetries"]["value"])
 
     assert seen == [3, 4, 5]
+
+
+def test_it_shows_the_last_reload_and_whether_it_failed(get: Callable[..., Answer]) -> None:
+    """To people beside the fingerprint and among the reasons, to programs as health() does."""
+
+    class Source:
+        def __repr__(self) -> str:
+            return "Source(password='hunter2')"
+
+        def __call__(self) -> dict[str, str]:
+            if is_gone:
+                raise ConnectionError("password=hunter2")
+            return {}
+
+    is_gone = False
+    configure(sources=[Source()])
+    before = get("/", accept="text/html").body.decode()
+    is_gone = True
+    with pytest.raises(Exception, match="hunter2"):
+        reload()
+    told, page = get("/health").json(), get("/", accept="text/html").body.decode()
+
+    assert re.search(r"Last reload</dt>\s*<dd>none<", before)
+    assert told["reload"].startswith("failed at ")
+    assert re.search(r"Last reload</dt>\s*<dd>failed at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC<", page)
+    assert told["reasons"][0] in page
+    assert "hunter2" not in page
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
