@@ -260,7 +260,7 @@ def test_a_fleet_that_refuses_what_calls_ask_stays_lost(fleet: DistantFleet, ref
 
 
 def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(fleet: DistantFleet) -> None:
-    """As where names are looked up in vain; no call had to find that out."""
+    """As where names are looked up in vain; no call had to find that out. It is found again."""
     goes_on = threading.Event()
 
     class Hanging(DistantFleet):
@@ -268,12 +268,13 @@ def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(fleet: Distan
             goes_on.wait(20)
             return super().connect(changed)
 
-    configure(fleet=Hanging())
+    configure(fleet=Hanging(poll=3600.0))
     try:
         assert lane.is_up
         wait_until(lambda: not lane.is_up, seconds=10)
     finally:
         goes_on.set()
+    wait_until(lambda: lane.is_up)
 
 
 @pytest.mark.parametrize("answers", [[], ["no mapping"], [3, 4, 5]], ids=str)
