@@ -85,8 +85,8 @@ def _alone(record: Record, gone: str, back: str, end: str, word: str) -> Iterato
     lost = _firsts(record.fleet, "lost", since, until)
     each = record.seconds(max(lost, default=since), returned)
     yield Promise(
-        f"the server is {word}: each process goes on by itself, with the limit for each",
-        len(lost) == len(KINDS) and bool(each) and VALUE < mean(each) <= len(KINDS) * (VALUE + BURST),
+        f"the server is {word}: each process goes on by itself, with its part of the limit",
+        len(lost) == len(KINDS) and bool(each) and 0.8 * VALUE <= mean(each) <= 1.1 * VALUE,
         f"all alone {max(lost, default=float('inf')) - since:.2f} s after, {_span(each)} requests a second",
     )
     held = record.held(since, until)
