@@ -71,8 +71,13 @@ class Run(NamedTuple):
 def work(url: str, kind: str, seconds: float) -> None:
     """Be one of the processes: offer calls for so many seconds, and print what became of them."""
     news: list[tuple[float, str]] = []
-    words = {FleetLost: "lost", FleetRegained: "shared"}
-    set_event_sinks([lambda event: news.append((time.monotonic(), words[type(event)]))])
+    words: dict[type, str] = {FleetLost: "lost", FleetRegained: "shared"}
+
+    def hear(event: object) -> None:
+        if word := words.get(type(event)):
+            news.append((time.monotonic(), word))
+
+    set_event_sinks([hear])
     configure(fleet=RedisFleet(url, namespace="trouble", patience=round(PATIENCE * 1000)))
     burst = {"burst": BURST} if kind == "smooth" else {}
     limit = RateLimit(VALUE, window=1000, window_unit="millis", type=kind, **burst)
