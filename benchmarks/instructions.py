@@ -1,14 +1,17 @@
 """The instructions of the interpreter that a guarded call takes: a cost that no machine and no load changes.
 
 ``tck/unit/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
+``--beside opentelemetry.trace`` counts in a process that has imported such a module.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
@@ -206,4 +209,8 @@ async def _count_async(subject: _Subject) -> dict[str, int]:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("--beside", metavar="MODULE", nargs="+", default=(), help="imported before anything is called")
+    for module in parser.parse_args().beside:
+        import_module(module)
     print(json.dumps(count(), indent=2))

@@ -4,7 +4,7 @@
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ._log import ERROR, log
 from .exceptions import CircuitBreakerOpenException
@@ -204,20 +204,28 @@ def _question(sink: Sink, kind: type[Event], others: Question) -> Question:
 class _Wanted(dict[type[Event], Question]):
     """Whether anybody is to be told of events of a kind; the answer may change from one event to the next."""
 
-    def __init__(self, sinks: "Sinks") -> None:
+    def __init__(self, sinks: "Sinks", but: Sink | None = None) -> None:
         super().__init__()
         self._sinks = sinks
+        self._but = but
 
     def __missing__(self, kind: type[Event]) -> Question:
         question: Question = bool
         for sink in reversed((*self._sinks.get(), *self._sinks.taps)):
-            question = _question(sink, kind, question)
+            if sink is not self._but:
+                question = _question(sink, kind, question)
         self[kind] = question
         return question
 
 
 _telling: ContextVar[tuple[int, ...]] = ContextVar("faulttolerance_telling", default=())
 """The sinks that are being told, by their ids."""
+
+
+class Asking(Protocol):
+    """A call that remembers what was asked of the tracer."""
+
+    is_untraced: bool
 
 
 class Sinks:
@@ -228,16 +236,37 @@ class Sinks:
         """Those of tests, which are told besides, whatever the application sets."""
         self._chosen: tuple[Sink, ...] | None = None
         self._default: tuple[Sink, ...] | None = None
+        self.tracer: Sink | None = None
+        """The sink that adds events to spans."""
+        self.is_traced: Question = bool
+        """Whether *tracer* finds a span here that records. The answer takes long, and stays the same for a call."""
+        self._ask_anew()
+        self._failed: set[int] = set()
+        self.find: Callable[[], tuple[Sink, ...]] = tuple
+        """Gives those that are told where the application set none; asked at the first event."""
+
+    def _ask_anew(self) -> None:
         self.wanted = _Wanted(self)
         """By kind of event, what is asked before one is made: ``if sinks.wanted[Rejected](): ...``.
 
         A sink may have ``interest(kind, others)``, which gives a question that is answered for those behind it, too, by
         asking *others*, and that raises nothing; without, it wants everything. A function around all questions would
-        cost as much as one of them.
+        cost as much as one of them. Where the answer is yes, ``is_heard`` is asked, too.
         """
-        self._failed: set[int] = set()
-        self.find: Callable[[], tuple[Sink, ...]] = tuple
-        """Gives those that are told where the application set none; asked at the first event."""
+        self._wanted_elsewhere = _Wanted(self, self.tracer)
+
+    def is_heard(self, kind: type[Event], call: Asking | None = None) -> bool:
+        """Return whether an event of *kind* reaches more than a tracer without a span that records.
+
+        The tracer is asked once for each *call* in which no span records.
+        """
+        if self._wanted_elsewhere[kind]():
+            return True
+        if call is None:
+            return self.is_traced()
+        if not call.is_untraced:
+            call.is_untraced = not self.is_traced()
+        return not call.is_untraced
 
     def set(self, chosen: Iterable[Sink] | None) -> None:
         """Tell *chosen* and no others; ``None``: those that ``find`` gives."""
@@ -248,12 +277,12 @@ class Sinks:
     def tap(self, taps: Iterable[Sink]) -> None:
         """Tell *taps* besides, and no others of tests."""
         self.taps = tuple(taps)
-        self.wanted = _Wanted(self)
+        self._ask_anew()
 
     def forget_default(self) -> None:
         """Ask ``find`` again at the next event."""
         self._default = None
-        self.wanted = _Wanted(self)
+        self._ask_anew()
 
     def get(self) -> tuple[Sink, ...]:
         """Give the sinks that are told now."""
@@ -264,14 +293,14 @@ class Sinks:
             default = self._default = self.find()
         return default
 
-    def tell(self, event: Event) -> None:
-        """Tell every sink; one that raises is logged once and changes nothing.
+    def tell(self, event: Event, call: Asking | None = None) -> None:
+        """Tell every sink of *event*, which belongs to *call*; one that raises is logged once and changes nothing.
 
         A sink that makes guarded calls is not told of them: it would make more, without end.
         """
         telling = _telling.get()
         for sink in (*self.get(), *self.taps):
-            if id(sink) in telling:
+            if id(sink) in telling or (call is not None and call.is_untraced and sink is self.tracer):
                 continue
             try:
                 _telling.set((*telling, id(sink)))

@@ -57,6 +57,14 @@ def writes(level: int, others: Callable[[], bool]) -> Callable[[], bool]:
     return may_be_written
 
 
+def is_written(level: int) -> bool:
+    """Return whether records of *level* may be written; also where the application's logger cannot say."""
+    try:
+        return logger().isEnabledFor(level)
+    except Exception:  # noqa: BLE001  # ``log`` meets it again, and shows it
+        return True
+
+
 def log(
     level: int,
     message: str,

@@ -270,6 +270,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     settle(deadlines, entry) if DEADLINE and deadlines.in_flight is not None else get_ident()
                 except Interrupted as interrupted:
                     failure = interrupted
+            if progress is None:
+                progress, progress.began, progress.attempts = CallRecord(), asked if RATE_LIMIT else began, 1
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                 record.began, record.passed = began, passed if RATE_LIMIT or BULKHEAD else NO_GATE
@@ -279,11 +281,10 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                 if JUDGED and policies.fail_when is not None:
                     ended_by = policies.consult(record, failure, result)
                     failure = await ended_by if ASYNC else ended_by
-                failure = policies.settle(record, failure, 1 if progress is None else progress.attempts)
+                failure = policies.settle(record, failure, progress)
             permit = None  # nothing is held any more
-            if progress is not None:
+            if progress.attempts > 1:
                 return failure, result
-            progress, progress.began, progress.attempts = CallRecord(), asked if RATE_LIMIT else began, 1
             if ASYNC or BLOCK:
                 return await follow_async(policies, failure, result, progress, args, kwargs)
             return follow(policies, failure, result, progress, args, kwargs)

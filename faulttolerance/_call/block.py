@@ -56,6 +56,7 @@ def stop_between_attempts(policies: BoundPolicies) -> None:
     async def again(args: tuple[Any, ...], kwargs: Any, record: Any) -> Any:
         args[1].number = record.attempts
         await _stop()
+        record.is_untraced = False  # the application may have begun a span meanwhile
         return await first()(args, kwargs, record)
 
     policies.attempt = lambda: again

@@ -194,7 +194,7 @@ class BoundPolicies:
 
     # The end of an attempt
 
-    def settle(self, record: AttemptRecord, failure: BaseException | None, number: int) -> BaseException | None:
+    def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
         """Give back what an attempt still holds, let the gate judge it, count and report it.
 
         Where ``fail_when`` judges, ``end`` was called before.
@@ -202,7 +202,7 @@ class BoundPolicies:
         Args:
             record: The attempt.
             failure: What it raised.
-            number: Which attempt of the call it is; the first is 1.
+            call: The call that it belongs to.
 
         Returns:
             What it failed with, a passed deadline considered.
@@ -214,11 +214,11 @@ class BoundPolicies:
         if self.counters is not None and self._counted:
             self._count_attempt(self.counters, record)
         if record.timed_out:
-            if sinks.wanted[TimedOut]():
-                sinks.tell(TimedOut(self.name, number, self.limit_of(record)))
-        elif record.refused_by and sinks.wanted[Rejected]():
+            if sinks.wanted[TimedOut]() and sinks.is_heard(TimedOut, call):
+                sinks.tell(TimedOut(self.name, call.attempts, self.limit_of(record)), call)
+        elif record.refused_by and sinks.wanted[Rejected]() and sinks.is_heard(Rejected, call):
             assert failure is not None
-            sinks.tell(Rejected(self.name, number, record.refused_by, failure))
+            sinks.tell(Rejected(self.name, call.attempts, record.refused_by, failure), call)
         return failure
 
     def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
@@ -321,7 +321,7 @@ class BoundPolicies:
             if len(batch) >= FOLD:
                 self.counters.fold()
         error = gate.refusal(wait)
-        if sinks.wanted[Rejected]():
+        if sinks.wanted[Rejected]() and sinks.is_heard(Rejected):
             sinks.tell(Rejected(self.name, 1, self._gate_name, error))
         return error
 
@@ -433,8 +433,8 @@ class BoundPolicies:
         if succeeded and attempts > 1:
             if self.counters is not None:
                 self.often[0].append(None)  # folded with the batch of retries, to which each such call adds
-            if sinks.wanted[Recovered]():
-                sinks.tell(Recovered(self.name, attempts))
+            if sinks.wanted[Recovered]() and sinks.is_heard(Recovered, call):
+                sinks.tell(Recovered(self.name, attempts), call)
         elif self.counters is not None:
             fallback = self._counted_fallback(applied)
             if self.retry is None:

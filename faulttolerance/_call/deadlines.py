@@ -29,6 +29,7 @@ from .._runtime.task_deadline import current, standing
 from ..exceptions import TimeoutException
 from .bound import NO_GATE, BoundPolicies, conclude_of
 from .observing import timed
+from .retrying import CallRecord
 
 if TYPE_CHECKING:
     from .row import Binding, Layer
@@ -47,7 +48,7 @@ class WholeCallPolicies(BoundPolicies):
         """Return the message for a caller whose call did not end in time."""
         return f"{self.name}: deadline of {self.seconds:g} s passed"
 
-    def settle(self, record: AttemptRecord, failure: BaseException | None, number: int) -> BaseException | None:
+    def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
         """Take the deadline back, and count the call; return what it failed with, a passed deadline considered."""
         failure = self.end(record, failure)
         if self.counters is not None:

@@ -134,7 +134,7 @@ class Hedging:
         entry = _entry.get()
         if entry is not None:
             entry.race.sent[entry.number] = None
-            if sinks.wanted[HedgeSent]():
+            if sinks.wanted[HedgeSent]() and sinks.is_heard(HedgeSent):
                 sinks.tell(HedgeSent(self._name, entry.number, clock.monotonic() - entry.race.began))
 
     def _begin(self) -> Race:

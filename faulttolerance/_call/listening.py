@@ -14,6 +14,7 @@ from .._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, Listener
 from .bound import BULK, BoundPolicies
 from .hedging import has_lost_as_first
 from .limiting import Limiter
+from .retrying import CallRecord
 
 __all__ = ["AdaptivelyTimed", "ListenedPolicies"]
 
@@ -46,9 +47,9 @@ class ListenedPolicies(BoundPolicies):
         """What counts and tells of the call whose duration is appended."""
         return self._durations
 
-    def settle(self, record: AttemptRecord, failure: BaseException | None, number: int) -> BaseException | None:
+    def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
         """Do the same, and tell of the attempt, unless we refused it, or it never had a permit."""
-        failure = super().settle(record, failure, number)
+        failure = super().settle(record, failure, call)
         if not record.refused_by and (self.bulkhead is None or record.passed >= BULK):
             if failure is None:
                 end = SUCCEEDED

@@ -85,6 +85,8 @@ class CallRecord:
     replaced: BaseException | None = None
     """The failure for which the fallback was asked."""
     is_counted = False
+    is_untraced = False
+    """Whether no span records, as far as that was asked."""
     _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
 
     @property
@@ -337,15 +339,15 @@ def _next_delay(
             if retry.is_alone and "__notes__" in failure.__dict__:
                 _tell_of_nesting(policies, retry, call, failure)
             delay: float = decision  # type: ignore[assignment]
-            if sinks.wanted[RetryScheduled]():
-                sinks.tell(RetryScheduled(policies.name, attempts, delay, failure))
+            if sinks.wanted[RetryScheduled]() and sinks.is_heard(RetryScheduled, call):
+                sinks.tell(RetryScheduled(policies.name, attempts, delay, failure), call)
             return delay if Pausing.is_on else 0.0
     call.stop = decision
     call.explain(failure)
     if attempts > 1 or decision in _ALWAYS_NOTED or failure is call.refusal:
         call.note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
-    if isinstance(failure, Exception) and sinks.wanted[GaveUp]():
-        sinks.tell(GaveUp(policies.name, attempts, elapsed, call.objection or decision.value, failure))
+    if isinstance(failure, Exception) and sinks.wanted[GaveUp]() and sinks.is_heard(GaveUp, call):
+        sinks.tell(GaveUp(policies.name, attempts, elapsed, call.objection or decision.value, failure), call)
     return None
 
 
@@ -431,8 +433,8 @@ def _next_fallback(
         fallback = next(fallbacks, None) if applies else None
         if fallback is None:
             raise StoppedIteration.of(failure) if policies.detached or policies.is_block else failure
-        if sinks.wanted[FallbackApplied]():
-            sinks.tell(FallbackApplied(policies.name, failure))
+        if sinks.wanted[FallbackApplied]() and sinks.is_heard(FallbackApplied, call):
+            sinks.tell(FallbackApplied(policies.name, failure), call)
         if call.replaced is None:
             call.replaced = failure
         return fallback

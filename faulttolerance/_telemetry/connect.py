@@ -14,7 +14,7 @@ from .._log import ERROR, log as write
 from .._metrics.counters import ledger
 from .._runtime.fork import at_fork
 from .log import log
-from .trace import trace
+from .trace import is_traced, trace
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -228,5 +228,6 @@ def _try(connect: Callable[[], object]) -> None:
 
 
 telemetry = Telemetry()
-sinks.find = telemetry.default_sinks
+sinks.find, sinks.tracer, sinks.is_traced = telemetry.default_sinks, trace, is_traced
+sinks.forget_default()
 at_fork(child=telemetry.in_child)

@@ -24,46 +24,58 @@ from .._event import (
     TimedOut,
     error_type,
 )
-from .._log import DEBUG, INFO, WARNING, log as write, writes
+from .._log import DEBUG, INFO, WARNING, is_written, log as write, writes
 
 
 def log(event: Event) -> None:
     """Log *event*: state changes and give-ups for people, attempts at DEBUG."""
-    level, text, values, further = _described(event)
+    level = _level_of(event)
+    if not is_written(level):
+        return
+    text, values, further = _described(event)
     where = {"ft_method": event.method} if event.method else {}
     write(level, f"%s: {text}", event.method or "fleet", *values.values(), fields={**where, **values, **further})
 
 
-def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[str, object]]:
-    """Give the level, the text, the fields whose values stand in it in this order, and further fields."""
+def _level_of(event: Event) -> int:
+    """Return the level at which *event* is logged."""
+    if isinstance(event, GaveUp):
+        return WARNING if event.is_news else DEBUG
+    if isinstance(event, StateChanged):
+        return WARNING if event.new == "open" else INFO
+    return _LEVELS.get(type(event), DEBUG)
+
+
+def _described(event: Event) -> tuple[str, Mapping[str, object], Mapping[str, object]]:
+    """Return the text, the fields whose values stand in it in this order, and further fields."""
     match event:
         case RetryScheduled(_, attempt, delay, failure):
             values = {"ft_attempt": attempt, "ft_error_type": error_type(failure), "ft_delay": delay}
-            return DEBUG, "attempt %d failed (%s), the next one in %.3f s", values, {}
+            return "attempt %d failed (%s), the next one in %.3f s", values, {}
         case TimedOut(_, attempt, limit):
-            return DEBUG, "attempt %d timed out after %g s", {"ft_attempt": attempt, "ft_limit": limit}, {}
+            return "attempt %d timed out after %g s", {"ft_attempt": attempt, "ft_limit": limit}, {}
         case Rejected(_, attempt, policy, failure):
             values = {"ft_attempt": attempt, "ft_policy": policy}
-            return DEBUG, "attempt %d was refused by %s", values, {"ft_error_type": error_type(failure)}
+            return "attempt %d was refused by %s", values, {"ft_error_type": error_type(failure)}
         case FallbackApplied(_, failure):
-            return DEBUG, "falling back after %s", {"ft_error_type": error_type(failure)}, {}
+            return "falling back after %s", {"ft_error_type": error_type(failure)}, {}
         case Recovered(_, attempts):
-            return DEBUG, "succeeded at attempt %d", {"ft_attempts": attempts}, {}
+            return "succeeded at attempt %d", {"ft_attempts": attempts}, {}
         case HedgeSent(_, hedge, delay):
-            return DEBUG, "hedge %d sent after %.3f s", {"ft_hedge": hedge, "ft_delay": delay}, {}
+            return "hedge %d sent after %.3f s", {"ft_hedge": hedge, "ft_delay": delay}, {}
         case StateChanged(_, old, "open", reason):
             states = {"ft_old_state": old, "ft_new_state": "open"}
-            return WARNING, "circuit breaker opened: %s", {"ft_reason": reason}, states
+            return "circuit breaker opened: %s", {"ft_reason": reason}, states
         case StateChanged(_, old, new):
-            return INFO, "circuit breaker %s, was %s", {"ft_new_state": new, "ft_old_state": old}, {}
+            return "circuit breaker %s, was %s", {"ft_new_state": new, "ft_old_state": old}, {}
         case LimitChanged(_, old, new):
-            return DEBUG, "limit lowered to %d, was %d", {"ft_new_limit": new, "ft_old_limit": old}, {}
+            return "limit lowered to %d, was %d", {"ft_new_limit": new, "ft_old_limit": old}, {}
         case FleetLost(namespace, reason):
             values = {"ft_namespace": namespace, "ft_reason": reason}
-            return WARNING, "%s does not answer, and this process decides alone: %s", values, {}
+            return "%s does not answer, and this process decides alone: %s", values, {}
         case FleetRegained(namespace, seconds):
             values = {"ft_namespace": namespace, "ft_seconds": seconds}
-            return INFO, "%s answers again, after %.3f s", values, {}
+            return "%s answers again, after %.3f s", values, {}
         case GaveUp(_, attempts, elapsed, reason, failure):
             values = {
                 "ft_attempts": attempts,
@@ -72,7 +84,7 @@ def _described(event: Event) -> tuple[int, str, Mapping[str, object], Mapping[st
                 "ft_error_type": error_type(failure),
             }
             text = f"gave up after %d attempt{'s' * (attempts != 1)} in %.3f s, because of %s: %s"
-            return WARNING if event.is_news else DEBUG, text, values, {}
+            return text, values, {}
 
 
 def _interest(kind: type[Event], others: Question) -> Question:

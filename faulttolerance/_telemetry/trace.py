@@ -25,19 +25,30 @@ from .._event import (
 
 
 def trace(event: Event) -> None:
-    """Add *event* to the span that the application has made current.
-
-    Nothing records before the application has imported ``opentelemetry.trace``, so it is not imported here.
-    """
-    module: Any = modules.get("opentelemetry.trace")
-    find = getattr(module, "get_current_span", None)
-    if find is None:
-        return
-    span = find()
-    if span.is_recording():
+    """Add *event* to the span that the application has made current."""
+    span = _recording_span()
+    if span is not None:
         name, attributes = _described(event)
         where = {"ft.method": event.method} if event.method else {}
         span.add_event(name, {**where, **attributes})
+
+
+def is_traced() -> bool:
+    """Return whether a span of the application records here; also where its tracer cannot say."""
+    try:
+        return _recording_span() is not None
+    except Exception:  # noqa: BLE001  # the application's: ``trace`` meets it again, and that is logged
+        return True
+
+
+def _recording_span() -> Any:
+    """Return the current span if it records, else ``None``.
+
+    Nothing records before the application has imported ``opentelemetry.trace``, so it is not imported here.
+    """
+    find = getattr(modules.get("opentelemetry.trace"), "get_current_span", None)
+    span = None if find is None else find()
+    return span if span is not None and span.is_recording() else None
 
 
 def _described(event: Event) -> tuple[str, dict[str, str | int | float]]:

@@ -66,7 +66,7 @@ MISTAKES = [
     Mistake("await too many", "policies.settle(record", "await policies.settle(record"),
     Mistake("await too many", "policies.deliver(policies.gate)", "await policies.deliver(policies.gate)"),
     Mistake("None not ruled out", "if admission is not None:", "if True:"),
-    Mistake("None not ruled out", "1 if progress is None else progress.attempts", "progress.attempts"),
+    Mistake("None not ruled out", "if progress is None:", "if began is None:"),
 ]
 
 

@@ -55,8 +55,8 @@ MOST_LINES_OF_A_FILE = 500
 
 LARGE_FUNCTIONS = {
     # One attempt under all policies, from which the policies that a function has not are cut away.
-    "_call/attempt.py attempt": (129, 150),
-    "_call/attempt.py attempt.call": (123, 139),
+    "_call/attempt.py attempt": (129, 151),
+    "_call/attempt.py attempt.call": (123, 140),
 }
 """Functions that may exceed the limits, each with the branches and the lines that it may have."""
 

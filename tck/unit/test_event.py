@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
 
 pytest.importorskip("opentelemetry.sdk")
 
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -20,7 +23,9 @@ from faulttolerance import (
     BulkheadException,
     CircuitBreakerOpenException,
     Future,
+    Guard,
     RateLimitException,
+    Retry,
     TimeoutException,
     asynchronous,
     bulkhead,
@@ -391,6 +396,89 @@ def test_span_that_does_not_record_gets_nothing() -> None:
     call = retry(max_retries=1, jitter=0)(Flaky(1))
 
     assert call() == "done"
+
+
+@pytest.mark.parametrize("way", ["def", "async def", "on a thread"])
+@pytest.mark.parametrize("ending", ["done", "refused", "timed out", "given up", "replaced"])
+def test_a_call_asks_once_for_a_span_where_none_records(monkeypatch: pytest.MonkeyPatch, way: str, ending: str) -> None:
+    """Whatever happens to the call: the answer is the same each time, and looking it up takes long."""
+    asked = []
+    monkeypatch.setattr(trace, "get_current_span", lambda: asked.append(1) or trace.INVALID_SPAN)
+
+    def body():  # type: ignore[no-untyped-def]  # whatever way it is called
+        attempts.append(1)
+        if ending == "timed out":
+            sleep(1)
+        if ending != "done" or len(attempts) < 3:
+            raise OSError
+        return "done"
+
+    attempts: list[int] = []
+    target = body
+    if way == "async def":
+
+        async def target() -> str:  # type: ignore[misc]
+            if ending == "timed out":
+                await asyncio.sleep(1)
+            return body()
+
+    guarded = retry(max_retries=2, jitter=0)(timeout(100)(target))
+    if ending == "refused":
+        guarded = circuit_breaker(request_volume_threshold=2)(guarded)
+    if ending == "replaced":
+        guarded = fallback(lambda context: "instead")(guarded)
+    if way == "on a thread":
+        guarded = asynchronous(guarded)
+
+    def call() -> None:
+        with suppress(OSError, TimeoutException, CircuitBreakerOpenException):
+            result: Any = guarded()
+            if way == "async def":
+                clock.run(result)
+            elif way == "on a thread":
+                result.result()
+
+    with virtual_time() as clock:
+        if ending == "refused":
+            call()  # opens the circuit, which is told besides
+            asked.clear()
+        call()
+
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("logged", "traced"), [(False, False), (False, True), (True, False), (True, True)])
+def test_no_text_is_made_that_is_not_written(
+    spans: tuple[Any, InMemorySpanExporter], monkeypatch: pytest.MonkeyPatch, logged: bool, traced: bool
+) -> None:
+    """The log makes none for a span that records, and the span none for a log that is on."""
+    texts = []
+    for receiver in ("log", "trace"):
+        name = f"faulttolerance._telemetry.{receiver}.error_type"
+        monkeypatch.setattr(name, lambda failure, receiver=receiver: texts.append(receiver) or "OSError")
+    call = retry(max_retries=1, jitter=0)(Flaky(9))
+    library = logging.getLogger("faulttolerance")
+    library.setLevel(logging.DEBUG if logged else logging.CRITICAL)
+    try:
+        with spans[0].start_as_current_span("order") if traced else nullcontext(), suppress(OSError):
+            call()
+    finally:
+        library.setLevel(logging.NOTSET)
+
+    assert texts == [*["log"] * logged, *["trace"] * traced] * 2
+
+
+def test_a_block_asks_again_for_the_span_of_each_attempt(spans: tuple[Any, InMemorySpanExporter]) -> None:
+    """The application may begin one between two of them."""
+    tracer, exporter = spans
+    guard = Guard(retry=Retry(max_retries=2, jitter=0))
+    with suppress(OSError):
+        for attempt in guard.attempts():
+            with tracer.start_as_current_span("try") if attempt.number > 1 else nullcontext(), attempt:
+                raise OSError
+
+    told = [[event.name for event in span.events] for span in exporter.get_finished_spans()]
+    assert told == [["ft.retry"], ["ft.give_up", "exception"]]
 
 
 def test_tracing_can_be_switched_off(spans: tuple[Any, InMemorySpanExporter]) -> None:
