@@ -199,8 +199,7 @@ class FleetRateLimit:
                 due = limit.due_locked(moment) if limit.spacing else limit.window.due(moment)
             elif limit.spacing and limit.last is not None:
                 due = ticks(limit.last) + limit.spacing
-            first = limit.waiting[0] if limit.waiting else place
-            if first is place:
+            if limit.waiting.first in (None, place):
                 if place.is_patient and place.asks_at > moment and place.was_prompt == self._link.is_prompt:
                     due = place.asks_at  # it was woken for nothing
                 if due <= moment:
@@ -212,8 +211,8 @@ class FleetRateLimit:
         limit, waiting = self._limit, self._limit.waiting
         latest = ticks(now) - GRACE - ticks(self._link.patience)
         with limit.lock:
-            while waiting and waiting[0] is not place and waiting[0].asks_at < latest:
-                waiting.popleft()
+            while (first := waiting.first) is not None and first is not place and first.asks_at < latest:
+                waiting.pop(first, None)
         limit.leave(NOBODY, now)
 
     def _line_up(self, place: FleetPlace, now: float, due: int, told: float = 0.0) -> float:
@@ -235,7 +234,7 @@ class FleetRateLimit:
                 is_new = place.until is None or ahead == len(waiting)
                 place.until, place.is_patient, place.was_prompt = until, not ahead, self._link.is_prompt
                 if is_new:
-                    waiting.append(place)
+                    waiting.add(place)
                 # Whoever is not the first is woken when it is; it looks by itself in case that one never leaves.
                 place.asks_at = min(until, moment + (1 + ahead) * GRACE) if ahead else due
                 wait = wait_for(now, place.asks_at)
@@ -258,4 +257,6 @@ class FleetRateLimit:
             later = ahead * length // value
         else:
             later = ahead // value * length
-        return limit.waiting[0].asks_at + later
+        first = limit.waiting.first
+        assert first is not None  # there are *ahead* others
+        return first.asks_at + later

@@ -16,8 +16,9 @@ import copy
 import math
 import sys
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from operator import indexOf
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from ..exceptions import RateLimitException
@@ -218,6 +219,29 @@ class Place:
         another one, and is woken in any case when that leaves; ``None``: its turn is that of the window here."""
 
 
+class _Line(OrderedDict[Place, None]):
+    """Calls in the order of their turns. Any of them leaves in one step, so that many may be cancelled at once."""
+
+    @property
+    def first(self) -> Place | None:
+        """The one whose turn comes next."""
+        while True:
+            try:
+                return next(iter(self), None)
+            except RuntimeError:  # a signal's handler made a call of its own between the two steps
+                pass
+
+    def add(self, place: Place) -> None:
+        """Let *place* stand behind all others."""
+        self[place] = None
+
+    def number_before(self, place: Place) -> int:
+        """Return how many stand before *place*; all of them where it is not in the line."""
+        if place not in self:
+            return len(self)
+        return indexOf(self, place)
+
+
 class RateLimit:
     """One limit for the calls of all threads. All durations and moments are in seconds of one monotonic clock.
 
@@ -254,7 +278,7 @@ class RateLimit:
         self.spacing = ticks(min_spacing)
         self.max_wait = ticks(max_wait)
         self.last: float | None = None  # guarded by lock: when the newest call was let through
-        self.waiting: deque[Place] = deque()  # guarded by lock: in the order of their turns
+        self.waiting = _Line()  # guarded by lock
         # Reentrant: a signal handler or a finalizer may call the guarded function while its thread is in here.
         self.lock = threading.RLock()
 
@@ -296,7 +320,7 @@ class RateLimit:
             if due > moment:
                 if place.until is None and due - moment <= self.max_wait:
                     place.until = moment + self.max_wait
-                    self.waiting.append(place)
+                    self.waiting.add(place)
                 place.asks_at = min(due, place.until or 0)
                 if place.asks_at > moment:
                     return wait_for(now, place.asks_at)
@@ -313,9 +337,8 @@ class RateLimit:
         """Give the turn back, or make way after it was taken; any number of times."""
         while True:
             with self.lock:
-                if place.until is not None and place in self.waiting:
-                    self.waiting.remove(place)
-                first = self.waiting[0] if self.waiting else None
+                self.waiting.pop(place, None)
+                first = self.waiting.first
                 moment = ticks(now)
                 if first is None or first.is_patient:
                     return
@@ -393,8 +416,8 @@ class RateLimit:
                     renewed.remember(used, moment)
             self.kind = kind
             self.window = renewed  # last, and another one: by that it is seen that values changed
-            if self.waiting:
-                self.waiting[0].is_patient = None  # what it was told was said of the old ones
+            if (first := self.waiting.first) is not None:
+                first.is_patient = None  # what it was told was said of the old ones
         self.leave(NOBODY, now)
 
     def due_locked(self, moment: int, ahead: int = 0) -> int:
@@ -409,19 +432,16 @@ class RateLimit:
 
     def ahead_of_locked(self, place: Place) -> int:
         """Count those that come first; who was forgotten is the last one."""
-        if place.until is not None and place in self.waiting:
-            return self.waiting.index(place)
-        return len(self.waiting)
+        return self.waiting.number_before(place)
 
     def _forget_overdue_locked(self, moment: int) -> None:
-        waiting = self.waiting
-        while waiting and waiting[0].until is not None and waiting[0].until + GRACE < moment:
-            waiting.popleft()
+        while (first := self.waiting.first) is not None and (first.until or moment) + GRACE < moment:
+            self.waiting.pop(first, None)
 
     def keep_only(self, ident: int) -> None:
         """Replace the lock, which another thread may have held when the process forked. Call it in the child only."""
         self.lock = threading.RLock()
-        self.waiting = deque(place for place in self.waiting if place.ident == ident)
+        self.waiting = _Line((place, None) for place in self.waiting if place.ident == ident)
 
 
 NOBODY = Place(0, lambda: None)

@@ -524,7 +524,7 @@ class World:
             answer = place.answer
             is_silent = answer == -1 and process.is_prompt
             behind = [other for other in process.local.waiting if other is not place]
-            is_first = not behind or process.local.waiting[0] is place
+            is_first = not behind or process.local.waiting.first is place
             asked = len(process.out)
             try:
                 wait = process.limit.ask(place, self.now)

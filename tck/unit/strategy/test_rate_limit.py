@@ -397,6 +397,30 @@ def test_a_call_that_never_asks_again_holds_the_others_up_for_a_while_only() -> 
     assert passes(limit, 3.6) == "y"
 
 
+def test_leaving_the_line_looks_at_no_other_place() -> None:
+    """Thousands are cancelled at once where a server closes its connections, and each of them leaves in one step."""
+
+    class Looked(Place):
+        def __eq__(self, other: object) -> bool:
+            looked.append(other)
+            return self is other
+
+        __hash__ = Place.__hash__
+
+    looked: list[object] = []
+    limit = RateLimit("call", 1, 1.0, 0.0, "fixed", max_wait=1_000.0)
+    places = [Looked(number, lambda: None) for number in range(100)]
+    for place in places:
+        limit.ask(place, 0.0)
+    assert len(limit.waiting) == 99
+    looked.clear()
+
+    for place in reversed(places):
+        limit.leave(place, 0.0)
+
+    assert (list(limit.waiting), looked) == ([], [])
+
+
 def test_those_of_other_threads_leave_the_line_in_a_forked_child() -> None:
     """L5: they do not exist there."""
     limit = RateLimit("line", 1, 1.0, 0.0, "fixed", max_wait=5.0)
