@@ -88,6 +88,9 @@ class Coalescing:
                 try:
                     leave(seat, outcome)
                     self._count(seat)
+                except BaseException:
+                    leave(seat, outcome)  # a signal's handler may have raised before the first instruction
+                    raise
                 finally:
                     _own.set(own)
                     del outcome, flight, seat  # the traceback of a failure keeps this frame
@@ -130,8 +133,12 @@ class Coalescing:
                 finally:
                     _own.set(own)
             finally:
-                leave(seat, outcome)
-                self._count(seat)
+                try:
+                    leave(seat, outcome)
+                    self._count(seat)
+                except BaseException:
+                    leave(seat, outcome)  # as above
+                    raise
                 del outcome, flight, seat  # the traceback of a failure keeps this frame
 
         return coalesced
