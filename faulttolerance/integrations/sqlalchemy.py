@@ -66,9 +66,9 @@ def install(engine: Engine | AsyncEngine, *, no_retry_on: ExceptionSet = Excepti
     """
     # Imported by those who have such an engine; without greenlet, SQLAlchemy 2.1 does not let it be imported at all.
     asynchronous: Any = sys.modules.get("sqlalchemy.ext.asyncio")
-    one: object = engine
-    if asynchronous is not None and isinstance(engine, asynchronous.AsyncEngine):
-        one = engine.sync_engine
+    one: Any = engine
+    if asynchronous is not None and isinstance(one, asynchronous.AsyncEngine):
+        one = one.sync_engine
     if not isinstance(one, Engine):
         fault = Fault("install(engine)", f"is {engine!r}", engine, "an Engine or AsyncEngine of SQLAlchemy")
         raise FaultToleranceDefinitionException(fault)
