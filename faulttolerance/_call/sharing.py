@@ -7,6 +7,7 @@ from functools import partial
 from uuid import uuid4
 
 from .._config import settings
+from .._config.resolution import variable
 from .._fleet.environment import URL_VARIABLE, fleet_of_environment
 from .._log import WARNING, log
 from .._metrics.catalogue import FLEET_UP
@@ -40,7 +41,7 @@ def _join(name: str) -> None:
     """
     if lane.is_chosen:
         return
-    fleet = fleet_of_environment()
+    fleet = fleet_of_environment(variable)
     if fleet is not None:
         use_fleet(fleet)
     elif not lane.is_missed:

@@ -86,6 +86,11 @@ def can_make_spans() -> bool:
     return True
 
 
+def variable(name: str) -> str:
+    """Return what the environment has under *name*, without the spaces around it; empty where it has nothing."""
+    return os.environ.get(name, "").strip()
+
+
 def _tracing() -> str:
     return os.environ.get(TRACING_VARIABLE, "")
 
@@ -185,7 +190,7 @@ def carried(declared: Sequence[Declared], snapshot: Snapshot | None) -> Sequence
 
 def chaos_faults(settings: Iterable[tuple[str, Entry]]) -> list[Fault]:
     """Refuse *settings* that ask for chaos, unless the environment allows it."""
-    if os.environ.get(CHAOS_VARIABLE, "").strip().lower() == "true":
+    if variable(CHAOS_VARIABLE).lower() == "true":
         return []
     allowed = f"no chaos, unless the environment variable {CHAOS_VARIABLE} is true: calls would fail on purpose"
     return [Fault(key, f"is {shown(entry.value)}", entry.value, allowed, entry.place) for key, entry in settings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from typing import Final
 
 from .._strategy.fleet import Fleet
@@ -14,13 +14,13 @@ URL_VARIABLE: Final = "FAULTTOLERANCE_FLEET_URL"
 NAMESPACE_VARIABLE: Final = "FAULTTOLERANCE_FLEET_NAMESPACE"
 
 
-def fleet_of_environment() -> Fleet | None:
-    """Make the fleet whose server and namespace are given as variables; ``None``: there is no address.
+def fleet_of_environment(variable: Callable[[str], str]) -> Fleet | None:
+    """Make the fleet whose server and namespace *variable* finds by their names; ``None``: there is no address.
 
     Raises:
         FaultToleranceDefinitionException: One of them is wrong or missing; it shows no password.
     """
-    url, namespace = os.environ.get(URL_VARIABLE, "").strip(), os.environ.get(NAMESPACE_VARIABLE, "").strip()
+    url, namespace = variable(URL_VARIABLE), variable(NAMESPACE_VARIABLE)
     if not url:
         return None
     from .redis import RedisFleet
