@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from inspect import Signature
     from typing import NoReturn, Self
 
@@ -46,8 +47,18 @@ class Record:
         cls.__match_args__ = tuple(names[:by_position])  # type: ignore[misc]
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        for name, value in self._kept(self._bound(args, named)).items():
+        self._keep(self._bound(args, named))
+
+    def _keep(self, values: dict[str, Any]) -> None:
+        for name, value in self._kept(values).items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def _of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the record of *values*, which no caller writes here and now."""
+        record = cls.__new__(cls)
+        record._keep(cls._bound((), {**values}))
+        return record
 
     @classmethod
     def _bound(cls, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +87,7 @@ class Record:
 
     def __replace__(self, /, **changes: Any) -> Self:
         """Let ``copy.replace`` make another one."""
-        return type(self)(**{**dict(zip(self._fields, self._values(), strict=True)), **changes})
+        return self._of({**dict(zip(self._fields, self._values(), strict=True)), **changes})
 
     def __repr__(self) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"

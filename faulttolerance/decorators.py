@@ -44,6 +44,7 @@ from ._policy import (
     RetryBudget,
     RetryWhen,
     Timeout,
+    warn_of_bare_numbers,
 )
 
 if TYPE_CHECKING:
@@ -130,32 +131,29 @@ if TYPE_CHECKING:
         def __call__(self) -> _NonBlocking: ...
 
 
-@overload
-def _decorator(  # type: ignore[overload-overlap]
-    kind: type[Asynchronous],  # pyright: ignore[reportOverlappingOverload]
-) -> Callable[[Callable[[], None]], _Asynchronous]: ...
-@overload
-def _decorator(  # type: ignore[overload-overlap]
-    kind: type[AsynchronousNonBlocking],
-) -> Callable[[Callable[[], None]], _NonBlocking]: ...
-@overload
-def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]: ...
-def _decorator(kind: Any) -> Any:
+def _decorator(kind: Callable[P, Policy]) -> Callable[[Callable[[], None]], _Decorator[P]]:
     """Turn a documented name into the decorator that declares a *kind* of policy."""
-    return _declaring(kind, takes_target=True)
+    return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
 
 
-@overload
-def _decorator_with_parentheses(  # type: ignore[overload-overlap]
-    kind: type[Deadline],  # pyright: ignore[reportOverlappingOverload]
-) -> Callable[[Callable[[], None]], _Deadline]: ...
-@overload
 def _decorator_with_parentheses(
     kind: Callable[P, Policy],
-) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]: ...
-def _decorator_with_parentheses(kind: Any) -> Any:
+) -> Callable[[Callable[[], None]], _DecoratorWithParentheses[P]]:
     """Turn a documented name into a decorator that nobody can write without arguments: the first may be a function."""
-    return _declaring(kind, takes_target=False)
+    return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
+
+
+# Each shape of its own has a function of its own: editors that do not choose among overloads would show all of them.
+def _asynchronous(kind: type[Asynchronous]) -> Callable[[Callable[[], None]], _Asynchronous]:
+    return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
+
+
+def _non_blocking(kind: type[AsynchronousNonBlocking]) -> Callable[[Callable[[], None]], _NonBlocking]:
+    return _declaring(kind, takes_target=True)  # type: ignore[no-any-return]
+
+
+def _whole_call(kind: type[Deadline]) -> Callable[[Callable[[], None]], _Deadline]:
+    return _declaring(kind, takes_target=False)  # type: ignore[no-any-return]
 
 
 def _declaring(kind: Any, takes_target: bool) -> Any:
@@ -169,6 +167,7 @@ def _declaring(kind: Any, takes_target: bool) -> Any:
         values = kind._bound(tuple(args), named)
         if not takes_target:
             refuse_bare(kind, next(iter(args), None))
+        warn_of_bare_numbers(kind, args, named)
         return decorate(kind, values, target)
 
     def documented(name: Callable[[], None]) -> Any:
@@ -234,7 +233,7 @@ def retry_budget() -> None:
     """
 
 
-@_decorator_with_parentheses(Deadline)
+@_whole_call(Deadline)
 def deadline() -> None:
     """Bound a whole call: its attempts, the delays between them, and whatever waits; or a block of code.
 
@@ -367,7 +366,7 @@ def partition_by() -> None:
     """
 
 
-@_decorator(Asynchronous)
+@_asynchronous(Asynchronous)
 def asynchronous() -> None:
     """Return at once, and run the call apart (specification, chapter Asynchronous).
 
@@ -380,7 +379,7 @@ def asynchronous() -> None:
     """
 
 
-@_decorator(AsynchronousNonBlocking)
+@_non_blocking(AsynchronousNonBlocking)
 def asynchronous_non_blocking() -> None:
     """Run a ``def`` that returns an awaitable on the caller's thread; its call is over when the awaitable is."""
 

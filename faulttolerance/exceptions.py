@@ -10,6 +10,9 @@
           ThrottleException
         FaultToleranceDefinitionException   also a ValueError; .faults, .where, .got, .allowed, .source
 
+    UserWarning
+      MillisecondsWarning
+
 Everything here pickles, and is made without running Python code: refusals are frequent and must be cheap.
 """
 
@@ -26,6 +29,7 @@ __all__ = [
     "Fault",
     "FaultToleranceDefinitionException",
     "FaultToleranceException",
+    "MillisecondsWarning",
     "RateLimitException",
     "RefusedException",
     "ThrottleException",
@@ -182,3 +186,10 @@ class FaultToleranceDefinitionException(FaultToleranceException, ValueError):
 
     def __str__(self) -> str:
         return "\n".join(str(part) for part in self.args)
+
+
+class MillisecondsWarning(UserWarning):
+    """A duration is a bare number that looks like seconds: ``@timeout(5)`` is 5 milliseconds, by the specification.
+
+    Text and ``timedelta`` are never warned of, and neither is a number beside which its unit is given.
+    """

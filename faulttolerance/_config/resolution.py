@@ -171,7 +171,7 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         if wrong_values:
             faults += wrong_values
         else:
-            policy = type(policy)(**values)
+            policy = type(policy)._of(values)
             configured |= {name: _source(*setting) for name, setting in settings.items()}
     if isinstance(policy, Chaos) and enabled and policy.rate:
         faults += chaos_faults(settings.values())

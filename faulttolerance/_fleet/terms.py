@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from .._policy.kind import Kind, duration
+from .._policy.kind import BRIEF, Kind, duration
+from .._policy.parameter import warn_of_bare_number
 from .._policy.unit import ChronoUnit, seconds
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -25,7 +26,7 @@ _KINDS: Final = {
             and not {*"{}"} & {*value}
         ),
     ),
-    "poll": duration("> 0"),
+    "poll": duration("> 0", plausible=BRIEF),
     "patience": duration("> 0"),
 }
 
@@ -49,6 +50,7 @@ def checked(fleet: str, faults: Iterable[Fault] = (), **values: object) -> dict[
             continue
         used[name] = value
         if kind.name == "duration":
+            warn_of_bare_number(where, kind, value)
             used[name] = seconds(kind.normalised(value), ChronoUnit.MILLIS)
             if used[name] <= 0.0:
                 found.append(Fault(where, f"is {shown(value)}", value, kind.allowed))

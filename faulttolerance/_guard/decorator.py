@@ -38,7 +38,7 @@ class Decorator:
         faults = self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target)
         if faults:
             raise FaultToleranceDefinitionException(*faults)
-        return attach(target, {self._kind: shared(self._kind(**self._values))}, (), f"@{self._kind.annotation}")
+        return attach(target, {self._kind: shared(self._kind._of(self._values))}, (), f"@{self._kind.annotation}")
 
     def __repr__(self) -> str:
         return typed_call(definition.decorator_name(self._kind), self._kind, self._values)

@@ -12,17 +12,16 @@ from .._policy import (
     Bulkhead,
     ChronoUnit,
     CircuitBreaker,
-    Deadline,
     ExponentialBackoff,
     FailWhen,
     Fallback,
     FibonacciBackoff,
-    HonorRetryAfter,
     Policy,
     RateLimit,
     Retry,
     RetryWhen,
     Timeout,
+    in_milliseconds,
     parameters,
     seconds,
     spelled,
@@ -41,18 +40,6 @@ Said = Iterator[str]
 """The parameter, as in ``@Retry(retry_on)``, why it is doubtful, and how to settle it."""
 
 _SHORT = 0.01
-_BRIEF = 0.1
-_SELDOM_SHORTER: Mapping[type[Policy], Mapping[str, float]] = {
-    Bulkhead: {"max_wait": _SHORT},
-    CircuitBreaker: {"delay": _BRIEF, "max_delay": _BRIEF, "window": _BRIEF, "slow": _SHORT},
-    Deadline: {"value": _SHORT},
-    ExponentialBackoff: {"max_delay": _BRIEF},
-    FibonacciBackoff: {"max_delay": _BRIEF},
-    HonorRetryAfter: {"max_delay": _BRIEF},
-    RateLimit: {"max_wait": _SHORT},
-    Retry: {"delay": _SHORT, "max_duration": _BRIEF},
-}
-"""Durations that whoever gives them seldom wants shorter, in seconds: from there down, seconds were meant."""
 _MISTAKES = (NameError, AttributeError, TypeError)
 _CONTEXT = ("context", "ctx")
 """What the parameter of a handler is called by those who know what it is."""
@@ -159,18 +146,13 @@ def _swallows(policies: Policies) -> Said:
 
 
 def _as_if_seconds(policies: Policies) -> Said:
-    for kind, least in _SELDOM_SHORTER.items():
-        policy = policies.get(kind)
-        if policy is None or (kind is Retry and not _retries(policy)):
-            continue
-        for name, short in least.items():
-            unit = parameters(kind)[name].kind.unit
-            length = seconds(getattr(policy, name), getattr(policy, unit) if unit else ChronoUnit.MILLIS)
-            if 0 < length < short:
-                yield (
-                    f"@{kind.__name__}({name}) is {_spelled(length)}: a bare number counts milliseconds; give text with"
-                    f" a unit, as in '{spelled(length * 1000, ChronoUnit.SECONDS)}', if seconds are meant"
-                )
+    for kind, policy in policies.items():
+        if kind is Timeout or (kind is Retry and not _retries(policy)):
+            continue  # FT005 doubts every short time-out
+        for name, parameter in parameters(kind).items():
+            value, unit = getattr(policy, name), parameter.kind.unit
+            if parameter.kind.looks_like_seconds(value, getattr(policy, unit) if unit else ChronoUnit.MILLIS):
+                yield f"@{kind.__name__}({name}) {in_milliseconds(value)}"
 
 
 def _stunted(policies: Policies) -> Said:

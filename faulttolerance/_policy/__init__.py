@@ -20,9 +20,11 @@ from .parameter import (
     Parameter as Parameter,
     Policy as Policy,
     check as check,
+    in_milliseconds as in_milliseconds,
     parameters as parameters,
     shared as shared,
     typed_call as typed_call,
+    warn_of_bare_numbers as warn_of_bare_numbers,
 )
 from .partition_by import PartitionBy as PartitionBy
 from .rate_limit import RateLimit as RateLimit, RateLimitType as RateLimitType

@@ -7,8 +7,8 @@ from typing import Any, final
 
 from .._shown import shown
 from ..typing import Duration, ExceptionSet
-from .kind import duration, exceptions, integer, number
-from .parameter import Contradiction, Policy, parameter
+from .kind import duration, exceptions, integer, kinds, number
+from .parameter import Contradiction, Policy
 from .unit import ChronoUnit, seconds
 
 
@@ -24,11 +24,19 @@ class AdaptiveThrottle(Policy, kw_only=True, is_observable=True):
         skip_on: What counts as a success, also where *fail_on* names it.
     """
 
-    multiplier: float = parameter(number(1.1), 2.0)
-    window: Duration = parameter(duration(">= 1000"), 10_000)
-    min_requests: int = parameter(integer(1), 10)
-    fail_on: ExceptionSet = parameter(exceptions(), Exception)
-    skip_on: ExceptionSet = parameter(exceptions(), ())
+    _kinds = kinds(
+        multiplier=number(1.1),
+        window=duration(">= 1000"),
+        min_requests=integer(1),
+        fail_on=exceptions(),
+        skip_on=exceptions(),
+    )
+
+    multiplier: float = 2.0
+    window: Duration = 10_000
+    min_requests: int = 10
+    fail_on: ExceptionSet = Exception
+    skip_on: ExceptionSet = ()
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

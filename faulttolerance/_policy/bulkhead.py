@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ..typing import Duration
-from .kind import duration, integer
-from .parameter import Policy, parameter
+from .kind import SHORT, duration, integer, kinds
+from .parameter import Policy
 
 if TYPE_CHECKING:
     from dataclasses import KW_ONLY
@@ -26,8 +26,15 @@ class Bulkhead(Policy, is_observable=True):
             is the highest; 0: it stays at *value*.
     """
 
-    value: int = parameter(integer(1), 10)
-    waiting_task_queue: int = parameter(integer(1), 10)
+    _kinds = kinds(
+        value=integer(1),
+        waiting_task_queue=integer(1),
+        max_wait=duration(plausible=SHORT),
+        latency=duration(),
+    )
+
+    value: int = 10
+    waiting_task_queue: int = 10
     _: KW_ONLY
-    max_wait: Duration = parameter(duration(), 0)
-    latency: Duration = parameter(duration(), 0)
+    max_wait: Duration = 0
+    latency: Duration = 0

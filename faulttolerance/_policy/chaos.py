@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from .._shown import shown
 from ..typing import Duration, ExceptionSet
-from .kind import duration, exceptions, number
-from .parameter import Contradiction, parameter
+from .kind import duration, exceptions, kinds, number
+from .parameter import Contradiction
 
 if TYPE_CHECKING:
     # Its values are resolved and shown as those of policies are; ``Policy.__subclasses__()`` can be declared.
@@ -28,9 +28,15 @@ class Chaos(Values):
             an error, ``ConnectionError``.
     """
 
-    rate: float = parameter(number(0, 1), 1.0)
-    latency: Duration = parameter(duration(), 0)
-    error: ExceptionSet = parameter(exceptions(), ())
+    _kinds = kinds(
+        rate=number(0, 1),
+        latency=duration(),
+        error=exceptions(),
+    )
+
+    rate: float = 1.0
+    latency: Duration = 0
+    error: ExceptionSet = ()
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

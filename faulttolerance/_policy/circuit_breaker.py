@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 from ..typing import Duration, ExceptionSet
-from .kind import duration, exceptions, function, integer, number, text, unit
-from .parameter import Contradiction, Policy, parameter
+from .kind import BRIEF, SHORT, duration, exceptions, function, integer, kinds, number, text, unit
+from .parameter import Contradiction, Policy
 from .retry import Predicate
 from .unit import ChronoUnit, Unit
 
@@ -33,16 +33,29 @@ class CircuitBreaker(Policy, kw_only=True, is_observable=True):
             open twice as long, up to this, and varied by a tenth; closing it sets that back. 0: always *delay*.
     """
 
-    fail_on: ExceptionSet = parameter(exceptions(), Exception)
-    skip_on: ExceptionSet = parameter(exceptions(), ())
-    delay: Duration = parameter(duration(unit="delay_unit"), 5000)
-    delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
-    request_volume_threshold: int = parameter(integer(1), 20)
-    failure_ratio: float = parameter(number(0.0, 1.0), 0.5)
-    success_threshold: int = parameter(integer(1), 1)
-    slow: Duration = parameter(duration(note=" (0: off)"), 0)
-    window: Duration = parameter(duration(note=" (0: off)"), 0)
-    max_delay: Duration = parameter(duration(note=" (0: off)"), 0)
+    _kinds = kinds(
+        fail_on=exceptions(),
+        skip_on=exceptions(),
+        delay=duration(unit="delay_unit", plausible=BRIEF),
+        delay_unit=unit(),
+        request_volume_threshold=integer(1),
+        failure_ratio=number(0.0, 1.0),
+        success_threshold=integer(1),
+        slow=duration(note=" (0: off)", plausible=SHORT),
+        window=duration(note=" (0: off)", plausible=BRIEF),
+        max_delay=duration(note=" (0: off)", plausible=BRIEF),
+    )
+
+    fail_on: ExceptionSet = Exception
+    skip_on: ExceptionSet = ()
+    delay: Duration = 5000
+    delay_unit: Unit = ChronoUnit.MILLIS
+    request_volume_threshold: int = 20
+    failure_ratio: float = 0.5
+    success_threshold: int = 1
+    slow: Duration = 0
+    window: Duration = 0
+    max_delay: Duration = 0
 
 
 @final
@@ -53,7 +66,11 @@ class CircuitBreakerName(Policy, is_configurable=False):
         value: Not empty; one living breaker per name.
     """
 
-    value: str = parameter(text("a name", bool))
+    _kinds = kinds(
+        value=text("a name", bool),
+    )
+
+    value: str
 
 
 @final
@@ -67,8 +84,13 @@ class FailWhen(Policy, kw_only=True):
         result: Given what the function returned; true means that it is a failure. The caller gets it all the same.
     """
 
-    exception: Predicate[BaseException] | None = parameter(function("a predicate or None"), None)
-    result: Predicate[Any] | None = parameter(function("a predicate or None"), None)
+    _kinds = kinds(
+        exception=function("a predicate or None"),
+        result=function("a predicate or None"),
+    )
+
+    exception: Predicate[BaseException] | None = None
+    result: Predicate[Any] | None = None
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

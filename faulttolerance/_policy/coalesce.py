@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import final
 
-from .kind import key
-from .parameter import Policy, parameter
+from .kind import key, kinds
+from .parameter import Policy
 
 
 @final
@@ -18,4 +18,8 @@ class Coalesce(Policy):
             names; ``None``: the object or class on which it is called, by identity, and all arguments.
     """
 
-    key: Callable[..., Hashable] | str | Sequence[str] | None = parameter(key(), None)
+    _kinds = kinds(
+        key=key(),
+    )
+
+    key: Callable[..., Hashable] | str | Sequence[str] | None = None

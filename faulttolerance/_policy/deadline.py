@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import final
 
 from ..typing import Duration
-from .kind import duration
-from .parameter import Policy, parameter
+from .kind import SHORT, duration, kinds
+from .parameter import Policy
 
 
 @final
@@ -17,4 +17,8 @@ class Deadline(Policy, is_observable=True):
         value: How long a call may take, in milliseconds; 0 for no limit.
     """
 
-    value: Duration = parameter(duration(note=" (0: no limit)"))
+    _kinds = kinds(
+        value=duration(note=" (0: no limit)", plausible=SHORT),
+    )
+
+    value: Duration

@@ -9,8 +9,8 @@ from .._record import Record
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import Duration, ExceptionSet, FallbackHandler
-from .kind import duration, exceptions, handlers, integer, key, text
-from .parameter import Contradiction, Policy, parameter
+from .kind import BRIEF, duration, exceptions, handlers, integer, key, kinds, text
+from .parameter import Contradiction, Policy, warn_of_bare_number
 from .unit import ChronoUnit, seconds, spelled
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class LastGood(Record):
         raise context.failure
 
 
-_KINDS = {"max_age": duration("> 0"), "max_entries": integer(1), "key": key()}
+_KINDS = {"max_age": duration("> 0", plausible=BRIEF), "max_entries": integer(1), "key": key()}
 
 
 def last_good(max_age: Duration, max_entries: int = 1000, key: Key = None) -> Callable[[ExecutionContext], Any]:
@@ -73,6 +73,7 @@ def last_good(max_age: Duration, max_entries: int = 1000, key: Key = None) -> Ca
         FaultToleranceDefinitionException: If a value is out of range; when the function is defined, if *key* does not
             fit it.
     """
+    warn_of_bare_number("last_good(max_age)", _KINDS["max_age"], max_age)
     return LastGood(max_age, max_entries, key)  # type: ignore[arg-type]  # text becomes a ``timedelta``
 
 
@@ -95,12 +96,17 @@ class Fallback(Policy):
         skip_on: Failures that it never replaces, also where *apply_on* names them.
     """
 
-    value: Handler | Sequence[Handler] | None = parameter(
-        handlers("a FallbackHandler class or a callable that takes an ExecutionContext"), None
+    _kinds = kinds(
+        value=handlers("a FallbackHandler class or a callable that takes an ExecutionContext"),
+        fallback_method=text("the name of a method", lambda name: not name or name.isidentifier()),
+        apply_on=exceptions(),
+        skip_on=exceptions(),
     )
-    fallback_method: str = parameter(text("the name of a method", lambda name: not name or name.isidentifier()), "")
-    apply_on: ExceptionSet = parameter(exceptions(), Exception)
-    skip_on: ExceptionSet = parameter(exceptions(), ())
+
+    value: Handler | Sequence[Handler] | None = None
+    fallback_method: str = ""
+    apply_on: ExceptionSet = Exception
+    skip_on: ExceptionSet = ()
 
     if TYPE_CHECKING:
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 from ..typing import Duration
-from .kind import duration, integer, number
-from .parameter import Contradiction, Policy, parameter
+from .kind import duration, integer, kinds, number
+from .parameter import Contradiction, Policy
 from .unit import ChronoUnit, seconds
 
 
@@ -23,9 +23,15 @@ class Hedge(Policy, is_observable=True):
             attempts take, it is sent then, and not at all where this is 0.
     """
 
-    max_hedges: int = parameter(integer(1, maximum=5), 1)
-    quantile: float = parameter(number(0.5, 0.999, or_zero=True), 0.95)
-    delay: Duration = parameter(duration(), 0)
+    _kinds = kinds(
+        max_hedges=integer(1, maximum=5),
+        quantile=number(0.5, 0.999, or_zero=True),
+        delay=duration(),
+    )
+
+    max_hedges: int = 1
+    quantile: float = 0.95
+    delay: Duration = 0
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

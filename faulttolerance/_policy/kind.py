@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import Enum
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from .._cause import CausedBy
 from .._record import Record
@@ -29,6 +29,8 @@ class Kind(Record):
         members: What a ``member`` is one of.
         reason: Why a value is not accepted, where more can be said than *allowed* does.
         unit: The parameter that says what a number counts which is a duration; milliseconds where it is empty.
+        plausible: The shortest duration, in seconds, that is plausibly given as a bare number of milliseconds.
+        is_configurable: Whether configuration keys reach the parameter.
     """
 
     name: str
@@ -39,6 +41,15 @@ class Kind(Record):
     members: type[Enum] | None = None
     reason: Callable[[object], str] = lambda value: ""
     unit: str = ""
+    plausible: float = 0.0
+    is_configurable: bool = True
+
+    def looks_like_seconds(self, value: object, unit: ChronoUnit = ChronoUnit.MILLIS) -> bool:
+        """Return whether *value* is a bare number of milliseconds, and so small that seconds were probably meant."""
+        if not self.plausible or unit is not ChronoUnit.MILLIS or not self.accepts(value):
+            return False
+        number = self.normalised(value)
+        return not isinstance(number, timedelta) and bool(0 < number < self.plausible * 1000)
 
     def problem(self, value: object) -> str:
         """Say in a message that *value* is not accepted."""
@@ -65,11 +76,21 @@ def number(minimum: float, maximum: float = math.inf, *, or_zero: bool = False) 
     )
 
 
-def duration(limits: str = ">= 0", note: str = "", unit: str = "") -> Kind:
+def kinds(**of_fields: Kind) -> Mapping[str, Kind]:
+    """Return the table of what each field accepts."""
+    return of_fields
+
+
+SHORT: Final = 0.01
+BRIEF: Final = 0.1
+"""The shortest durations, in seconds, that are plausible as bare milliseconds: of one wait, and of a longer time."""
+
+
+def duration(limits: str = ">= 0", note: str = "", unit: str = "", plausible: float = 0.001) -> Kind:
     """Accept a finite number >= 0 that counts some unit, a ``timedelta``, or text (rule M1).
 
     *limits* and *note* say in words what is accepted; *unit* is the parameter that says what a number counts, which are
-    milliseconds where there is none.
+    milliseconds where there is none. A bare number of milliseconds that is less than *plausible* seconds is doubted.
     """
 
     def accepts(value: object) -> bool:
@@ -99,6 +120,7 @@ def duration(limits: str = ">= 0", note: str = "", unit: str = "") -> Kind:
         f"a duration {limits}{note}, as in 1500, 1500ms, 1.5s or PT1.5S",
         reason=reason,
         unit=unit,
+        plausible=plausible,
     )
 
 
@@ -163,9 +185,14 @@ def choice(among: type[Enum], reason: Callable[[object], str] = lambda value: ""
     )
 
 
-def text(allowed: str, accepts: Callable[[str], bool]) -> Kind:
+def text(allowed: str, accepts: Callable[[str], bool], *, is_configurable: bool = True) -> Kind:
     """Accept a name of the application that *accepts* takes."""
-    return Kind("text", allowed, lambda value: isinstance(value, str) and accepts(value))
+    return Kind(
+        "text",
+        allowed,
+        lambda value: isinstance(value, str) and accepts(value),
+        is_configurable=is_configurable,
+    )
 
 
 def function(allowed: str, *, is_optional: bool = True) -> Kind:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeAlias
@@ -9,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from .._record import Record
 from .._shown import class_name_for_code, shown
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault, FaultToleranceDefinitionException, MillisecondsWarning
 from .kind import Kind
 from .unit import ChronoUnit, spelled
 
@@ -28,16 +30,12 @@ DEFAULT_PLACE: Final = "the default"
 class Parameter:
     """One parameter of one annotation."""
 
-    __slots__ = ("default", "is_configurable", "kind", "name")
+    __slots__ = ("default", "kind", "name")
 
-    def __init__(self, kind: Kind, default: Any, is_configurable: bool) -> None:
+    def __init__(self, name: str, kind: Kind, default: Any) -> None:
+        self.name = name
         self.kind = kind
         self.default = default
-        self.is_configurable = is_configurable
-        """Whether configuration keys reach it."""
-
-    def __set_name__(self, policy: type[Policy], name: str) -> None:
-        self.name = name
 
     @property
     def key(self) -> str:
@@ -58,20 +56,20 @@ class Parameter:
         return self.default is not MISSING
 
     @property
+    def is_configurable(self) -> bool:
+        """Whether configuration keys reach it."""
+        return self.kind.is_configurable
+
+    @property
     def configurable(self) -> str:
         """The words for what the configuration may say."""
         return self.kind.configurable or self.kind.allowed
 
 
-def parameter(kind: Kind, default: Any = MISSING, *, is_configurable: bool = True) -> Any:
-    """Make a field of a policy."""
-    return Parameter(kind, default, is_configurable)
-
-
 class Values(Record):
     """The values of what keys can reach, frozen, and checked when they are made.
 
-    The fields of a subclass are made by ``parameter``.
+    A subclass has a field for each of its kinds, in the same order.
     """
 
     annotation: ClassVar[str]
@@ -83,6 +81,9 @@ class Values(Record):
     is_observable: ClassVar[bool]
     """Whether it can be observed before it is enforced (rule X7)."""
 
+    _kinds: ClassVar[Mapping[str, Kind]] = {}
+    """For each field, the values that it accepts. They do not stand in the fields, whose defaults editors show."""
+
     _parameters: ClassVar[Mapping[str, Parameter]]
 
     def __init_subclass__(
@@ -91,13 +92,18 @@ class Values(Record):
         cls.annotation = cls.__name__
         cls.is_configurable = is_configurable
         cls.is_observable = is_observable
-        cls._parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
+        declared = vars(cls)
+        cls._parameters = {
+            name: Parameter(name, kind, declared.get(name, MISSING)) for name, kind in cls._kinds.items()
+        }
         for name, parameter in cls._parameters.items():
             if parameter.has_default:
                 setattr(cls, name, parameter.kind.normalised(parameter.default))
-            else:
-                delattr(cls, name)
         super().__init_subclass__(kw_only=kw_only)
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        warn_of_bare_numbers(type(self), args, named)
 
     @classmethod
     def _kept(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -130,6 +136,34 @@ class Values(Record):
 
 class Policy(Values):
     """The values of one annotation, which is declared."""
+
+
+def warn_of_bare_numbers(policy: type[Values], args: Iterable[Any], named: Mapping[str, Any]) -> None:
+    """Warn of durations of *policy* that are given as numbers without a unit and look like seconds."""
+    given = {**dict(zip(policy.__match_args__, args, strict=False)), **named}
+    for name, value in given.items():
+        parameter = policy._parameters.get(name)
+        if parameter is not None and parameter.kind.unit not in given:  # who gives the unit knows it
+            unit = policy._defaults.get(parameter.kind.unit, ChronoUnit.MILLIS)
+            warn_of_bare_number(f"@{policy.annotation}({name})", parameter.kind, value, unit)
+
+
+def warn_of_bare_number(where: str, kind: Kind, value: object, unit: ChronoUnit = ChronoUnit.MILLIS) -> None:
+    """Warn, at the application's line, if *value* is a bare number of milliseconds that looks like seconds."""
+    if not kind.looks_like_seconds(value, unit):
+        return
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "faulttolerance":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"{where} {in_milliseconds(value)}", MillisecondsWarning, level)
+
+
+def in_milliseconds(value: object) -> str:
+    """Return the words of a warning that *value*, a bare number, counts milliseconds."""
+    return (
+        f"is {value}: a bare number counts milliseconds; write '{value}s' if seconds are meant, or '{value}ms' if"
+        " milliseconds are"
+    )
 
 
 def parameters(policy: Values | type[Values]) -> Mapping[str, Parameter]:

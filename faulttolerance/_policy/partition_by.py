@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import final
 
-from .kind import integer, key
-from .parameter import Policy, parameter
+from .kind import integer, key, kinds
+from .parameter import Policy
 
 
 @final
@@ -20,5 +20,10 @@ class PartitionBy(Policy):
             recently are forgotten; calls that find no place share one state.
     """
 
-    key: Callable[..., Hashable] | str | Sequence[str] = parameter(key(is_optional=False))
-    max_partitions: int = parameter(integer(1), 1000)
+    _kinds = kinds(
+        key=key(is_optional=False),
+        max_partitions=integer(1),
+    )
+
+    key: Callable[..., Hashable] | str | Sequence[str]
+    max_partitions: int = 1000

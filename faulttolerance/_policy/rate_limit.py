@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from ..typing import Duration
-from .kind import choice, duration, integer, unit
-from .parameter import Contradiction, Policy, parameter
+from .kind import SHORT, choice, duration, integer, kinds, unit
+from .parameter import Contradiction, Policy
 from .unit import ChronoUnit, Unit, member, seconds
 
 if TYPE_CHECKING:
@@ -44,15 +44,26 @@ class RateLimit(Policy, is_observable=True):
         burst: Calls that may come at once after a rest, where *type* is smooth; at least 1.
     """
 
-    value: int = parameter(integer(1), 100)
-    window: Duration = parameter(duration("> 0", unit="window_unit"), 1)
-    window_unit: Unit = parameter(unit(), ChronoUnit.SECONDS)
+    _kinds = kinds(
+        value=integer(1),
+        window=duration("> 0", unit="window_unit"),
+        window_unit=unit(),
+        min_spacing=duration(unit="min_spacing_unit"),
+        min_spacing_unit=unit(),
+        type=choice(RateLimitType),
+        max_wait=duration(plausible=SHORT),
+        burst=integer(1),
+    )
+
+    value: int = 100
+    window: Duration = 1
+    window_unit: Unit = ChronoUnit.SECONDS
     _: KW_ONLY
-    min_spacing: Duration = parameter(duration(unit="min_spacing_unit"), 0)
-    min_spacing_unit: Unit = parameter(unit(), ChronoUnit.SECONDS)
-    type: RateLimitType | Literal["fixed", "rolling", "smooth"] = parameter(choice(RateLimitType), RateLimitType.FIXED)
-    max_wait: Duration = parameter(duration(), 0)
-    burst: int = parameter(integer(1), 1)
+    min_spacing: Duration = 0
+    min_spacing_unit: Unit = ChronoUnit.SECONDS
+    type: RateLimitType | Literal["fixed", "rolling", "smooth"] = RateLimitType.FIXED
+    max_wait: Duration = 0
+    burst: int = 1
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

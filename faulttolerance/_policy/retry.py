@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, final
 
 from ..typing import Duration, ExceptionSet
-from .kind import duration, exceptions, function, integer, number, text, unit, word
-from .parameter import Contradiction, Policy, parameter
+from .kind import BRIEF, SHORT, duration, exceptions, function, integer, kinds, number, text, unit, word
+from .parameter import Contradiction, Policy
 from .unit import ChronoUnit, Unit, seconds
 
 if TYPE_CHECKING:
@@ -39,16 +39,29 @@ class Retry(Policy, kw_only=True):
         abort_on: Failures never to retry, also where *retry_on* names them.
     """
 
-    max_retries: int = parameter(integer(-1, "-1 (no limit) or an integer >= 0"), 3)
-    delay: Duration = parameter(duration(unit="delay_unit"), 0)
-    delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
-    max_duration: Duration = parameter(duration(unit="duration_unit"), 180_000)
-    duration_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
-    jitter: Duration = parameter(duration(unit="jitter_delay_unit"), 200)
-    jitter_delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
-    jitter_kind: Literal["added", "full", "decorrelated"] = parameter(word("added", "full", "decorrelated"), "added")
-    retry_on: ExceptionSet = parameter(exceptions(), Exception)
-    abort_on: ExceptionSet = parameter(exceptions(), ())
+    _kinds = kinds(
+        max_retries=integer(-1, "-1 (no limit) or an integer >= 0"),
+        delay=duration(unit="delay_unit", plausible=SHORT),
+        delay_unit=unit(),
+        max_duration=duration(unit="duration_unit", plausible=BRIEF),
+        duration_unit=unit(),
+        jitter=duration(unit="jitter_delay_unit"),
+        jitter_delay_unit=unit(),
+        jitter_kind=word("added", "full", "decorrelated"),
+        retry_on=exceptions(),
+        abort_on=exceptions(),
+    )
+
+    max_retries: int = 3
+    delay: Duration = 0
+    delay_unit: Unit = ChronoUnit.MILLIS
+    max_duration: Duration = 180_000
+    duration_unit: Unit = ChronoUnit.MILLIS
+    jitter: Duration = 200
+    jitter_delay_unit: Unit = ChronoUnit.MILLIS
+    jitter_kind: Literal["added", "full", "decorrelated"] = "added"
+    retry_on: ExceptionSet = Exception
+    abort_on: ExceptionSet = ()
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
@@ -76,10 +89,17 @@ class ExponentialBackoff(Policy, kw_only=True):
         max_delay_unit: What *max_delay* counts.
     """
 
-    factor: float = parameter(number(1), 2.0)
-    min_delay: Duration = parameter(duration(), 0)
-    max_delay: Duration = parameter(duration(unit="max_delay_unit"), 60_000)
-    max_delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
+    _kinds = kinds(
+        factor=number(1),
+        min_delay=duration(),
+        max_delay=duration(unit="max_delay_unit", plausible=BRIEF),
+        max_delay_unit=unit(),
+    )
+
+    factor: float = 2.0
+    min_delay: Duration = 0
+    max_delay: Duration = 60_000
+    max_delay_unit: Unit = ChronoUnit.MILLIS
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
@@ -100,8 +120,13 @@ class FibonacciBackoff(Policy, kw_only=True):
         max_delay_unit: What *max_delay* counts.
     """
 
-    max_delay: Duration = parameter(duration(unit="max_delay_unit"), 60_000)
-    max_delay_unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
+    _kinds = kinds(
+        max_delay=duration(unit="max_delay_unit", plausible=BRIEF),
+        max_delay_unit=unit(),
+    )
+
+    max_delay: Duration = 60_000
+    max_delay_unit: Unit = ChronoUnit.MILLIS
 
 
 @final
@@ -115,9 +140,11 @@ class CustomBackoff(Policy):
             ``@retry`` counts.
     """
 
-    value: Callable[[], Callable[[BaseException | None], float | timedelta]] = parameter(
-        function("a class or function that makes the back-off function", is_optional=False)
+    _kinds = kinds(
+        value=function("a class or function that makes the back-off function", is_optional=False),
     )
+
+    value: Callable[[], Callable[[BaseException | None], float | timedelta]]
 
 
 @final
@@ -131,10 +158,13 @@ class HonorRetryAfter(Policy, kw_only=True):
             coroutine function where the guarded function is asynchronous. One that fails is logged once.
     """
 
-    max_delay: Duration = parameter(duration(), 60_000)
-    read: Callable[[BaseException], Any] | None = parameter(
-        function("a function that takes the failure and gives seconds, or None"), None
+    _kinds = kinds(
+        max_delay=duration(plausible=BRIEF),
+        read=function("a function that takes the failure and gives seconds, or None"),
     )
+
+    max_delay: Duration = 60_000
+    read: Callable[[BaseException], Any] | None = None
 
 
 @final
@@ -149,9 +179,15 @@ class RetryWhen(Policy, kw_only=True):
             ``result`` is the last one, unless a fallback replaces it; ``"result"``: the last result itself.
     """
 
-    exception: Predicate[BaseException] | None = parameter(function("a predicate or None"), None)
-    result: Predicate[Any] | None = parameter(function("a predicate or None"), None)
-    give: Literal["exception", "result"] = parameter(word("exception", "result"), "exception")
+    _kinds = kinds(
+        exception=function("a predicate or None"),
+        result=function("a predicate or None"),
+        give=word("exception", "result"),
+    )
+
+    exception: Predicate[BaseException] | None = None
+    result: Predicate[Any] | None = None
+    give: Literal["exception", "result"] = "exception"
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:
@@ -172,9 +208,14 @@ class BeforeRetry(Policy):
         method_name: Instead of *value*: a method without parameters of the same object.
     """
 
-    value: Callable[[Any], Any] | None = parameter(function("a callable or None"), None)
+    _kinds = kinds(
+        value=function("a callable or None"),
+        method_name=text("a method's name", lambda name: True),
+    )
+
+    value: Callable[[Any], Any] | None = None
     _: KW_ONLY
-    method_name: str = parameter(text("a method's name", lambda name: True), "")
+    method_name: str = ""
 
     @classmethod
     def contradictions(cls, values: Mapping[str, Any]) -> Iterable[Contradiction]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from .kind import integer, number, text
-from .parameter import Policy, parameter
+from .kind import integer, kinds, number, text
+from .parameter import Policy
 
 
 @final
@@ -22,6 +22,12 @@ class RetryBudget(Policy, is_observable=True):
             method has its own.
     """
 
-    ratio: float = parameter(number(0, 1), 0.2)
-    burst: int = parameter(integer(1), 10)
-    name: str = parameter(text("a name, or none", lambda name: True), "", is_configurable=False)
+    _kinds = kinds(
+        ratio=number(0, 1),
+        burst=integer(1),
+        name=text("a name, or none", lambda name: True, is_configurable=False),
+    )
+
+    ratio: float = 0.2
+    burst: int = 10
+    name: str = ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ..typing import Duration
-from .kind import duration, flag, unit
-from .parameter import Policy, parameter
+from .kind import SHORT, duration, flag, kinds, unit
+from .parameter import Policy
 from .unit import ChronoUnit, Unit
 
 if TYPE_CHECKING:
@@ -26,8 +26,15 @@ class Timeout(Policy, is_observable=True):
             holds alone at first, and at least 10 ms.
     """
 
-    value: Duration = parameter(duration(note=" (0: no limit)", unit="unit"), 1000)
-    unit: Unit = parameter(unit(), ChronoUnit.MILLIS)
+    _kinds = kinds(
+        value=duration(note=" (0: no limit)", unit="unit", plausible=SHORT),
+        unit=unit(),
+        interrupt=flag(),
+        adaptive=flag(),
+    )
+
+    value: Duration = 1000
+    unit: Unit = ChronoUnit.MILLIS
     _: KW_ONLY
-    interrupt: bool = parameter(flag(), True)
-    adaptive: bool = parameter(flag(), False)
+    interrupt: bool = True
+    adaptive: bool = False

@@ -84,4 +84,4 @@ def within(left: float | None) -> Any:
     """
     if left == 0.0:
         raise TimeoutException("no time is left for this request")
-    return nullcontext() if left is None else deadline(left * 1000)
+    return nullcontext() if left is None else deadline(timedelta(seconds=left))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -86,7 +87,7 @@ class _UntilAnswered:
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, left: float) -> None:
         """Run *app*; raise ``TimeoutException`` where there is no response after *left* seconds."""
-        block = deadline(left * 1000)
+        block = deadline(timedelta(seconds=left))
         # What a ``with`` statement takes, too, before it enters. This block may be left by another task of the request.
         self._leave.append(block.__aexit__)
         await block.__aenter__()

@@ -87,7 +87,7 @@ def no_wait(*, attempts: int | None = None) -> Passing[None]:
         values: dict[str, Any] = {name: getattr(policy, name) for name in parameters(policy)}
         values["max_retries"] = attempts - 1
         configured = {**effective.configured, "max_retries": "testing.no_wait(attempts)"}
-        return Effective(Retry(**values), effective.enabled, configured, effective.observed)
+        return Effective(Retry._of(values), effective.enabled, configured, effective.observed)
 
     @contextmanager
     def passing() -> Iterator[None]:

@@ -73,7 +73,7 @@ def test_it_is_the_same_in_every_process() -> None:
 
 
 def test_every_value_and_switch_changes_it() -> None:
-    one_more = "extra = Guard(timeout=Timeout(5), name='extra')"
+    one_more = "extra = Guard(timeout=Timeout('5ms'), name='extra')"
     different = [
         seen(),
         seen(FAULTTOLERANCE_RETRY_MAXRETRIES="7"),
