@@ -136,8 +136,10 @@ class _Course:
                         given = yield from self._left()
                     else:
                         given = yield met
-                except BaseException as error:  # noqa: BLE001  # the call decides
-                    step, given = call.throw, error
+                except BaseException as error:
+                    if self.is_over:
+                        raise  # nothing is left that could decide
+                    step, given = call.throw, error  # the call decides
         finally:
             self._error = self._trace = None
             call.close()
