@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from .._call.block import Attempt, Attempts, single
 from .._call.order import ORDER, GuardPolicies, is_detached
 from .._config import Declared
-from .._policy import CircuitBreaker, Policy
+from .._policy import CircuitBreaker, Policy, parameters
 from .._runtime.event_loop import running_loop
 from .._runtime.frames import module_of
 from .._shown import shown
@@ -50,7 +50,8 @@ class _GuardSignature:
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in hints.items()
         ]
-        return Signature([*parameters, Parameter("name", Parameter.KEYWORD_ONLY, default="", annotation="str")])
+        given = Parameter("given", Parameter.VAR_POSITIONAL, annotation="Policy")
+        return Signature([given, *parameters, Parameter("name", Parameter.KEYWORD_ONLY, default="", annotation="str")])
 
 
 class Guard:
@@ -59,8 +60,9 @@ class Guard:
     Synchronous and asynchronous calls share the breaker, the permits and the rate window.
 
     Args:
-        **policies: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the name of its decorator;
-            ``fallback`` and ``before_retry`` with a function, not with a method's name.
+        *given: Policies, as in ``Guard(Retry(...), Timeout(...))``, in any order.
+        **policies: The same by name: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the name of
+            its decorator; ``fallback`` and ``before_retry`` with a function, not with a method's name.
         name: What ``apply_guard``, ``circuit_breakers``, pickles and keys such as ``payments/Retry/maxRetries`` call
             it; held until ``close``. Without one, the module and line where it is made, and for all but the first of
             those that one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
@@ -78,8 +80,8 @@ class Guard:
 
     __signature__ = _GuardSignature()
 
-    def __init__(self, *, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
-        by_kind = _by_kind(policies)
+    def __init__(self, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
+        by_kind = _by_kind(given, policies)
         _check_name("Guard(name)", name or "", "text that no other guard is called by, or none")
         place = Place(name, name) if name else place_of(self)
         self.name = place.name
@@ -245,19 +247,36 @@ _PARAMETERS = {decorator_name(row.policy): row.policy for row in ORDER if not is
 """The policies that a guard takes, by parameter, in the order in which they nest: its callers say how it is called."""
 
 
-def _by_kind(policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
+def _by_kind(given: Iterable[Policy], policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
     """Sort what a guard is given by kind, in the order in which policies nest."""
     for name in policies.keys() - _PARAMETERS.keys():
-        raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}")
+        from difflib import get_close_matches  # for a mistake only
+
+        near = get_close_matches(name, _PARAMETERS, 1)
+        hint = f"; did you mean {near[0]}=...?" if near else ""
+        raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}{hint}")
     by_kind = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
     faults = [
-        Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, f"{kind.__name__}(...) or None")
+        Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, _instead(value, kind))
         for kind, value in by_kind.items()
         if not isinstance(value, kind)
     ]
+    for policy in given:
+        kind = type(policy)
+        if kind not in _PARAMETERS.values():
+            faults.append(Fault("Guard", f"is given {shown(policy)}", policy, "Retry(...), Timeout(...) and so on"))
+        elif by_kind.setdefault(kind, policy) is not policy:
+            faults.append(Fault("Guard", f"is given two of {kind.__name__}", policy, "one of each kind per guard"))
     if faults:
         raise FaultToleranceDefinitionException(*faults)
-    return by_kind
+    return {kind: by_kind[kind] for kind in _PARAMETERS.values() if kind in by_kind}
+
+
+def _instead(value: object, kind: type[Policy]) -> str:
+    """Return the words for what a guard takes instead of *value*, which is no *kind*, and how one is made of it."""
+    first = next(iter(kind.__match_args__), "")
+    fits = first and parameters(kind)[first].kind.accepts(value)
+    return f"{kind.__name__}(...) or None" + (f"; perhaps {kind.__name__}({shown(value)}) is meant" if fits else "")
 
 
 def _by_name(name: str, module: str) -> Guard:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _OURS: Final = {
     # retries: tenacity, stamina, backoff, resilience4j, Polly
     "attempts": "max_retries",
+    "base": "factor min_delay",
     "exceptions": "retry_on",
     "giveup": "abort_on",
     "ignore_exceptions": "abort_on skip_on",
@@ -61,8 +62,10 @@ _OURS: Final = {
     "max_concurrent": "value",
     "max_concurrent_calls": "value",
     "max_wait_duration": "max_wait",
+    "per": "window",
     "period": "window",
     "permit_limit": "value",
+    "queue": "waiting_task_queue",
     "queue_limit": "waiting_task_queue",
     "seconds": "value",
     "timeout": "max_duration value",
@@ -70,13 +73,21 @@ _OURS: Final = {
 }
 """A name elsewhere, and those of our parameters that come nearest."""
 
+_BESIDE: Final = {
+    ("Fallback", "default"): "fallback(lambda context: ...)",
+    ("Retry", "backoff"): "exponential_backoff(factor=...) beside it",
+    ("CircuitBreaker", "name"): "circuit_breaker_name(...) beside it",
+}
+"""A parameter that somebody looks for, and what is written here instead of any parameter."""
+
 
 def refuse_unknown(kind: type[Values], named: Iterable[str]) -> None:
     """Refuse parameters that *kind* does not have, and name the nearest that it has."""
     known = kind._parameters
     for name in named:
         if name not in known:
-            near = [ours for ours in (*_OURS.get(name, "").split(), f"retry_{name}", f"fail_{name}") if ours in known]
+            near = [_BESIDE[kind.annotation, name]] if (kind.annotation, name) in _BESIDE else []
+            near += [ours for ours in (*_OURS.get(name, "").split(), f"retry_{name}", f"fail_{name}") if ours in known]
             near += get_close_matches(name.lower(), known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TypeError(f"@{kind.annotation} has no parameter {name!r}; it has {', '.join(known) or 'none'}{hint}")

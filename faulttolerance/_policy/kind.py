@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import Enum
@@ -56,14 +57,32 @@ class Kind(Record):
         return ", ".join(filter(None, (f"is {shown(value)}", self.reason(value))))
 
 
-def integer(minimum: int, allowed: str = "", *, maximum: float = math.inf) -> Kind:
+def integer(
+    minimum: int,
+    allowed: str = "",
+    *,
+    maximum: float = math.inf,
+    reason: Callable[[object], str] = lambda value: "",
+) -> Kind:
     """Accept an ``int`` from *minimum* to *maximum*, both included; a ``bool`` is not one."""
     limits = f">= {minimum}" if maximum == math.inf else f"from {minimum} to {maximum}"
     return Kind(
         "integer",
         allowed or f"an integer {limits}",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum,
+        reason=reason,
     )
+
+
+def rate() -> Kind:
+    """Accept how many calls are let through in a window, without the window."""
+
+    def reason(value: object) -> str:
+        parts = re.fullmatch(r"(\d+) ?(?:/|per) ?([a-z]+)", value) if isinstance(value, str) else None
+        window = parts and (meant_by(f"1 {parts[2]}") or f"1{parts[2]}")
+        return f"perhaps {parts[1]}, {window!r} is meant" if parts and duration().accepts(window) else ""
+
+    return integer(1, reason=reason)
 
 
 def number(minimum: float, maximum: float = math.inf, *, or_zero: bool = False) -> Kind:

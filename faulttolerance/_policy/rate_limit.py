@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from ..typing import Duration
-from .kind import SHORT, choice, duration, integer, kinds, unit
+from .kind import SHORT, choice, duration, integer, kinds, rate, unit
 from .parameter import Contradiction, Policy
 from .unit import ChronoUnit, Unit, member, seconds
 
@@ -45,7 +45,7 @@ class RateLimit(Policy, is_observable=True):
     """
 
     _kinds = kinds(
-        value=integer(1),
+        value=rate(),
         window=duration("> 0", unit="window_unit"),
         window_unit=unit(),
         min_spacing=duration(unit="min_spacing_unit"),

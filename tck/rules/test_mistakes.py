@@ -17,6 +17,7 @@ from faulttolerance import (
     bulkhead,
     circuit_breaker,
     exponential_backoff,
+    fallback,
     rate_limit,
     retry,
     timeout,
@@ -52,6 +53,16 @@ def numbers() -> Any:
         (lambda: timeout("2 parsec")(body), ["is '2 parsec'; allowed: a duration"]),
         (lambda: retry(delay="1 second")(body), ["body @Retry(delay) is '1 second', perhaps '1s' is meant"]),
         (lambda: rate_limit(9, "3 Hrs")(body), ["@RateLimit(window) is '3 Hrs', perhaps '3h' is meant"]),
+        (lambda: rate_limit("100/s")(body), ["@RateLimit(value) is '100/s', perhaps 100, '1s' is meant"]),
+        (lambda: rate_limit("5 per minute")(body), ["is '5 per minute', perhaps 5, '1m' is meant"]),
+        (lambda: rate_limit("100/parsec")(body), ["is '100/parsec'; allowed: an integer"]),
+        (
+            lambda: Guard(timeout="2s"),
+            ["Guard(timeout) is '2s'", "Timeout(...) or None; perhaps Timeout('2s') is meant"],
+        ),
+        (lambda: Guard(Retry(), Retry()), ["Guard is given two of Retry; allowed: one of each kind per guard"]),
+        (lambda: Guard(Retry(), retry=Retry()), ["Guard is given two of Retry"]),
+        (lambda: Guard("payments"), ["Guard is given 'payments'; allowed: Retry(...), Timeout(...) and so on"]),
         (lambda: timeout(500, "ms")(body), ["@Timeout(unit) is 'ms', perhaps 'millis' is meant", "'seconds'"]),
         (lambda: timeout(5, "sec")(body), ["@Timeout(unit) is 'sec', perhaps 'seconds' is meant"]),
         (lambda: timeout(5, "fortnights")(body), ["@Timeout(unit) is 'fortnights'; allowed: a ChronoUnit"]),
@@ -128,6 +139,12 @@ def test_a_guard_is_given_what_to_call_and_not_its_result() -> None:
         (Retry, "attempts", "max_retries"),
         (CircuitBreaker, "fail_max", "request_volume_threshold"),
         (Timeout, "seconds", "value"),
+        (retry, "backoff", r"exponential_backoff\(factor=\.\.\.\) beside it"),
+        (circuit_breaker, "name", r"circuit_breaker_name\(\.\.\.\) beside it"),
+        (fallback, "default", r"fallback\(lambda context: \.\.\.\)"),
+        (bulkhead, "queue", "waiting_task_queue"),
+        (rate_limit, "per", "window"),
+        (exponential_backoff, "base", "factor"),
     ],
 )
 def test_an_unknown_parameter_is_answered_with_the_nearest(decorator: Any, name: str, ours: str) -> None:
@@ -139,3 +156,18 @@ def test_an_unknown_parameter_is_answered_with_the_nearest(decorator: Any, name:
 def test_nothing_is_guessed_where_nothing_is_near() -> None:
     with pytest.raises(TypeError, match=r"has no parameter 'colour'; it has max_retries, .*, abort_on$"):
         retry(colour=1)  # type: ignore[call-arg]
+
+
+def test_an_unknown_policy_of_a_guard_is_answered_with_the_nearest() -> None:
+    """`Guard(retries=3)` names `retry`."""
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'retries'; did you mean retry=\.\.\.\?$"):
+        Guard(retries=3)  # type: ignore[call-arg]
+
+
+def test_a_guard_takes_its_policies_by_position_too() -> None:
+    """In any order, and beside others by name; they nest as always."""
+    mixed = Guard(Timeout("2s"), CircuitBreaker(), retry=Retry(max_retries=2))
+    named = Guard(retry=Retry(max_retries=2), circuit_breaker=CircuitBreaker(), timeout=Timeout("2s"))
+
+    assert repr(mixed).partition(", name=")[0] == repr(named).partition(", name=")[0]
+    assert mixed.call(max, 3, 5) == 5
