@@ -51,3 +51,11 @@ def test_lists_are_lists_for_every_reader(page: str) -> None:
 def test_pictures_are_files_of_ours(page: str) -> None:
     """Mermaid would have to be fetched from elsewhere to be drawn; an SVG beside the page needs nothing."""
     assert "```mermaid" not in (DOCS / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_begins_with_its_title(page: str) -> None:
+    """The site takes the title from the first line, and else makes one of the file's name."""
+    text = re.sub(r"\A---\n.*?\n---\n+", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+
+    assert text.startswith("# ")
