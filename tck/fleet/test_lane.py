@@ -419,7 +419,9 @@ def test_reset_ends_the_fleet(fleet: DistantFleet) -> None:
     assert lane.fleet is None
 
 
-@pytest.mark.parametrize("value", ["redis://:secret@host", 3, MemoryFleet, object()], ids=str)
+@pytest.mark.parametrize(
+    "value", ["redis://:secret@host", 3, MemoryFleet, object()], ids=["url", "3", "class", "object"]
+)
 def test_what_is_no_fleet_is_a_definition_error(value: Any) -> None:
     """Which does not show what was given: it may hold a password."""
     with pytest.raises(FaultToleranceDefinitionException) as caught:

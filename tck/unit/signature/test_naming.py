@@ -89,7 +89,6 @@ class Named:
         (functools.partial(max), "builtins.max"),
         (operator.itemgetter(0), "operator.itemgetter"),
     ],
-    ids=str,
 )
 def test_whatever_can_be_called_is_named_by_what_it_does(call: Callable[..., Any], name: str) -> None:
     """A bound method by the class of its object, a partial object by its function, an object by its class."""
