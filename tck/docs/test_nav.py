@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -59,3 +60,25 @@ def test_a_page_begins_with_its_title(page: str) -> None:
     text = re.sub(r"\A---\n.*?\n---\n+", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
 
     assert text.startswith("# ")
+
+
+def test_words_of_the_reference_lead_the_search_to_its_pages() -> None:
+    """Each of them stands on dozens of pages more often than on the page that says what it means."""
+    tree = ast.parse((DOCS / "theme" / "hooks.py").read_text(encoding="utf-8"))
+    (words,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign | ast.Assign) and ast.unparse(node).startswith("_SEARCHED = ")
+    )
+    leads_to = {word: name for name, several in words.items() for word in several.split()}
+
+    assert [name for name in words if f"reference/{name}.md" not in PAGES] == []
+    assert {word: leads_to[word] for word in ("retry", "jitter", "backoff", "deadline", "rate", "limit")} == {
+        "retry": "retry",
+        "jitter": "retry",
+        "backoff": "retry",
+        "deadline": "deadline",
+        "rate": "rate-limit",
+        "limit": "rate-limit",
+    }
+    assert len(leads_to) == sum(len(several.split()) for several in words.values())
