@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import re
 from pathlib import Path
 
@@ -82,3 +83,14 @@ def test_words_of_the_reference_lead_the_search_to_its_pages() -> None:
         "limit": "rate-limit",
     }
     assert len(leads_to) == sum(len(several.split()) for several in words.values())
+
+
+@pytest.mark.parametrize("picture", sorted(DOCS.rglob("*.svg")), ids=lambda picture: picture.name)
+def test_texts_of_a_picture_end_within_it(picture: Path) -> None:
+    """Also in a font whose letters are wide; texts of 12 px that begin where they are put."""
+    drawn = picture.read_text(encoding="utf-8")
+    width = float(re.findall(r'viewBox="0 0 ([\d.]+) ', drawn)[0])
+
+    texts = re.findall(r'<text x="([\d.]+)" y="[\d.]+">([^<]+)</text>', drawn)
+
+    assert [text for x, text in texts if float(x) + 7.3 * len(html.unescape(text)) > width] == []

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 __all__ = ["Panel", "svg"]
 
-_WIDTH, _LEFT, _RIGHT, _HEIGHT = 900, 60, 290, 190
+_WIDTH, _LEFT, _RIGHT, _HEIGHT = 900, 60, 610, 190
+_LETTER = 7.5
+"""The width of a letter in the widest of the usual fonts."""
 _COLOURS = {"ours": "#1a7f37", 0: "#8c959f", 1: "#cf222e", 2: "#0969da", 3: "#bf8700"}
 
 
@@ -38,7 +40,9 @@ def svg(panels: Sequence[Panel], caption: str) -> str:
         parts += _panel(panel, top)
         top += _HEIGHT + 74
     parts.append(f'<text x="8" y="{top - 8}" class="caption">{escape(caption)}</text>')
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top + 4}" role="img">
+    longest = max(len(_legend(name)) for panel in panels for name in panel.lines)
+    width = max(_WIDTH, round(_RIGHT + 38 + _LETTER * longest))
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top + 4}" role="img">
 <title>{escape(panels[0].title)}</title>
 <style>
 text {{ font: 12px sans-serif; fill: #24292f }} .title {{ font-weight: bold; font-size: 14px }}
@@ -55,7 +59,7 @@ text {{ fill: #dde4ea }} .tick, .caption {{ fill: #9198a1 }} .grid {{ stroke: #3
 def _panel(panel: Panel, top: int) -> list[str]:
     points = [point for line in panel.lines.values() for point in line]
     low, high = min(x for x, _ in points), max(x for x, _ in points)
-    right, base = _WIDTH - _RIGHT, top + 14 + _HEIGHT
+    right, base = _RIGHT, top + 14 + _HEIGHT
 
     def at(x: float, y: float) -> tuple[float, float]:
         return _LEFT + (x - low) / (high - low) * (right - _LEFT), base - min(y, panel.most) / panel.most * _HEIGHT
@@ -79,5 +83,9 @@ def _panel(panel: Panel, top: int) -> list[str]:
         parts.append(
             f'<line x1="{right + 12}" y1="{y}" x2="{right + 32}" y2="{y}" stroke="{colour}" stroke-width="3"/>'
         )
-        parts.append(f'<text x="{right + 38}" y="{y + 4}">{escape(name.replace("*", "").replace("`", ""))}</text>')
+        parts.append(f'<text x="{right + 38}" y="{y + 4}">{escape(_legend(name))}</text>')
     return parts
+
+
+def _legend(name: str) -> str:
+    return name.replace("*", "").replace("`", "")
