@@ -97,6 +97,8 @@ if TYPE_CHECKING:
     from ._runtime.on_deadline import on_deadline
     from ._runtime.uninterruptible import uninterruptible
 
+    __version__: str
+
 __all__ = [
     "AdaptiveThrottle",
     "BeforeRetry",
@@ -210,6 +212,13 @@ _HOMES = {name: home for home, names in _LATER.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version(__name__)
+        except PackageNotFoundError as error:  # a copy among an application's own files
+            raise AttributeError(f"module {__name__!r} is not installed, and has no version") from error
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -220,4 +229,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "__version__"})
