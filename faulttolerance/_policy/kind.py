@@ -47,10 +47,12 @@ class Kind(Record):
 
     def looks_like_seconds(self, value: object, unit: ChronoUnit = ChronoUnit.MILLIS) -> bool:
         """Return whether *value* is a bare number of milliseconds, and so small that seconds were probably meant."""
-        if not self.plausible or unit is not ChronoUnit.MILLIS or not self.accepts(value):
+        if not self.plausible or unit is not ChronoUnit.MILLIS or not isinstance(value, (int, float, str)):
             return False
-        number = self.normalised(value)
-        return not isinstance(number, timedelta) and bool(0 < number < self.plausible * 1000)
+        try:  # no more of text is read: a block with a deadline is made by each call
+            return 0 < float(value) < self.plausible * 1000 and self.accepts(value)
+        except (ValueError, OverflowError):
+            return False
 
     def problem(self, value: object) -> str:
         """Say in a message that *value* is not accepted."""

@@ -143,7 +143,7 @@ def warn_of_bare_numbers(policy: type[Values], args: Iterable[Any], named: Mappi
     given = {**dict(zip(policy.__match_args__, args, strict=False)), **named}
     for name, value in given.items():
         parameter = policy._parameters.get(name)
-        if parameter is not None and parameter.kind.unit not in given:  # who gives the unit knows it
+        if parameter is not None and parameter.kind.plausible and parameter.kind.unit not in given:
             unit = policy._defaults.get(parameter.kind.unit, ChronoUnit.MILLIS)
             warn_of_bare_number(f"@{policy.annotation}({name})", parameter.kind, value, unit)
 
