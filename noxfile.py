@@ -38,7 +38,7 @@ def typing(session: nox.Session) -> None:
 def tests(session: nox.Session, optional: bool) -> None:
     """Run all tests, with and without the optional packages."""
     session.install("--editable", ".[test,test-optional]" if optional else ".[test]")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "-n", "auto", "--tier=all", *session.posargs)
 
 
 @nox.session
@@ -47,7 +47,7 @@ def bare(session: nox.Session) -> None:
     session.install("--editable", ".[test]")
     # All outcomes in every way of calling, the specification, the pages, and what is missing when it is asked for.
     rules = [f"tck/rules/test_{name}.py" for name in ("scenarios", "m6_installation", "predicates", "counting")]
-    session.run("pytest", *rules, "tck/spec", "tck/docs", *session.posargs)
+    session.run("pytest", "-n", "auto", *rules, "tck/spec", "tck/docs", *session.posargs)
 
 
 @nox.session
@@ -70,7 +70,7 @@ def tck(session: nox.Session) -> None:
 def wheel(session: nox.Session) -> None:
     """Run all tests against the wheel, as a user would install it."""
     _install_wheel(session)
-    session.run("pytest", "--installed", *session.posargs)
+    session.run("pytest", "-n", "auto", "--tier=all", "--installed", *session.posargs)
 
 
 def _install_wheel(session: nox.Session) -> None:

@@ -4,7 +4,7 @@
     python3 .ci/bootstrap.py overload [--plain] [--plot FILE]
     python3 .ci/bootstrap.py fleet [--plain] [--seconds 10]
     python3 .ci/bootstrap.py observed
-    python3 .ci/bootstrap.py test [arguments of pytest]
+    python3 .ci/bootstrap.py test [--tier stress] [arguments of pytest]
     python3 .ci/bootstrap.py check [arguments of nox]
 
 What is needed is installed once into an environment below `.bootstrap/`; the system's own packages are never touched.
@@ -30,7 +30,7 @@ TASKS = {
     "overload": ("", ["-m", "examples.overload"]),
     "fleet": ("redis", ["-m", "examples.fleet"]),
     "observed": ("demo,prometheus", ["-m", "examples.observed"]),
-    "test": ("test,test-optional", ["-m", "pytest"]),
+    "test": ("test,test-optional", ["-m", "pytest", "-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]),
     "check": ("nox", ["-m", "nox", "--sessions", *CHECKS]),
 }
 """For each word on the command line: the extras it needs, and what Python is to run."""
@@ -43,8 +43,19 @@ def main(arguments: list[str]) -> int:
         return _refuse(__doc__ or "")
     task, *rest = arguments
     extras, command = TASKS[task]
+    if task == "test":
+        rest = _tiers(rest)
     python = _environment(task, extras)
     return _run([python, *command, *rest]) if python else 1
+
+
+def _tiers(arguments: list[str]) -> list[str]:
+    """Return *arguments* of pytest, with the two usual tiers if they name neither a tier nor tests.
+
+    pytest takes `stress` in `--tier stress` for a path: it knows the project's own options later.
+    """
+    usual = [] if any(one.startswith(("--tier", "tck")) for one in arguments) else ["--tier=default", "--tier=outside"]
+    return [*usual, *"\0".join(arguments).replace("--tier\0", "--tier=").split("\0")] if arguments else usual
 
 
 def _run(command: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from faulttolerance import testing
 from faulttolerance._guard import registry
 from faulttolerance._guard.guard import _named as named_guards
 from faulttolerance._guard.guard_resolver import GuardResolver
-from kit import CONVENTIONS, Clock, Invoke, report
+from kit import CONVENTIONS, Clock, Invoke, report, tiers
 from kit.interpreter import switching_every
 
 # How long an example takes says nothing about it on a machine that does other things meanwhile.
@@ -36,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--conformance-report", action="store_true", help="renew the page on conformance; fail if it was stale"
     )
     group.addoption("--conformance-entries", type=Path, metavar="FILE", help="write what became of every entry to FILE")
+    group.addoption(
+        tiers.OPTION, action="append", choices=[*tiers.TIERS, "all"], default=[], help="the tests to run; repeatable"
+    )
     group.addoption("--installed", action="store_true", help="refuse to test anything but an installed wheel")
 
 
@@ -44,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
         tested = Path(faulttolerance.__file__).resolve()
         if not tested.is_relative_to(Path(sysconfig.get_path("purelib")).resolve()):
             raise pytest.UsageError(f"the package under test is {tested.parent}, which is not installed")
+    config.pluginmanager.register(tiers.Tiers(config), "tiers")
+    if hasattr(config, "workerinput") and sys.platform != "win32":  # a process of pytest-xdist
+        config.pluginmanager.register(tiers.OneAlone(Path(config.option.basetemp).parent), "one-alone")
     page = report.PAGE if config.getoption("--conformance-report") else None
     entries = config.getoption("--conformance-entries")
     if page or entries:

@@ -1,0 +1,89 @@
+"""Which tests run: three tiers by what a test needs, and a lock for tests beside which no other may run.
+
+``pytest`` without a path runs the tier *default*: one process, virtual time. Tests marked ``outside`` need programs,
+servers, browsers or forks; tests marked ``stress`` press for seconds. A path or ``-m`` runs all that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["OPTION", "TIERS", "OneAlone", "Tiers", "tier_of"]
+
+TIERS = ("default", "outside", "stress")
+OPTION = "--tier"
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Return the tier of a test: the last of those that it is marked with."""
+    return next((tier for tier in reversed(TIERS) if item.get_closest_marker(tier) is not None), TIERS[0])
+
+
+def chosen_by(config: pytest.Config) -> tuple[str, ...]:
+    """Return the tiers that the command line asks for."""
+    if hasattr(config, "workerinput"):
+        return tuple(config.workerinput["tiers"])
+    named = config.getoption(OPTION)
+    if not named and (config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("markexpr")):
+        return TIERS
+    return tuple(tier for tier in TIERS if tier in (named or TIERS[:1]) or "all" in named)
+
+
+class Tiers:
+    """Deselects the tests of other tiers, and reports at the end which tiers did not run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._chosen = chosen_by(config)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a process of pytest-xdist, whose command line is not the user's."""
+        node.workerinput["tiers"] = self._chosen
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        others = [item for item in items if tier_of(item) not in self._chosen]
+        if others:
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if tier_of(item) in self._chosen]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        missing = [tier for tier in TIERS if tier not in self._chosen]
+        if missing:
+            options = " ".join(f"{OPTION}={tier}" for tier in missing)
+            terminalreporter.write_line(f"Tiers that did not run: {', '.join(missing)} (run them by {options})")
+
+
+class OneAlone:
+    """Runs each test marked ``alone`` while the other processes of pytest-xdist run none.
+
+    Args:
+        folder: Where the processes of one run lock files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside the timer of pytest-timeout: waiting is not the test's
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        with self._turn(exclusive=item.get_closest_marker("alone") is not None):
+            return (yield)
+
+    @contextmanager
+    def _turn(self, *, exclusive: bool) -> Iterator[None]:
+        import fcntl
+
+        with ExitStack() as stack:
+            turnstile, running = (
+                stack.enter_context((self._folder / name).open("w")) for name in ("turnstile", "running")
+            )
+            # Who waits to be alone holds the turnstile, so that nobody begins another test meanwhile.
+            fcntl.flock(turnstile, fcntl.LOCK_EX)
+            fcntl.flock(running, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+            fcntl.flock(turnstile, fcntl.LOCK_UN)
+            yield
+            fcntl.flock(running, fcntl.LOCK_UN)  # explicitly: a child of the test may have the file open
