@@ -60,7 +60,10 @@ def _tiers(arguments: list[str]) -> list[str]:
 
 def _run(command: list[str]) -> int:
     """The exit status of *command*, as a shell gives it. Ctrl-C reaches the command, too, and is its business."""
-    with subprocess.Popen(command, cwd=ROOT) as process:
+    # Tests start hundreds of programs; each would compile the package anew where an image forbids to keep that.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".bootstrap" / "compiled"))
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
         while True:
             try:
                 status = process.wait()
