@@ -45,9 +45,9 @@ class Kind(Record):
     plausible: float = 0.0
     is_configurable: bool = True
 
-    def looks_like_seconds(self, value: object, unit: ChronoUnit = ChronoUnit.MILLIS) -> bool:
+    def looks_like_seconds(self, value: Any, unit: ChronoUnit = ChronoUnit.MILLIS) -> bool:
         """Return whether *value* is a bare number of milliseconds, and so small that seconds were probably meant."""
-        if not self.plausible or unit is not ChronoUnit.MILLIS or not isinstance(value, (int, float, str)):
+        if not self.plausible or unit is not ChronoUnit.MILLIS or type(value) not in (int, float, str):
             return False
         try:  # no more of text is read: a block with a deadline is made by each call
             return 0 < float(value) < self.plausible * 1000 and self.accepts(value)

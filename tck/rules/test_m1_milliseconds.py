@@ -27,8 +27,19 @@ SMALL: dict[str, Callable[[], Any]] = {
     "RedisFleet(poll) is 2": lambda: ft.RedisFleet("redis://localhost", namespace="milliseconds", poll=2),
 }
 
+
+class Text(str):
+    """Text of the application that is no number."""
+
+    __slots__ = ()
+
+    def __float__(self) -> float:
+        raise ArithmeticError
+
+
 PLAIN: list[Callable[[], Any]] = [
     lambda: ft.timeout("5ms"),
+    lambda: ft.timeout(Text("5ms")),
     lambda: ft.timeout(timedelta(milliseconds=5)),
     lambda: ft.timeout(5, ft.ChronoUnit.SECONDS),
     lambda: ft.timeout(5, unit="millis"),
