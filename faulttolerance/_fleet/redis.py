@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._policy.unit import ChronoUnit, spelled as spelled_duration
 from .._shown import install, shown, told
-from .._strategy.fleet import Answer, Question
+from .._strategy.fleet import Answer, Question, TakeTurn
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import Duration
 from .address import ALLOWED, Address, Host, address_of_client, address_of_url, spelled
@@ -36,8 +36,9 @@ class RedisFleet:
 
     ``configure(fleet=RedisFleet("redis://cache:6379/0", namespace="shop"))``
 
-    It has one connection of its own per process, made from what the client says of address, user and encryption;
-    the client's own connections, time-outs and retries are not used. Needs the extra ``redis``.
+    It has a connection of its own per process, and a second one while synchronous calls ask for turns. They are made
+    from what the client says of address, user and encryption; the client's own connections, time-outs and retries are
+    not used. Needs the extra ``redis``.
 
     Args:
         url_or_client: ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://h1:p,h2:p/service[/db]`` or
@@ -116,6 +117,24 @@ class RedisSession:
         except BaseException:
             self._fail()
             raise
+
+    def send(self, question: TakeTurn) -> None:
+        """Ask *question* alone."""
+        self._connection.send_packed_command([command_of(question, self._namespace)], check_health=False)
+
+    def receive(self, seconds: float | None) -> int | None:
+        """Return the answer to what was sent, or ``None`` if it has not come within *seconds*.
+
+        Raises:
+            ConnectionError: There is going to be no answer, or it is an error of the server; without passwords.
+        """
+        try:
+            if seconds is not None and not self._connection.can_read(seconds):
+                return None
+            return int(self._connection.read_response())
+        except Exception as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
+            text = self._address.hidden(f"{self._address}: {told(error)}")
+            raise ConnectionError(text) from None
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .._strategy.fleet import Fleet, Question, Tell
+from .._strategy.fleet import Fleet, Question, TakeTurn, Tell
 from .background import aside
 from .clock import clock
 from .direct_line import DirectLine
@@ -63,6 +63,11 @@ class Lane:
         """
         line = self._line
         return line is not None and line.ask(question, tell)
+
+    def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
+        """Ask *question* on the running thread, and *tell* the answer; false, and nothing is told: it cannot."""
+        line = self._line
+        return line is not None and line.ask_here(question, tell)
 
     def enroll(self, circuit: SharedCircuit) -> None:
         """Tell *circuit* what the fleet has of its key, for as long as it lives."""

@@ -32,9 +32,11 @@ from .daemon import Daemon
 from .enrolled import Enrolled, SharedCircuit
 from .hub import hub_here, make_hub_here
 from .interrupting.watchdog import watchdog
+from .interruption import remaining
+from .lent_session import LentSession, Sent, close
 from .native import native
 
-Asked: TypeAlias = tuple[Question, Tell]
+Asked: TypeAlias = tuple[Question | Sent, Tell]
 
 CLOSED = "no longer configured"
 """Why nobody is answered any more; told to nobody."""
@@ -86,6 +88,10 @@ class Line:
         """Whether it answers within the patience, as far as is known."""
         return self.contact.is_up
 
+    def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
+        """Return whether *question* was asked on the running thread; where not, nothing is told."""
+        return False
+
     def leave(self) -> None:
         """Do nothing any more, in the child of a fork; what is the parent's stays as it is."""
         self._is_over = True
@@ -108,10 +114,7 @@ class Line:
     def _close(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            try:
-                session.close()
-            except BaseException as error:  # it may be broken in any way
-                log(ERROR, "a session of the fleet was not closed", error=error)
+            close(session)
 
     def _hear(self, question: Question, answer: Any) -> None:
         """Tell the circuits what they are to know of *answer*."""
@@ -197,6 +200,13 @@ def _kind_of(question: Question) -> str:
     return question.kind if isinstance(question, TakeTurn) else ""
 
 
+def _drop(question: Question | Sent, tell: Tell) -> None:
+    """Tell who has asked *question* that there is no answer."""
+    if isinstance(question, Sent):
+        close(question.session)
+    _answer(tell, None)
+
+
 def _answer(tell: Tell, answer: Any) -> None:
     try:
         tell(answer)
@@ -222,6 +232,7 @@ class ThreadLine(Line):
         self._stopping = False
         self._knows_loss = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
+        self._lent = LentSession()
 
     def begin(self) -> None:
         """Begin to ask, at once and beside the caller."""
@@ -229,6 +240,7 @@ class ThreadLine(Line):
         self._began = began = native.allocate_lock()
         began.acquire()
         has_hub = make_hub_here()
+        self._lent.allow(not has_hub)
         if not self._daemon.start():
             self._lose(_NO_THREADS)
         elif has_hub:
@@ -241,6 +253,32 @@ class ThreadLine(Line):
         self._asked.put((question, tell))
         if not self.is_up:
             self._answer_all()  # whoever has found out meanwhile may have been here before
+        return True
+
+    def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
+        """Ask *question* on the running thread, in the session that is lent to calls; false: it is not there.
+
+        A failure decides nothing: the question goes with the next batch, which meets the same.
+        """
+        session = self._lent.take()
+        if session is None:
+            return False
+        left, at = remaining(), native.monotonic()
+        try:
+            session.send(question)
+            answer = session.receive(self.patience if left is None else min(self.patience, left))
+        except BaseException as error:
+            self._lent.drop(session)
+            if isinstance(error, Exception):
+                return False
+            raise
+        if answer is not None:
+            self._lent.put_back(session)
+            _answer(tell, answer)
+            return True
+        self._asked.put((Sent(question, session, at), tell))
+        if not self.is_up:
+            self._answer_all()
         return True
 
     @property
@@ -257,7 +295,7 @@ class ThreadLine(Line):
     @property
     def is_asking(self) -> bool:
         """Whether somebody waits for an answer."""
-        return bool(self._outstanding) or not self._asked.empty()
+        return bool(self._outstanding) or not self._asked.empty() or self._lent.is_out
 
     def stop(self) -> bool:
         """End the thread and its session; tell whether they are gone."""
@@ -280,8 +318,8 @@ class ThreadLine(Line):
                 except KeyError:
                     break
                 _answer(tell, None)
-            for asked in self._gathered(None):
-                _answer(asked[1], None)
+            for question, tell in self._gathered(None):
+                _drop(question, tell)
         self._asked.put(None)  # what would have woken the thread may have been taken just now
 
     # Its thread
@@ -294,6 +332,8 @@ class ThreadLine(Line):
             while not self._stopping:
                 try:
                     self._turn(self._gather())
+                    if self._lent.is_due() and self.is_up and not self._stopping:
+                        self._lend()
                 except BaseException as error:  # an answer that is none, say; nobody else is on this thread
                     log(ERROR, "what the fleet said was not understood", error=error)
                     self._fail(error, self.is_up)
@@ -326,8 +366,8 @@ class ThreadLine(Line):
         contact, now = self.contact, native.monotonic()
         was_up = contact.is_up
         if not was_up:
-            for _, tell in asked:
-                _answer(tell, None)
+            for question, tell in asked:
+                _drop(question, tell)
             asked = []
         elif contact.renew_at <= now:
             self._renew(now)
@@ -349,11 +389,12 @@ class ThreadLine(Line):
         if was_up and not self.is_up:
             self._answer_all()  # who gave up a moment ago may not have seen these
             return
-        questions = [question for question, _ in asked]
+        sent = {place: question for place, (question, _) in enumerate(asked) if isinstance(question, Sent)}
+        questions = [question.question if isinstance(question, Sent) else question for question, _ in asked]
         timer = self._hurry() if was_up and self._session is None else None
-        self._asked_at = native.monotonic()
+        self._asked_at = min((one.at for one in sent.values()), default=native.monotonic())
         try:
-            answers = self._exchange(questions)
+            answers = self._answers(questions, sent)
         except BaseException as error:  # whatever it is, there is no answer
             self._trials |= {_kind_of(question): trial_of(question) for question in questions}
             self._fail(error, was_up)
@@ -370,6 +411,7 @@ class ThreadLine(Line):
             self._trials = {}
         if reads:
             contact.read(native.monotonic(), chance())
+            self._lent.end_unused()
         with together():
             for place, answer in enumerate(answers):
                 if type(answer) is not int:
@@ -377,6 +419,29 @@ class ThreadLine(Line):
                 tell = outstanding.pop(place, None)
                 if tell is not None:
                     _answer(tell, answer)
+
+    def _answers(self, questions: list[Question], sent: dict[int, Sent]) -> list[Any]:
+        """Return the answers to *questions*; some were *sent* before, by their places."""
+        late: dict[int, Any] = {}
+        for place, one in sent.items():
+            late[place] = one.session.receive(None)
+            self._lent.put_back(one.session)
+        rest = [question for place, question in enumerate(questions) if place not in late]
+        answers = iter(self._exchange(rest) if rest else ())
+        return [late[place] if place in late else next(answers) for place in range(len(questions))]
+
+    def _lend(self) -> None:
+        """Make a session for calls. It may take as long as any that is made."""
+        timer, self._asked_at = self._hurry(), native.monotonic()
+        try:
+            self._lent.make(self._connect, self._attend)
+        finally:
+            self._asked_at = 0.0
+            timer.cancel()
+
+    def _close(self) -> None:
+        self._lent.end()  # also while a call uses it
+        super()._close()
 
     def _fail(self, error: BaseException, was_up: bool) -> None:
         self._close()

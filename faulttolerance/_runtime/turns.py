@@ -19,11 +19,11 @@ class _Turn:
     now: float
     """When it asked last."""
 
-    def __init__(self, limit: RateLimit) -> None:
+    def __init__(self, limit: RateLimit, may_block: bool = False) -> None:
         self.alarm = Alarm()
         """Rings when the call is to ask again at once."""
         self._limit = limit
-        self.place = limit.place(get_ident(), self.alarm.ring)
+        self.place = limit.place(get_ident(), self.alarm.ring, may_block)
 
     def ask(self) -> float:
         """Give the seconds to wait before the call asks again; 0.0: it was let through."""
@@ -54,7 +54,7 @@ def take_turn(limit: RateLimit) -> float:
         RateLimitException: It does not within the longest wait, or before the nearest deadline.
         Interrupted: A deadline of this thread passed.
     """
-    turn = _Turn(limit)
+    turn = _Turn(limit, may_block=True)
     try:
         while seconds := turn.ask():
             clock.sleep(seconds, turn.alarm)

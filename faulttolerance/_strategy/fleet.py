@@ -7,7 +7,7 @@ so nothing but durations goes either way, each counted from the moment at which 
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from .rate_limit import WindowKind
 
@@ -15,6 +15,7 @@ __all__ = [
     "ABSENT",
     "Answer",
     "Attend",
+    "CallSession",
     "CircuitRecord",
     "EndProbe",
     "Fleet",
@@ -152,7 +153,7 @@ def trial_of(question: Question) -> Question:
 
 
 class Session(Protocol):
-    """A connection of one process, used by one thread."""
+    """A connection of one process, used by one thread at a time."""
 
     def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """Ask all at once; give the answers in their order. Whatever is raised means that the fleet is lost."""
@@ -160,6 +161,25 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Let go of it; it may be broken, or used for the first time again afterwards."""
+
+
+@runtime_checkable
+class CallSession(Session, Protocol):
+    """A session in which a call may ask by itself, and stop waiting before the answer comes."""
+
+    def send(self, question: TakeTurn) -> None:
+        """Ask *question* alone; the session has exchanged questions before."""
+        ...
+
+    def receive(self, seconds: float | None) -> int | None:
+        """Return the answer to what was sent, or ``None`` if it has not come within *seconds*.
+
+        Without *seconds* it is waited for as long as in an exchange.
+
+        Raises:
+            Exception: There is going to be no answer.
+        """
+        ...
 
 
 class Fleet(Protocol):
@@ -214,4 +234,11 @@ class Link(Protocol):
 
     def ask(self, question: Question, tell: Tell) -> bool:
         """Send *question* soon, and *tell* the answer; false, and nothing is told: decide alone."""
+        ...
+
+    def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
+        """Ask *question* on the running thread, and *tell* the answer; false, and nothing is told: it cannot.
+
+        Returns when the answer has come, or when the patience or a deadline of the call is over; then it is told later.
+        """
         ...

@@ -24,6 +24,9 @@ _NOT_ASKED: Final = -1
 _OUT: Final = -2
 """Stands for the answer to a question that is out."""
 
+_AT_ONCE: Final = 1e-9
+"""Seconds after which a call asks again that has waited for its answer already: time has passed."""
+
 _MICROSECOND: Final = 1000
 """In nanoseconds."""
 _ROUNDING: Final = 5e-7
@@ -42,8 +45,8 @@ class FleetPlace(Place):
     asked_at: float
     gives_up_at: float
 
-    def __init__(self, ident: int, wake: Callable[[], object]) -> None:
-        super().__init__(ident, wake)
+    def __init__(self, ident: int, wake: Callable[[], object], may_block: bool = False) -> None:
+        super().__init__(ident, wake, may_block)
         self.answer: int | None = _NOT_ASKED
         """The microseconds until there may be room; ``None``: the fleet is lost."""
         self.patience = 0.0
@@ -103,7 +106,10 @@ class FleetRateLimit:
             place.asks, place.asked_at, place.answer = self, now, _OUT
             place.patience = patience = link.patience
             place.gives_up_at = now + patience
-            if not (link.is_prompt and link.ask(self._question(), place.tell)):
+            if place.may_block and link.is_prompt and link.ask_here(self._question(), place.tell):
+                if place.answer == _OUT:
+                    return _AT_ONCE
+            elif not (link.is_prompt and link.ask(self._question(), place.tell)):
                 place.answer = None
             answer = place.answer
         if answer == _OUT:

@@ -200,16 +200,18 @@ class Place:
     Args:
         ident: The thread that leaves it behind in the child of a fork.
         wake: Lets the call ask again; called from any thread, without a lock.
+        may_block: Whether asking may hold the running thread up, as it waits for the turn anyway.
     """
 
-    __slots__ = ("asks_at", "ident", "is_patient", "until", "wake")
+    __slots__ = ("asks_at", "ident", "is_patient", "may_block", "until", "wake")
 
     patience = 0.0
     """The number of seconds for which many others wait, too; 0: there is none."""
 
-    def __init__(self, ident: int, wake: Callable[[], object]) -> None:
+    def __init__(self, ident: int, wake: Callable[[], object], may_block: bool = False) -> None:
         self.ident = ident
         self.wake = wake
+        self.may_block = may_block
         self.asks_at = 0
         """When the call is going to ask again by itself."""
         self.until: int | None = None

@@ -1,0 +1,258 @@
+"""Rule F1: a call that blocks its thread asks a distant fleet there, where no other call does."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from faulttolerance import FleetWide, Guard, RateLimit, TimeoutException, configure, timeout
+from faulttolerance._fleet.memory import Memory
+from faulttolerance._runtime.lane import lane
+from faulttolerance._runtime.line import ThreadLine
+from faulttolerance._strategy.fleet import Answer, Question, TakeTurn
+from faulttolerance.testing import reset
+from kit.fleet import DistantFleet, DistantSession
+from kit.struck import Struck, strikes
+from kit.waiting import wait_until
+
+FREE = TakeTurn("free", "rolling", 1_000_000, 1_000_000, 1)
+FULL = TakeTurn("full", "rolling", 1, 3_600_000_000, 1)
+
+
+class Asked(DistantFleet):
+    """A fleet whose sessions are asked by calls; each is one stream of answers, as a connection is."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.memory = Memory()
+        self.sessions: list[ref[Session]] = []
+        self.senders: list[int] = []
+        """The threads that have sent a question alone."""
+        self.sent = threading.Event()
+        self.breaks = False
+
+    def connect(self, changed: Callable[[], object] | None = None) -> Session:
+        session = Session(self)
+        self.sessions.append(ref(session))
+        return session
+
+
+class Session(DistantSession):
+    fleet: Asked
+
+    def __init__(self, fleet: Asked) -> None:
+        super().__init__(fleet)
+        self.stream: deque[Answer] = deque()
+        self.is_closed = False
+
+    def send(self, question: TakeTurn) -> None:
+        if self.is_closed or self.fleet.breaks:
+            raise ConnectionError("closed")
+        self.fleet.senders.append(threading.get_ident())
+        self.stream.append(self.fleet.answer(question))
+        self.fleet.sent.set()
+
+    def receive(self, seconds: float | None) -> int | None:
+        if not self.fleet.thawed.wait(20.0 if seconds is None else seconds):
+            return None
+        answer = self.stream.popleft()
+        assert type(answer) is int
+        return answer
+
+    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        assert not self.stream
+        return super().exchange(questions)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def fleet() -> Iterator[Asked]:
+    """A fleet that is configured, and has lent a session to calls."""
+    fleet = Asked(poll=3600.0, patience=5.0)
+    configure(fleet=fleet)
+    wait_until(lambda: bool(fleet.batches))
+    lend()
+    yield fleet
+    fleet.thawed.set()
+    reset()
+
+
+def lend() -> None:
+    """Miss the session of calls, until there is one."""
+    line = lane._line
+    assert isinstance(line, ThreadLine)
+    told: list[Any] = []
+    if not lane.ask_here(FREE, told.append):
+        assert lane.ask(FREE, told.append)
+    wait_until(lambda: told == [0] and bool(line._lent._idle))
+
+
+def newest(fleet: Asked) -> Session:
+    session = fleet.sessions[-1]()
+    assert session is not None
+    return session
+
+
+def ask(question: TakeTurn) -> Any:
+    """Ask as a call does that blocks its thread."""
+    told: list[Any] = []
+    assert lane.ask_here(question, told.append) or lane.ask(question, told.append)
+    wait_until(lambda: bool(told))
+    (answer,) = told
+    return answer
+
+
+def limited(**more: Any) -> Guard:
+    return Guard(rate_limit=RateLimit(1000, window=1000), fleet_wide=FleetWide(), name="asked by calls", **more)
+
+
+def test_a_call_asks_on_its_own_thread(fleet: Asked) -> None:
+    before = len(fleet.batches)
+    assert limited().call(lambda: "done") == "done"
+
+    assert fleet.senders[-1] == threading.get_ident()
+    assert len(fleet.batches) == before
+
+
+def test_a_coroutine_never_waits_for_the_server_on_its_loop(fleet: Asked) -> None:
+    guard, before = limited(), list(fleet.senders)
+
+    async def done() -> str:
+        return "done"
+
+    assert asyncio.run(guard.call_async(done)) == "done"
+    assert fleet.senders == before
+
+
+def test_one_call_at_a_time_asks_itself_and_others_go_together(fleet: Asked) -> None:
+    """As many connections as that takes, and no more."""
+    fleet.thawed.clear()
+    told: list[Any] = []
+    one = threading.Thread(target=lambda: lane.ask_here(FREE, told.append))
+    fleet.sent.clear()
+    one.start()
+    assert fleet.sent.wait(5)
+    for _ in range(20):
+        assert not lane.ask_here(FREE, told.append)
+        assert lane.ask(FREE, told.append)
+    fleet.thawed.set()
+    one.join()
+    wait_until(lambda: len(told) == 21)
+
+    assert told == [0] * 21
+    assert len(fleet.sessions) == 2
+
+
+def test_a_late_answer_is_told_and_is_no_answer_to_the_next_question(fleet: Asked) -> None:
+    """A call waits no longer than its deadline; the session goes on with the next question after that."""
+    assert ask(FULL) == 0
+    fleet.thawed.clear()
+    told: list[Any] = []
+
+    @timeout(1)
+    def late() -> None:
+        lane.ask_here(FULL, told.append)
+
+    try:
+        late()
+    except TimeoutException:
+        pass
+    assert told == []
+    assert lane.is_asking
+    fleet.thawed.set()
+    wait_until(lambda: bool(told))
+
+    assert told[0] > 0
+    lend()
+    assert [ask(FREE), ask(FULL) > 0, ask(FREE)] == [0, True, 0]
+    assert len(fleet.sessions) == 2
+
+
+def test_a_call_whose_patience_is_over_decides_alone(fleet: Asked) -> None:
+    fleet.patience = 0.01
+    configure(fleet=None)
+    configure(fleet=fleet)
+    wait_until(lambda: lane.processes == 2)  # the same process again, under another name
+    lend()
+    fleet.thawed.clear()
+    guard = limited()
+    assert guard.call(lambda: "done") == "done"
+
+    assert lane.is_up
+    wait_until(lambda: not lane.is_prompt)
+    before = list(fleet.senders)
+    assert guard.call(lambda: "done") == "done"
+    assert fleet.senders == before
+
+
+def test_a_session_that_breaks_costs_no_call_and_not_the_fleet(fleet: Asked) -> None:
+    """The question goes with the next batch, which would find out that the server is gone."""
+    fleet.breaks = True
+    assert ask(FREE) == 0
+    assert lane.is_up
+
+    fleet.breaks = False
+    lend()
+    before = list(fleet.senders)
+    assert ask(FREE) == 0
+    assert len(fleet.senders) == len(before) + 1
+
+
+def test_an_outage_ends_the_session_of_calls(fleet: Asked) -> None:
+    lent = newest(fleet)
+    fleet.failure = ConnectionError("gone")
+    told: list[Any] = []
+    assert lane.ask(FREE, told.append)
+    wait_until(lambda: told == [None])
+
+    assert lent.is_closed
+    assert not lane.ask_here(FREE, told.append)
+    assert not lane.is_up
+
+
+def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
+    """The call asks with the next batch: on a connection that two processes read, each takes the other's answers."""
+    lent, told = newest(fleet), list[Any]()
+    fleet.thawed.clear()
+    fleet.sent.clear()
+
+    def call() -> None:
+        lane.ask_here(FREE, told.append)
+
+    one = threading.Thread(target=call)
+    one.start()
+    assert fleet.sent.wait(5)
+    lane.before_fork()
+    assert lent.is_closed
+    fleet.thawed.set()
+    one.join()
+    lane.go_on()
+    lend()
+
+    assert newest(fleet) is not lent
+    assert ask(FREE) == 0
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+def test_a_strike_amidst_an_exchange_drops_the_session(fleet: Asked) -> None:
+    """Wherever it strikes, no answer meets another question, and later calls ask themselves again."""
+    assert ask(FULL) == 0
+    for strike in strikes("line.py", "lent_session.py", "lane.py"):
+        lend()
+        try:
+            with strike:
+                lane.ask_here(FULL, lambda answer: None)
+        except Struck:
+            pass
+        assert [ask(FREE), ask(FULL) > 0, ask(FREE)] == [0, True, 0], strike.where
+    lend()
+    assert len([one for one in fleet.sessions if one() is not None]) == 2
