@@ -86,6 +86,7 @@ def test_the_limits_of_top_are_those_of_the_page() -> None:
         assert ", ".join(f"`{name}`" for name in names) in said
 
 
+@pytest.mark.outside
 def test_the_picture_of_top_is_what_it_shows(tmp_path: Path) -> None:
     """Drawn anew, it says the same; where things stand is rich's business."""
     pytest.importorskip("rich")

@@ -24,6 +24,7 @@ def test_every_code_has_a_row() -> None:
 EXAMPLES = [*sorted((ROOT / "examples" / "everyday").glob("*.py")), ROOT / "examples" / "storefront" / "service.py"]
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_nothing_is_doubted_of_the_examples(example: Path) -> None:
     """Rule M4: they are meant to be copied, and a doubt of what is right would be switched off soon."""

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.outside
+
 ROOT = Path(__file__).resolve().parents[2]
 LOGGED = (": gave up after ", ": circuit breaker opened: ", " does not answer, and this process decides alone: ")
 """The library's words on standard error, as the examples set up no logging."""

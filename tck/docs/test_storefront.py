@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.outside
+
 ROOT = Path(__file__).resolve().parents[2]
 STOREFRONT = ROOT / "examples" / "storefront"
 PICTURE = ROOT / "docs" / "pictures" / "storefront.svg"

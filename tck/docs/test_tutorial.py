@@ -17,6 +17,8 @@ import pytest
 
 import faulttolerance
 
+pytestmark = pytest.mark.outside
+
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-service.md"
 README = ROOT / "README.md"

@@ -29,6 +29,8 @@ from faulttolerance._strategy.fleet import (
 )
 from kit.redis_server import RedisServer
 
+pytestmark = pytest.mark.outside
+
 SECOND = 1_000_000
 
 

@@ -34,6 +34,7 @@ def test_the_page_names_the_commands_of_the_scripts() -> None:
     assert set(re.findall(r"\+(\w+)", USER[1])) == run | {"eval", "evalsha"}
 
 
+@pytest.mark.outside
 def test_the_user_of_the_page_may_ask_everything(running_redis: RedisServer) -> None:
     """Of its namespace, on a server that has to be told the scripts; what it must not do, the message says."""
     running_redis.ask("SCRIPT", "FLUSH")

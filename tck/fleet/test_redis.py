@@ -16,6 +16,8 @@ from faulttolerance._fleet.redis import RedisSession
 from faulttolerance._strategy.fleet import CircuitRecord, OpenCircuit, ReadCircuits, TakeTurn
 from kit.redis_server import RedisServer, redis_server, slowed
 
+pytestmark = pytest.mark.outside
+
 READ = ReadCircuits()
 TURN = TakeTurn("shop", "fixed", 1, 60_000_000, 1)
 SECRET = "hunter2"

@@ -12,6 +12,8 @@ from faulttolerance import FaultToleranceDefinitionException, RedisFleet
 from faulttolerance._fleet.address import Address, address_of_client, address_of_url
 from kit.program import python
 
+pytestmark = pytest.mark.outside
+
 redis = pytest.importorskip("redis")
 asyncio_redis = pytest.importorskip("redis.asyncio")
 

@@ -24,6 +24,8 @@ from kit.program import ALONE
 from kit.redis_server import RedisServer, redis_server
 from kit.waiting import wait_until
 
+pytestmark = pytest.mark.outside
+
 PATIENCE = 0.25
 """Seconds that a call waits for the server; much on a busy machine is slow that has not hung."""
 

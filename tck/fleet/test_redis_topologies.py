@@ -16,6 +16,8 @@ from faulttolerance._strategy.fleet import OpenCircuit, ReadCircuits, TakeTurn
 from kit.redis_server import RedisServer, free_port, redis_server
 from kit.waiting import wait_until
 
+pytestmark = pytest.mark.outside
+
 redis = pytest.importorskip("redis")
 
 READ = ReadCircuits()

@@ -147,6 +147,7 @@ def run(app: Any, name: str) -> Any:
     return app.send_task(f"tasks.{name}").get(timeout=PATIENCE)
 
 
+@pytest.mark.outside
 def test_what_is_refused_is_delivered_again_when_the_service_is_back(
     worker: Any, servers: tuple[RedisServer, RedisServer]
 ) -> None:
@@ -167,6 +168,7 @@ def test_what_is_refused_is_delivered_again_when_the_service_is_back(
     assert all(retries > 0 for _, retries in results)
 
 
+@pytest.mark.outside
 def test_the_soft_time_limit_is_a_deadline(workers: dict[str, Any]) -> None:
     """A little earlier; in a pool of threads, too, where Celery has no such limit."""
     endless = [worker.send_task("tasks.endless") for worker in workers.values()]
@@ -279,6 +281,7 @@ def test_what_steers_a_task_is_never_retried(control: Exception) -> None:
     assert len(attempts) == 1
 
 
+@pytest.mark.outside
 def test_publishing_to_a_broker_that_is_gone_is_refused_soon() -> None:
     """By a guard around ``apply_async``: callers fail at once instead of waiting for Celery's own attempts."""
     app = celery.Celery("gone", broker=f"redis://127.0.0.1:{free_port()}", set_as_current=False)

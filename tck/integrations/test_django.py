@@ -189,6 +189,7 @@ def test_refusals_and_time_outs_have_their_status_and_what_else_is_raised_has_no
     assert all(hides for where, *_, hides, _ in told()[0] if where == server)
 
 
+@pytest.mark.outside
 def test_a_rate_limit_says_when_to_come_back() -> None:
     limits = [(status, wait) for _, view, status, _, wait, *_ in told()[0] if view == "limit"]
 

@@ -10,6 +10,8 @@ import pytest
 
 from kit.program import QUIET, output_of
 
+pytestmark = pytest.mark.outside
+
 pytest.importorskip("django")
 
 SETTINGS = """if True:

@@ -22,6 +22,8 @@ from pydantic import BaseModel  # noqa: E402
 
 from faulttolerance.integrations.starlette import install  # noqa: E402
 
+pytestmark = pytest.mark.outside
+
 app = FastAPI()
 
 

@@ -29,6 +29,8 @@ flask = pytest.importorskip("flask")
 
 from faulttolerance.integrations.flask import DeadlineMiddleware, install  # noqa: E402
 
+pytestmark = pytest.mark.outside
+
 
 class Shop:
     """One application for all tests, with what they look at."""

@@ -50,6 +50,8 @@ from kit.backend import Answer, Backend, backend
 from kit.crowd import on_thread
 from kit.redis_server import free_port
 
+pytestmark = pytest.mark.outside
+
 ONE: Any = {"limits": httpx.Limits(max_connections=1), "verify": ssl.create_default_context()}
 """One connection; and certificates are read once, which takes a while."""
 BUSY = Answer(503, b"busy")

@@ -17,6 +17,8 @@ from faulttolerance.testing import no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
 from kit.surroundings import needs, run
 
+pytestmark = pytest.mark.outside
+
 BUSY = Answer(503, b"busy")
 ONE: Any = {"limits": httpx.Limits(max_connections=1), "verify": ssl.create_default_context()}
 RETRY = Retry(max_retries=2, delay=0, jitter=0, retry_on=httpx.HTTPError)

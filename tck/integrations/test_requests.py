@@ -16,6 +16,8 @@ from faulttolerance.integrations.requests import GuardedAdapter
 from faulttolerance.testing import no_wait, virtual_time
 from kit.backend import Answer, Backend, backend
 
+pytestmark = pytest.mark.outside
+
 BUSY = Answer(503, b"busy")
 RETRY = Retry(max_retries=9, delay=0, jitter=0, retry_on=requests.RequestException)
 

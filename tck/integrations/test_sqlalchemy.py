@@ -170,6 +170,7 @@ def test_a_coroutine_ends_its_statement_as_well(file: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.outside
 def test_another_process_that_held_the_lock_dies(engine: Engine, file: Path) -> None:
     """The attempts while it lives end in time, and the first one behind its end succeeds."""
     program = f"""if True:
@@ -411,6 +412,7 @@ def test_wrong_values_are_refused(engine: Engine) -> None:
         install(engine, no_retry_on=3)  # type: ignore[arg-type]
 
 
+@pytest.mark.outside
 def test_a_synchronous_service_needs_no_asyncio_of_sqlalchemy() -> None:
     """It cannot be imported where greenlet is not installed; what is no engine is refused there as everywhere."""
     program = """

@@ -22,6 +22,8 @@ from sqlalchemy.ext.asyncio import create_async_engine  # noqa: E402
 
 from faulttolerance.integrations.sqlalchemy import install  # noqa: E402
 
+pytestmark = pytest.mark.outside
+
 LONG = text("select pg_sleep(30)")
 RUNNING = text("select count(*) from pg_stat_activity where state = 'active' and query like 'select pg_sleep%'")
 LATE = Timeout("300ms")

@@ -16,6 +16,8 @@ from kit.browser import Browser, browser
 from kit.waiting import wait_until
 from kit.web import served_by_wsgiref
 
+pytestmark = pytest.mark.outside
+
 HOSTILE = "till.\"><script>document.title='gone'</script><img src=x onerror=\"document.title='gone'\">"
 
 HASTE = 20

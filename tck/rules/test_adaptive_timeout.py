@@ -342,6 +342,7 @@ def test_each_key_has_a_limit_of_its_own(clock: Clock) -> None:
     assert "no p99 yet" not in guard.conditions["Timeout"]
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_goes_on_with_what_was_learnt() -> None:
     """By rule X5: the samples stay in the child of a fork."""

@@ -425,6 +425,7 @@ def test_loops_and_threads_share_one_flight() -> None:
     assert asked == [1]
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_drops_the_flights_of_other_threads() -> None:
     """Rule CO6: in the child nobody waits for a leader that does not exist there."""

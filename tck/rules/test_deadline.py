@@ -292,6 +292,7 @@ def test_no_guard_begins_a_call_in_a_call_without_time_left() -> None:
     assert not ran
 
 
+@pytest.mark.outside
 def test_guards_that_were_called_before_ask_the_first_deadline() -> None:
     """By rule D2: processes without deadlines pay nothing, and what they called is not forgotten."""
     script = """
@@ -356,6 +357,7 @@ def test_a_time_out_around_it_is_no_deadline_of_the_next_call() -> None:
     assert ran
 
 
+@pytest.mark.outside
 def test_no_block_of_a_guard_begins_without_time_left() -> None:
     """By rule D2: the block's body is not run, and the breaker does not hear of it."""
     from faulttolerance.testing import virtual_time

@@ -780,6 +780,7 @@ def test_a_race_inside_a_race_is_a_race_of_its_own() -> None:
     assert began == ["outer", "inner", "inner", "outer"]
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_in_the_child_of_a_fork_the_first_attempt_goes_on_alone() -> None:
     """By rule H5: its call ends there, too, and no hedge is sent."""
@@ -819,6 +820,7 @@ def test_in_the_child_of_a_fork_the_first_attempt_goes_on_alone() -> None:
     assert (done.stdout.strip(), done.stderr) == ("1 attempt", "")
 
 
+@pytest.mark.outside
 def test_hedges_are_sent_while_a_shutdown_waits() -> None:
     """By rule H1: they belong to a call that is under way."""
     done = python("""

@@ -9,7 +9,7 @@ import pytest
 
 from kit.program import QUIET, python
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+pytestmark = [pytest.mark.outside, pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")]
 
 PREAMBLE = """
 import asyncio, os, sys, threading, time

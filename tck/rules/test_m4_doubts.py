@@ -315,6 +315,7 @@ def check(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     gc.collect()
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     ("options", "environment", "status", "codes"),
     [
@@ -334,6 +335,7 @@ def test_check_tells_of_doubts_and_fails_if_it_is_strict(
     assert (done.returncode, re.findall(r"\[(FT\d+)\]$", done.stderr, re.MULTILINE)) == (status, codes)
 
 
+@pytest.mark.outside
 def test_a_code_that_does_not_exist_is_told_of(check: Callable[..., Any]) -> None:
     """Rule M4: a typing mistake switches nothing off, and says so."""
     assert check("--ignore", "FT999").returncode == 2

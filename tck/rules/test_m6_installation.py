@@ -15,6 +15,8 @@ import pytest
 from faulttolerance._config.template import FORMATS
 from kit.program import ALONE, output_of, python
 
+pytestmark = pytest.mark.outside
+
 ACME = """
 from faulttolerance import fallback, retry, timeout
 

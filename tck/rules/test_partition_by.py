@@ -402,6 +402,7 @@ def test_a_policy_that_is_switched_on_later_is_there_for_keys_that_were_before()
         configure(properties={})
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_keeps_what_is_known_of_each_key_and_drops_what_others_held() -> None:
     """By rule N2: permits of threads that are not there are given back; an open circuit stays open."""

@@ -595,6 +595,7 @@ def test_blocks_of_a_loop_pay_and_a_single_block_does_not_ask() -> None:
     assert left(guard) == "0 of 2"
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_keeps_the_tokens() -> None:
     """By rule L5: and spends its own."""

@@ -13,6 +13,8 @@ import pytest
 from faulttolerance import Guard, Retry, Timeout, TimeoutException, remaining
 from kit.crowd import on_thread
 
+pytestmark = pytest.mark.outside
+
 
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:

@@ -12,6 +12,8 @@ import pytest
 
 from kit.surroundings import needs
 
+pytestmark = pytest.mark.outside
+
 ROOT = Path(__file__).resolve().parents[2]
 DEMONSTRATION = [str(ROOT / "examples/storefront"), "--plain"]
 

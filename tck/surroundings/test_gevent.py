@@ -14,6 +14,8 @@ import pytest
 from kit.surroundings import gunicorn, needs, run
 from kit.waiting import wait_until
 
+pytestmark = pytest.mark.outside
+
 PATCH = """
 import gevent.monkey
 gevent.monkey.patch_all()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kit.surroundings import needs, run
+
+pytestmark = pytest.mark.outside
 
 
 def test_blocking_call_of_the_main_thread_is_interrupted() -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from kit.surroundings import gunicorn, needs, run
 
+pytestmark = pytest.mark.outside
+
 PREAMBLE = """
 import os, socket, sys, threading, time
 from faulttolerance import *

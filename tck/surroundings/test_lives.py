@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kit.surroundings import needs, run
+
+pytestmark = pytest.mark.outside
 
 APPLICATION = """
 import asyncio, atexit, threading, time

@@ -8,7 +8,7 @@ import pytest
 
 from kit.surroundings import needs, run
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+pytestmark = [pytest.mark.outside, pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")]
 
 PREAMBLE = """
 import os, sys, threading, time

@@ -8,6 +8,8 @@ import pytest
 
 from kit.surroundings import run
 
+pytestmark = pytest.mark.outside
+
 CALLS = """
 import faulttolerance, time
 from faulttolerance import *

@@ -6,6 +6,8 @@ import pytest
 
 from kit.surroundings import needs, run
 
+pytestmark = pytest.mark.outside
+
 PREAMBLE = """
 import trio
 from faulttolerance import *

@@ -241,6 +241,7 @@ def test_tests_stand_where_their_module_does() -> None:
     assert astray == set()
 
 
+@pytest.mark.outside
 def test_importing_the_package_stays_cheap() -> None:
     """What only some applications need is imported when it is first needed."""
     heavy = [
@@ -276,6 +277,7 @@ def test_importing_the_package_stays_cheap() -> None:
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
+@pytest.mark.outside
 def test_guarding_a_plain_function_reads_no_signature() -> None:
     """``inspect`` is for fallbacks and ``@asynchronous``; decorator and first call do without."""
     program = """
@@ -294,6 +296,7 @@ print(function(), *(name for name in ("dataclasses", "inspect") if name in sys.m
     assert (done.stdout.strip(), done.stderr) == ("done", "")
 
 
+@pytest.mark.outside
 def test_importing_the_package_compiles_no_annotation() -> None:
     """``typing`` would, for a named tuple under ``from __future__ import annotations`` and for bounds in quotes."""
     program = """

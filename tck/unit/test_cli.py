@@ -165,6 +165,7 @@ def test_a_wrong_switch_fails_the_check(run: Run, monkeypatch: pytest.MonkeyPatc
     assert "MP_Fault_Tolerance_Metrics_Enabled is 'maybe'; allowed: true or false" in done.stderr
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("how", ["sys.exit(0)", "sys.exit('over')", "raise BaseException", "raise GeneratorExit"])
 def test_a_module_that_ends_the_program_fails_the_check(how: str, tmp_path: Path) -> None:
     """A script in a package would end it with status 0, and nothing was checked."""
@@ -178,6 +179,7 @@ def test_a_module_that_ends_the_program_fails_the_check(how: str, tmp_path: Path
     assert done.stderr.startswith("acme.script cannot be imported (")
 
 
+@pytest.mark.outside
 def test_a_module_that_a_value_names_and_that_ends_the_program_fails_the_check(tmp_path: Path) -> None:
     """With the key that names it."""
     (tmp_path / "acme.py").write_text("from faulttolerance import retry\n@retry\ndef call(): ...\n")
@@ -191,6 +193,7 @@ def test_a_module_that_a_value_names_and_that_ends_the_program_fails_the_check(t
     )
 
 
+@pytest.mark.outside
 def test_checking_nothing_is_no_success(tmp_path: Path) -> None:
     """A package whose modules nobody imports has no guards."""
     (tmp_path / "acme").mkdir()
@@ -249,6 +252,7 @@ def without(): ...
 """
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(("options", "status"), [((), 0), (("--strict",), 1)])
 def test_check_doubts_a_circuit_that_takes_refusals_for_successes(
     options: tuple[str, ...], status: int, tmp_path: Path
@@ -361,6 +365,7 @@ def test_list_writes_json(run: Run) -> None:
     assert policies["Timeout"]["parameters"]["interrupt"]["source"] == "default"
 
 
+@pytest.mark.outside
 def test_what_modules_print_is_kept_out_of_the_output(tmp_path: Path) -> None:
     """Whichever way they print, and when values are read or the process ends, too."""
     loud = "import atexit, os, sys\nprint('one')\nprint('two', file=sys.__stdout__)\nos.write(1, b'three')\n"
@@ -442,6 +447,7 @@ def program(*arguments: str, folder: Path, **variables: str) -> subprocess.Compl
     )  # fmt: skip
 
 
+@pytest.mark.outside
 def test_nothing_that_is_shown_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
     """Keys, values and names of files come from anywhere; a row stays a row."""
     (tmp_path / "acme.py").write_text("from faulttolerance import retry\n@retry\ndef call(): ...\n")
@@ -455,6 +461,7 @@ def test_nothing_that_is_shown_reaches_the_terminal_as_a_command(tmp_path: Path)
     assert all(line.isprintable() for line in (done.stderr + wrong.stderr).splitlines())
 
 
+@pytest.mark.outside
 def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
     """And finds modules in the folder in which it is run."""
     done = program("check", "shop.billing", folder=tmp_path)
@@ -462,6 +469,7 @@ def test_it_runs_as_a_module(run: Run, tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("nothing wrong; guards: 4, unused keys: 0, doubts: 0\n", "")
 
 
+@pytest.mark.outside
 def test_it_says_what_to_install(tmp_path: Path) -> None:
     """The command line is an extra."""
     program = "import sys, runpy; sys.modules['typer'] = None; runpy.run_module('faulttolerance', run_name='__main__')"

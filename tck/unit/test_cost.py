@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = [pytest.mark.outside, pytest.mark.alone]  # instructions and bytes of whole processes
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"  # 3.13t is another one
 

@@ -8,6 +8,8 @@ import pytest
 
 from kit.program import python
 
+pytestmark = pytest.mark.outside
+
 OUTAGE = """
 import logging
 from faulttolerance import CircuitBreaker, Guard, Retry

@@ -28,6 +28,8 @@ from faulttolerance import (
 from kit.definition import refused
 from kit.program import QUIET, output_of
 
+pytestmark = pytest.mark.outside
+
 PACKAGE = Path(faulttolerance.__file__).parent
 
 INTERRUPTED = """

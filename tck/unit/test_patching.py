@@ -775,6 +775,7 @@ def test_a_class_that_is_refused_is_left_as_it_was(vendor: Callable[[], Any]) ->
     assert [dict(vars(cls)) for cls in (module.Client, special)] == before
 
 
+@pytest.mark.outside
 def test_without_wrapt_the_message_says_what_to_install() -> None:
     """Everything else of the library does without."""
     program = textwrap.dedent("""

@@ -9,6 +9,8 @@ import pytest
 
 from kit.program import output_of
 
+pytestmark = pytest.mark.outside
+
 cloudpickle: Any = pytest.importorskip("cloudpickle")
 
 SENDER = """

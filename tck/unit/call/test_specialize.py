@@ -131,6 +131,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     "other", ["    nothing fits\n" * 400, "def attempt(*_): return lambda *_: 'another version'\n" * 400, "\xff\0"]
 )
@@ -145,6 +146,7 @@ def test_compiled_files_run_as_they_are_beside_the_text_of_another_version(tmp_p
     assert run_from(compiled, CALLS) == f"called {compiled / 'faulttolerance' / '_call' / 'attempt.pyc'}"
 
 
+@pytest.mark.outside
 def test_compiled_files_that_nobody_compares_with_their_text_run_as_they_are(tmp_path: Path) -> None:
     """With unchecked hashes an interpreter takes the compiled file, whatever stands in the text beside it."""
     source = copied(tmp_path)
@@ -158,6 +160,7 @@ def test_compiled_files_that_nobody_compares_with_their_text_run_as_they_are(tmp
     assert run_from(tmp_path, CALLS) == f"called {source}"
 
 
+@pytest.mark.outside
 def test_garbage_is_collected_in_no_first_call_at_the_wrong_moment(tmp_path: Path) -> None:
     """A finalizer that formats a traceback parses a line: before Python 3.12 it must not meet a guard that is cut."""
     lines = [
@@ -245,6 +248,7 @@ def test_a_traceback_shows_the_lines_that_run() -> None:
     assert "result = function(*args, **kwargs) if kwargs else function(*args)" in shown
 
 
+@pytest.mark.outside
 def test_a_program_that_is_exchanged_on_disk_goes_on_as_it_was_loaded(tmp_path: Path) -> None:
     """An upgrade under a running process must not mix two versions of one function."""
     program = tmp_path / "program"

@@ -218,6 +218,7 @@ print([name for name in heavy if name in sys.modules])
 """
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("variables", [{}, {"APP_RETRY_DELAY": "3", "TIMEOUT_VALUE": "x", "Retry": "1"}])
 def test_without_configuration_nothing_heavy_is_imported(variables: dict[str, str]) -> None:
     """Variables of others that look alike do not change that."""
@@ -254,6 +255,7 @@ def called(folder: Path, variables: dict[str, str]) -> tuple[list[bool], float]:
     return imported, left
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     "variables",
     [
@@ -279,6 +281,7 @@ def test_values_need_no_extra_and_are_looked_at_when_the_program_starts(
     assert 10 < left <= 50
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     "variables", [{}, {"SOMEBODY_RETRY_DELAY": "3", "TIMEOUT_VALUE": "x"}, {"FAULTTOLERANCE_RETRY_ENABLED": "true"}]
 )
@@ -287,6 +290,7 @@ def test_pydantic_is_imported_only_where_something_is_configured(variables: dict
     assert called(tmp_path, variables)[0] == [False, False, False]
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(("name", "needs"), [("f.yaml", "yaml"), ("f.properties", "javaproperties")])
 def test_formats_that_need_an_extra_say_so(name: str, needs: str, tmp_path: Path) -> None:
     """The rest of the message is what to type."""

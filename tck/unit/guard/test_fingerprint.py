@@ -58,6 +58,7 @@ def of(**policies: Any) -> str:
         guard.close()
 
 
+@pytest.mark.outside
 def test_it_is_the_same_in_every_process() -> None:
     """Whatever was called before, in whatever order, and however sets are written; objects have no address in it."""
     same = {
@@ -72,6 +73,7 @@ def test_it_is_the_same_in_every_process() -> None:
     assert SHAPE.fullmatch(same.pop())
 
 
+@pytest.mark.outside
 def test_every_value_and_switch_changes_it() -> None:
     one_more = "extra = Guard(timeout=Timeout('5ms'), name='extra')"
     different = [

@@ -8,6 +8,8 @@ import pytest
 
 from kit.program import output_of
 
+pytestmark = pytest.mark.outside
+
 pytest.importorskip("opentelemetry.sdk")
 pytest.importorskip("prometheus_client")
 

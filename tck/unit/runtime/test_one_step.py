@@ -65,6 +65,7 @@ os._exit(0)  # the others run on
 """
 
 
+@pytest.mark.outside
 @needs_gil
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_frames_of_other_threads_are_followed_while_nobody_runs(look: str) -> None:

@@ -171,6 +171,7 @@ def test_a_bound_method_of_a_guard_keeps_its_object() -> None:
         timeout(1000)(AlsoGuarded().send)
 
 
+@pytest.mark.outside
 def test_functions_of_a_program_are_named_by_its_module(tmp_path: Path) -> None:
     """Run with ``-m``, a module's functions have the names that its classes' methods have, and their keys."""
     (tmp_path / "billing.py").write_text(

@@ -63,6 +63,7 @@ COUNTED = "[('valueReturned', 3), ('exceptionThrown', 0)]"
 # Finding exporters
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     "program",
     [
@@ -77,6 +78,7 @@ def test_prometheus_is_found_when_the_application_imports_it(program: str) -> No
     assert 'result="valueReturned"} 3.0' in shown
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     "program",
     [
@@ -91,6 +93,7 @@ def test_opentelemetry_provider_may_be_set_after_the_first_call(program: str) ->
     assert output_of(program, "-W", "error") == COUNTED
 
 
+@pytest.mark.outside
 def test_neither_exporter_is_imported_for_an_application_that_does_not() -> None:
     """Metrics that nobody reads cost no import."""
     program = GUARDED + (
@@ -101,6 +104,7 @@ def test_neither_exporter_is_imported_for_an_application_that_does_not() -> None
     assert output_of(program, "-W", "error") == "[]"
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("missing", [["prometheus_client"], ["opentelemetry"], ["prometheus_client", "opentelemetry"]])
 def test_missing_packages_are_no_error(missing: list[str]) -> None:
     """Either may be installed without the other, and none has to be."""
@@ -121,6 +125,7 @@ def test_nothing_is_exported_before_the_first_guarded_call() -> None:
     assert list(meter.registry.collect()) != []
 
 
+@pytest.mark.outside
 def test_opentelemetrys_own_reader_for_prometheus_is_not_doubled() -> None:
     """Where it sits in the global registry, our collector gives way: each family would appear twice."""
     program = (
@@ -425,6 +430,7 @@ def test_call_that_outlives_its_guard_is_counted() -> None:
     assert meter.value("ft.invocations.total", result="valueReturned", fallback="notDefined") == 1
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
 def test_forked_child_counts_from_zero() -> None:
     """Rule L5: the parent's calls are the parent's, also where only the child is scraped."""

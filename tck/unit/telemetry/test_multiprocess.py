@@ -23,6 +23,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
+pytestmark = pytest.mark.outside
+
 WORKER = """
 import sys, time
 from prometheus_client import Counter

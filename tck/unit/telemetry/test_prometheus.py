@@ -179,6 +179,7 @@ def answer_to(server: str, query: str) -> dict[tuple[str, ...], float]:
     raise AssertionError(f"no answer to {query}")
 
 
+@pytest.mark.outside
 @pytest.mark.timeout(60)
 def test_prometheus_server_returns_what_the_service_counted(server: str) -> None:
     """Thirty orders taken at once, ten replaced after three attempts each."""
@@ -224,6 +225,7 @@ def series(server: str) -> dict[Series, float]:
     return found
 
 
+@pytest.mark.outside
 @pytest.mark.timeout(150)
 def test_prometheus_server_returns_what_the_storefront_counted(tmp_path: Path) -> None:
     """The demonstration's service, scraped while its backend fails: in the end both know the same of every method."""
@@ -271,6 +273,7 @@ def test_prometheus_server_returns_what_the_storefront_counted(tmp_path: Path) -
     )
 
 
+@pytest.mark.outside
 def test_alert_rules_are_valid() -> None:
     """Prometheus' own tool reads them."""
     done = subprocess.run(

@@ -938,6 +938,7 @@ with virtual_time() as clock:
 """
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_time_goes_on_in_both_processes_after_a_fork() -> None:
     """The clock's thread ends before the fork, so that nobody warns of it, and is there again when it is needed."""
