@@ -54,6 +54,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     (package / "billing.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # the width of who runs the tests
     yield lambda *arguments: CliRunner().invoke(app, arguments)
     guard = getattr(sys.modules.get("shop.billing"), "payments", None)
     if guard is not None:
