@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._policy.unit import ChronoUnit, spelled as spelled_duration
 from .._shown import install, shown, told
-from .._strategy.fleet import Answer, Question, TakeTurn
+from .._strategy.fleet import FOREIGN, Answer, Question, TakeTurn
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import Duration
 from .address import ALLOWED, Address, Host, address_of_client, address_of_url, spelled
@@ -133,6 +133,8 @@ class RedisSession:
                 return None
             return int(self._connection.read_response())
         except Exception as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
+            if _is_foreign(error):
+                return FOREIGN
             text = self._address.hidden(f"{self._address}: {told(error)}")
             raise ConnectionError(text) from None
 
@@ -163,6 +165,8 @@ class RedisSession:
                 elif isinstance(reply, MovedError) or str(reply).startswith("MOVED "):
                     again.append(place)
                     moved = str(reply)
+                elif isinstance(questions[place], TakeTurn) and _is_foreign(reply):
+                    answers[place] = FOREIGN
                 else:
                     raise reply
             if not again:
@@ -238,6 +242,11 @@ class RedisSession:
             else:
                 return master
         raise ConnectionError(f"no sentinel leads to a server: {'; '.join(failures)}")
+
+
+def _is_foreign(reply: Exception) -> bool:
+    """Return whether a script has met a key of another type than its own."""
+    return "WRONGTYPE" in str(reply)
 
 
 def _role(connection: Any) -> bytes:

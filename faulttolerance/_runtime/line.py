@@ -13,6 +13,7 @@ from .._log import ERROR, log
 from .._strategy.contact import BATCH, Contact
 from .._strategy.fleet import (
     ABSENT,
+    FOREIGN,
     Attend,
     CircuitRecord,
     Fleet,
@@ -233,6 +234,8 @@ class ThreadLine(Line):
         self._knows_loss = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
         self._lent = LentSession()
+        self._foreign: set[str] = set()
+        """Limits whose keys have another type in the server."""
 
     def begin(self) -> None:
         """Begin to ask, at once and beside the caller."""
@@ -274,7 +277,7 @@ class ThreadLine(Line):
             raise
         if answer is not None:
             self._lent.put_back(session)
-            _answer(tell, answer)
+            _answer(tell, self._understood(question, answer))
             return True
         self._asked.put((Sent(question, session, at), tell))
         if not self.is_up:
@@ -418,7 +421,17 @@ class ThreadLine(Line):
                     self._hear(questions[place], answer)
                 tell = outstanding.pop(place, None)
                 if tell is not None:
-                    _answer(tell, answer)
+                    _answer(tell, self._understood(questions[place], answer))
+
+    def _understood(self, question: Question, answer: Any) -> Any:
+        """Return *answer*, or ``None`` where *question* has none although the fleet is well: log that once a limit."""
+        if answer != FOREIGN or not isinstance(question, TakeTurn):
+            return answer
+        if question.key not in self._foreign:
+            self._foreign.add(question.key)
+            words = "the limit %r is not shared: its key in the fleet %r has another type; delete or rename that key"
+            log(ERROR, words, question.key, self.namespace)
+        return None
 
     def _answers(self, questions: list[Question], sent: dict[int, Sent]) -> list[Any]:
         """Return the answers to *questions*; some were *sent* before, by their places."""

@@ -13,6 +13,7 @@ from .rate_limit import WindowKind
 
 __all__ = [
     "ABSENT",
+    "FOREIGN",
     "Answer",
     "Attend",
     "CallSession",
@@ -144,6 +145,8 @@ Tell: TypeAlias = Callable[[Any], object]
 """Is told the answer to a question, from any thread and without a lock; ``None``: the fleet is lost."""
 
 
+FOREIGN = -1
+"""Stands for the answer to ``TakeTurn`` where the server has something else under its key: nobody can share it."""
 _NO_PROBE = EndProbe("", 0, "", "none", 1, 0)
 
 

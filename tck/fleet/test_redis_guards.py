@@ -158,6 +158,24 @@ def test_a_server_that_refuses_what_calls_do_is_lost_once(
     assert news == ["FleetLost", "FleetRegained"]
 
 
+def test_a_key_of_another_type_costs_that_limit_alone(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    """By rule F5: calls under it go by the part of their process, and one ERROR names it, however they ask."""
+    news: list[object] = []
+    for name in ("served", "awaited"):
+        key = f"{{faulttolerance:shop}}:smooth:{__name__}.{name}"
+        redis.ask("DEL", key)
+        redis.ask("LPUSH", key, "something else")
+    set_event_sinks([news.append])
+    for _ in range(20):
+        assert served() == "served"
+        assert asyncio.run(awaited()) == "served"
+
+    assert lane.is_up
+    assert news == []
+    assert caplog.text.count(f"the limit '{__name__}.served' is not shared") == 1
+    assert caplog.text.count(f"the limit '{__name__}.awaited' is not shared") == 1
+
+
 def test_a_password_is_in_nothing_that_is_told(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     """Neither in what is shared nor in what is lost, and why."""
     redis.ask("CONFIG", "SET", "requirepass", "hunter2")
