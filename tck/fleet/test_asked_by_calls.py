@@ -158,7 +158,7 @@ def test_a_late_answer_is_told_and_is_no_answer_to_the_next_question(fleet: Aske
     fleet.thawed.clear()
     told: list[Any] = []
 
-    @timeout(1)
+    @timeout("1ms", interrupt=False)
     def late() -> None:
         lane.ask_here(FULL, told.append)
 
