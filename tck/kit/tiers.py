@@ -6,7 +6,7 @@ servers, browsers or forks; tests marked ``stress`` press for seconds. A path or
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class Tiers:
 
 
 class OneAlone:
-    """Runs each test marked ``alone`` while the other processes of pytest-xdist run none.
+    """Runs each test marked ``alone`` while the other processes of pytest-xdist run none; reports as these can.
 
     Args:
         folder: Where the processes of one run lock files.
@@ -72,6 +72,13 @@ class OneAlone:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         with self._turn(exclusive=item.get_closest_marker("alone") is not None):
             return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Escape what no text may have: a lone surrogate in a captured log would end the whole run."""
+        report = yield
+        report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+        return report
 
     @contextmanager
     def _turn(self, *, exclusive: bool) -> Iterator[None]:
