@@ -214,7 +214,7 @@ def test_locks_that_another_thread_held_are_new_in_the_child() -> None:
 
         class Client:
             @retry(max_retries=2, delay=0, jitter=0)
-            @circuit_breaker(request_volume_threshold=4, delay=1)
+            @circuit_breaker(request_volume_threshold=4, delay="1ms")
             @rate_limit(1_000_000, window=1)
             @timeout(1000)
             @bulkhead(2)

@@ -34,7 +34,7 @@ def waits():
 def offloaded():
     sleep(60)
 
-@circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay=50)
+@circuit_breaker(request_volume_threshold=1, failure_ratio=1.0, delay="50ms")
 def broken(fails):
     if fails:
         raise OSError
