@@ -70,6 +70,7 @@ ABOUT_ALL = {
     "test_odd_programs.py",
     "test_pickling_by_value.py",
     "test_regressions.py",
+    "test_tiers.py",
     "test_sleeping.py",
     "test_surface.py",
 }

@@ -1,0 +1,206 @@
+"""Rule R2a where a time-out finds its body in installed code: pools, queues, drivers that an application calls."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import pytest
+
+from faulttolerance import TimeoutException, configure, timeout, uninterruptible
+from kit.interpreter import needs_gil
+
+Run: TypeAlias = Callable[[Callable[[], Any]], Any]
+
+POOL = '''
+"""A pool that takes a connection in one function and remembers it in another, under names of its own."""
+
+import time
+
+
+def work(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+class Pool:
+    def __init__(self):
+        self.free = ["one", "other"]
+        self.seconds = 0.1
+
+    def connect(self):
+        return Connection(self)
+
+    def checkout(self):
+        taken = self.free.pop()
+        work(self.seconds)
+        return taken
+
+
+class Connection:
+    def __init__(self, pool):
+        self.pool, self.taken = pool, pool.checkout()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        work(self.pool.seconds)
+        self.pool.free.append(self.taken)
+
+
+def wait():
+    while True:
+        time.sleep(0.001)
+
+
+def call(function):
+    function()
+'''
+
+
+@pytest.fixture(params=["main thread", pytest.param("another thread", marks=needs_gil)])
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """Runs a function where the test is about."""
+    if request.param == "main thread":
+        yield lambda function: function()
+        return
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda function: pool.submit(function).result(30)
+
+
+@pytest.fixture(params=["site-packages", "vendored"])
+def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A package as an installer leaves it, in a directory of any name."""
+    directory = tmp_path / request.param
+    name = f"acme_pool_{abs(hash(tmp_path))}"
+    (directory / name).mkdir(parents=True)
+    (directory / name / "__init__.py").write_text(POOL)
+    (directory / f"{name}-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(str(directory))
+    yield importlib.import_module(name)
+    del sys.modules[name]
+
+
+def test_a_connection_that_is_being_checked_out_is_given_back(run: Run, installed: ModuleType) -> None:
+    """Wherever in the pool the deadline passes: the exception comes once the application has the connection."""
+    pool = installed.Pool()
+
+    @timeout(50)
+    def use() -> None:
+        with pool.connect():
+            pass
+
+    def call() -> None:
+        for _ in range(3):
+            with pytest.raises(TimeoutException):
+                use()
+
+    run(call)
+
+    assert sorted(pool.free) == ["one", "other"]
+
+
+def test_a_connection_that_is_being_returned_is_given_back(run: Run, installed: ModuleType) -> None:
+    """Also where the deadline passes in ``close``, which nobody calls again."""
+    pool = installed.Pool()
+    pool.seconds = 0.03
+
+    @timeout(50)
+    def use() -> None:
+        connection = pool.connect()
+        try:
+            time.sleep(0)
+        finally:
+            connection.close()
+
+    def call() -> None:
+        for _ in range(3):
+            with pytest.raises(TimeoutException):
+                use()
+
+    run(call)
+
+    assert sorted(pool.free) == ["one", "other"]
+
+
+def test_installed_code_that_waits_in_a_blocking_call_is_interrupted(run: Run, installed: ModuleType) -> None:
+    """A call that blocks may fail anyway, and its callers had to think of that."""
+    with pytest.raises(TimeoutException):
+        run(timeout(50)(installed.wait))
+
+
+def test_installed_code_that_computes_is_interrupted_where_the_application_allows_it(
+    run: Run, installed: ModuleType
+) -> None:
+    """``configure(interruptible_modules=...)``: it takes nothing."""
+    configure(interruptible_modules=[installed.__name__])
+    ends: list[float] = []
+
+    @timeout(50)
+    def use() -> None:
+        installed.work(20)
+
+    def call() -> None:
+        began = time.monotonic()
+        with pytest.raises(TimeoutException):
+            use()
+        ends.append(time.monotonic() - began)
+
+    run(call)
+
+    assert ends[0] < 15
+
+
+def test_the_application_is_interrupted_where_installed_code_calls_it(run: Run, installed: ModuleType) -> None:
+    """A framework, a driver of tests or a scheduler stands below nearly all that an application does."""
+
+    @timeout(50)
+    def use() -> None:
+        installed.call(lambda: [None for _ in range(10**10)])
+
+    def call() -> None:
+        with pytest.raises(TimeoutException):
+            use()
+
+    run(call)
+
+
+def test_what_an_exempt_module_calls_is_left_in_peace(run: Run) -> None:
+    """``configure(uninterruptible_modules=...)`` protects a function of the application, and all below it."""
+    steps: list[str] = []
+
+    def below() -> None:
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            pass
+        steps.append("done")
+
+    module: dict[str, Any] = {"__name__": "acme.ledger", "below": below}
+    exec("def book():\n    below()\n", module)
+    configure(uninterruptible_modules=["acme.ledger"])
+
+    @timeout(50)
+    def use() -> None:
+        module["book"]()
+        with uninterruptible():
+            pass
+        steps.append("went on")
+
+    def call() -> None:
+        with pytest.raises(TimeoutException):
+            use()
+
+    run(call)
+
+    assert steps == ["done"]
