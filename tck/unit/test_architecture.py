@@ -70,9 +70,9 @@ ABOUT_ALL = {
     "test_odd_programs.py",
     "test_pickling_by_value.py",
     "test_regressions.py",
-    "test_tiers.py",
     "test_sleeping.py",
     "test_surface.py",
+    "test_tiers.py",
 }
 """Files of tests that are about the whole package; each other one is named after its module."""
 
