@@ -138,6 +138,7 @@ def configure(
     files: Iterable[str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
     sources: Iterable[Any] | None = None,
     max_threads: int | None = None,
+    interruptible_modules: Iterable[str] | str | None = None,
     uninterruptible_modules: Iterable[str] | str | None = None,
     interrupt_signal: int | None = None,
     prometheus_registry: ChosenRegistry = "unchanged",
@@ -156,8 +157,10 @@ def configure(
             relative one is looked for in the directory in which the process works now, also by later reloads.
         sources: Settings sources of pydantic-settings, or other callables that return a mapping of keys to values.
         max_threads: The most threads that offloaded calls may use at once; no limit unless given.
-        uninterruptible_modules: Further modules in whose code no time-out interrupts (rule R2a); one name, or
-            several.
+        interruptible_modules: Installed modules in whose code time-outs interrupt as in the application's own (rule
+            R2a): modules that compute, and take nothing that has to be given back; one name, or several.
+        uninterruptible_modules: Modules of the application in whose code, and in what that calls, no time-out
+            interrupts; one name, or several.
         interrupt_signal: The signal that interrupts blocking calls of the main thread instead of ``SIGURG``.
         prometheus_registry: Where Prometheus metrics are shown: a ``CollectorRegistry``; ``"auto"``, as in the
             beginning, for the global one if the application imports ``prometheus_client``; ``None`` for nowhere.
@@ -177,6 +180,7 @@ def configure(
     """
     process = Process(
         max_threads,
+        [*interruptible_modules] if isinstance(interruptible_modules, Iterator) else interruptible_modules,
         [*uninterruptible_modules] if isinstance(uninterruptible_modules, Iterator) else uninterruptible_modules,
         interrupt_signal,
         prometheus_registry,
@@ -333,7 +337,7 @@ def forget_state() -> None:
 def reset() -> None:
     """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
     from .._call.disturbing import forget_chaos
-    from .._runtime.interrupting import main_thread, safe_point
+    from .._runtime.interrupting import application, main_thread
     from .._runtime.lane import lane
     from .._runtime.pool import pool
 
@@ -345,7 +349,7 @@ def reset() -> None:
     named_budgets.forget()
     forget_chaos()
     last_reload.forget()
-    safe_point.forget_added_modules()
+    application.forget_modules()
     main_thread.set_interrupt_signal()
     pool.configure(max_threads=None)
 

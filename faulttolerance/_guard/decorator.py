@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from .._call.order import ROWS
@@ -17,7 +17,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from .attach import attach, can_be_guarded
 from .checking import definition
 from .declaration import FUNCTION, Declaration, declaration_of, declared_on
-from .place import user_frames
+from .place import declaring_frame, user_frames
 
 
 class Decorator:
@@ -29,7 +29,7 @@ class Decorator:
         self._kind = kind
         self._values = values
         if check(kind, values, ""):
-            _faulty.decorators += ((_caller(), self),)
+            _faulty.decorators += ((_identity(next(user_frames(), None)), self),)
 
     def __call__(self, *targets: Any, **unexpected: Any) -> Any:
         if len(targets) != 1 or unexpected or not can_be_guarded(targets[0]):
@@ -84,7 +84,7 @@ class Decorator:
         Decorators are made from the uppermost down and applied from the lowest up. Who stands above was made by the
         same frame and was not applied yet; what is wrong there would else be told only when this one is right.
         """
-        here, waiting, _faulty.decorators = _caller(), _faulty.decorators, ()
+        here, waiting, _faulty.decorators = _identity(declaring_frame()), _faulty.decorators, ()
         faults = self._own_faults(where)
         for maker, decorator in waiting:
             if maker == here:
@@ -108,8 +108,7 @@ class _Faulty(threading.local):
 _faulty = _Faulty()
 
 
-def _caller() -> tuple[int, CodeType] | None:
-    frame = next(user_frames(), None)
+def _identity(frame: FrameType | None) -> tuple[int, CodeType] | None:
     return (id(frame), frame.f_code) if frame is not None else None
 
 

@@ -24,7 +24,7 @@ from .awaited import NothingToAwait, call_awaited, is_coroutine_code, is_plain
 from .checking.definition import companion_faults, decorator_name, descriptor_faults, exclusive_faults, latency_faults
 from .declaration import INSTANCE, binding_by_name
 from .guard_resolver import GuardResolver, call_detached, call_given, misfits
-from .place import Place, place_of, user_frames, watch_for_one_per_call
+from .place import Place, declaring_frame, place_of, user_frames, watch_for_one_per_call
 from .registry import nothing_named
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class Guard:
     def __init__(self, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
         by_kind = _by_kind(given, policies)
         _check_name("Guard(name)", name or "", "text that no other guard is called by, or none")
-        place = Place(name, name) if name else place_of(self)
+        frame = declaring_frame()
+        place = Place(name, name) if name else place_of(self, frame)
         self.name = place.name
         declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
         where = f"Guard {self.name}"

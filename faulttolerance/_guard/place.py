@@ -11,6 +11,7 @@ from weakref import ref
 
 from .._log import WARNING, log
 from .._runtime.frames import module_of
+from .._runtime.interrupting.application import include_package_of
 
 
 def user_frames() -> Iterator[FrameType]:
@@ -20,6 +21,13 @@ def user_frames() -> Iterator[FrameType]:
         if module_of(frame).partition(".")[0] != "faulttolerance":
             yield frame
         frame = frame.f_back
+
+
+def declaring_frame() -> FrameType | None:
+    """Return the innermost frame of the application, which declares a guard; its package is part of the application."""
+    frame = next(user_frames(), None)
+    include_package_of(frame)
+    return frame
 
 
 class Place(NamedTuple):
@@ -62,12 +70,11 @@ _lines: dict[str, _Line] = {}
 _numbers: dict[ref[object], tuple[_Line, int]] = {}
 
 
-def place_of(guard: object) -> Place:
-    """Tell where *guard* is being made; its number is given back when the guard is gone.
+def place_of(guard: object, frame: FrameType | None) -> Place:
+    """Return where *guard* is made, by *frame*; its number is free again when the guard is gone.
 
     A module that is loaded again, or a cell of a notebook that is run once more, counts anew.
     """
-    frame = next(user_frames(), None)
     name = "guard" if frame is None else f"{module_of(frame) or 'guard'}:{frame.f_lineno}"
     line = _lines.setdefault(name, _Line())
     if frame is not None and not line.is_made_by(frame.f_code):

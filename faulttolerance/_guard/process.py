@@ -16,6 +16,7 @@ class Process(NamedTuple):
     """The arguments of ``configure`` that are no sources of values, under the same names."""
 
     max_threads: Any
+    interruptible_modules: Any
     uninterruptible_modules: Any
     interrupt_signal: Any
     prometheus_registry: Any
@@ -45,10 +46,11 @@ class Process(NamedTuple):
             from .._runtime.pool import pool
 
             swap.attribute(pool, "max_threads", self.max_threads)
-        if names := _names(self.uninterruptible_modules):
-            from .._runtime.interrupting.safe_point import put_uninterruptible_modules
+        if self.interruptible_modules or self.uninterruptible_modules:
+            from .._runtime.interrupting.application import put_modules
 
-            put_uninterruptible_modules(names, swap)
+            interruptible, uninterruptible = _names(self.interruptible_modules), _names(self.uninterruptible_modules)
+            put_modules(swap, interruptible=interruptible or (), uninterruptible=uninterruptible or ())
         if self.interrupt_signal is not None:
             from .._runtime.interrupting.main_thread import put_interrupt_signal
 
@@ -104,9 +106,14 @@ def _names(modules: Any) -> list[str] | None:
     return names if all(isinstance(name, str) and name for name in names) else None
 
 
+def _are_names(modules: Any) -> bool:
+    return _names(modules) is not None
+
+
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_threads": (lambda value: type(value) is int and value >= 1, "an integer >= 1"),
-    "uninterruptible_modules": (lambda value: _names(value) is not None, "names of modules, as in ['acme.pool']"),
+    "interruptible_modules": (_are_names, "names of modules, as in ['sympy']"),
+    "uninterruptible_modules": (_are_names, "names of modules, as in ['acme.pool']"),
     "interrupt_signal": (_is_signal, "one of signal.valid_signals() that can be caught"),
     "tracing": (lambda value: _tracing_mode(value) is not None, "'events', 'spans', 'off' or None"),
     "prometheus_registry": (_is_exporter("register"), "a CollectorRegistry, 'auto' or None"),

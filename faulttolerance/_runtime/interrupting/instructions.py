@@ -7,6 +7,7 @@ and is interrupted at the next of these places.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import re
 import sys
@@ -21,6 +22,8 @@ GIVES = "gives"
 """Something may be given back there, or nobody knows."""
 ENDS = "ends"
 """The end of a ``with`` block, behind which nothing is left to be given back."""
+USES = "uses"
+"""A call whose result is used: what is raised behind it loses that."""
 SKIPS = "skips"
 """What is raised there passes by the handlers around it."""
 RETURNS = "returns"
@@ -30,6 +33,28 @@ _TAKING = frozenset({"__aenter__", "__enter__", "acquire"})
 ACQUIRE_RELEASE = _TAKING | {"__aexit__", "__exit__", "release"}
 """The names of functions that take something or give it back."""
 
+_BLOCKING = frozenset(
+    {
+        "accept",
+        "connect",
+        "do_handshake",
+        "epoll_wait",
+        "poll",
+        "recv",
+        "recv_into",
+        "recvfrom",
+        "recvfrom_into",
+        "recvmsg",
+        "recvmsg_into",
+        "select",
+        "send",
+        "sendall",
+        "sendmsg",
+        "sendto",
+        "sleep",
+    }
+)
+"""Calls that wait for the network or the clock, and take nothing: sockets, selectors, sleeps."""
 _FORESIGHT = 200
 """The number of instructions that are looked at, at most."""
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "PRECALL"})
@@ -41,6 +66,8 @@ _STACKED = {"CALL_FUNCTION_EX": lambda argument: 1 + (argument & 1), "CALL_KW": 
 """How many values lie above the function when it is called, by the argument of the instruction; elsewhere that many."""
 _UNCHECKED = frozenset({"append", "isinstance", "len", "type"})
 """Calls that the interpreter makes in a way of its own, behind which it does not look."""
+_HARMLESS = frozenset(dir(builtins)) - {"__import__", "eval", "exec", "input", "next", "open"}
+"""Calls of functions and types whose results nobody has to give back."""
 
 
 class _Instructions:
@@ -87,12 +114,31 @@ class _Instructions:
             and (self.steps[number].arg == 2 or sys.version_info >= (3, 14))
         )
 
+    def uses_result(self, number: int) -> bool:
+        """Return whether this instruction is a call whose result is used, and may have to be given back."""
+        if self.steps[number].opname not in _CALLS or self.steps[number + 1].opname == "POP_TOP":
+            return False
+        name, is_global = self.path_of_callee(number)
+        return not (is_global and name in _HARMLESS)
+
+    def blocks(self, number: int) -> bool:
+        """Return whether this instruction calls something that blocks, as far as its name tells."""
+        name = self._callee(number) if self.steps[number].opname in _CALLS else None
+        return name in _BLOCKING
+
     def is_checked(self, number: int) -> bool:
         """Tell whether Python looks for what interrupts it at this instruction, once that is done."""
         step = self.steps[number]
         if step.opname in _CALLS:
             return step.opname != "CALL" or self._callee(number) not in _UNCHECKED
-        return step.opname == "RESUME" or (step.opname.startswith(_JUMPS_BACK) and "NO_INTERRUPT" not in step.opname)
+        return step.opname == "RESUME" or self._jump_back(number) is not None
+
+    def _jump_back(self, number: int) -> dis.Instruction | None:
+        """Return the jump back that this instruction does, or that 3.11 makes one with this comparison."""
+        if self.steps[number].opname == "COMPARE_OP" and sys.version_info < (3, 12):
+            number += 1
+        step = self.steps[number]
+        return step if step.opname.startswith(_JUMPS_BACK) and "NO_INTERRUPT" not in step.opname else None
 
     def _callee(self, number: int) -> object:
         """Return the name of what this instruction calls; ``None`` where that has no name."""
@@ -137,8 +183,8 @@ class _Instructions:
         Up to 3.12 it seems to come from before the place that is jumped to, later from the jump itself; neither need
         be covered as the loop is (CPython issue 130279).
         """
-        step = self.steps[number]
-        if not step.opname.startswith(_JUMPS_BACK):
+        step = self._jump_back(number)
+        if step is None:
             return False
         seems_at = step.offset if sys.version_info >= (3, 13) else step.argval - 2
         return self._handler(seems_at) != self._handler(step.argval)
@@ -182,7 +228,9 @@ class _Instructions:
             return GIVES if kind is ENDS else kind
         # Conservative: a function that goes on after a ``yield``, and a conditional jump, need not be checked.
         is_sure = name == "JUMP_BACKWARD" or (name in _CALLS and name != "PRECALL")
-        return "" if is_sure and self.is_checked(number) else None
+        if not (is_sure and self.is_checked(number)):
+            return None
+        return USES if self.uses_result(number) and not self.blocks(number) else ""
 
 
 def _named_acquire_release(step: dis.Instruction) -> str | None:
@@ -239,6 +287,21 @@ def is_checked(code: CodeType, offset: int) -> bool:
     """Tell whether an exception that was sent is raised at *offset*, once the instruction there is done."""
     instructions = _instructions(code)
     return offset >= 0 and instructions.is_checked(instructions.at(offset))
+
+
+@lru_cache(256)
+def uses_result_at(code: CodeType, offset: int) -> bool:
+    """Return whether the call at *offset*, if it is one, returns something that is used and does not only block."""
+    instructions = _instructions(code)
+    number = instructions.at(offset)
+    return offset >= 0 and instructions.uses_result(number) and not instructions.blocks(number)
+
+
+@lru_cache(256)
+def blocks_at(code: CodeType, offset: int) -> bool:
+    """Return whether the instruction at *offset* calls something that blocks, as far as its name tells."""
+    instructions = _instructions(code)
+    return offset >= 0 and instructions.blocks(instructions.at(offset))
 
 
 @lru_cache(256)

@@ -45,7 +45,7 @@ class PendingInterrupt:
         self.waits = False
         """Whether it has slept at that position since the last look, and may only be about to go on."""
         self.has_moved = False
-        """Whether it was somewhere else when it was last looked at."""
+        """Whether it was somewhere else when it was last looked at, or has come back there."""
         self.why: str | None = None
         """The last reason why it was not interrupted, or one that says more."""
         self.sighting: object = None
@@ -65,7 +65,8 @@ class PendingInterrupt:
         """Note where the thread stands, and the processor time that it has used, in seconds."""
         self.is_first = self.at is None
         self.waits = at == self.at and cpu - self.cpu < _NEXT_TO_NOTHING
-        self.has_moved = at != self.at and self.at is not None
+        # A frame of the next round may lie where that of the last one lay; the processor time tells them apart.
+        self.has_moved = self.at is not None and not self.waits
         if at == self.at and cpu == self.cpu:
             self.looks += 1
             self._wait = min(self._wait * 1.5, _LOOK_SELDOM)

@@ -1,7 +1,10 @@
 """Where an exception may be raised in code that does not expect one (rule R2a).
 
-Code of the standard library that takes locks is left in peace, for a lock that is left held hangs the process. So is
-code that stands at a call which takes or gives back something; but only for a while, since it may stand there for ever.
+In the application's own code it comes where nothing is in hand: where a loop goes round, where a function begins, and
+behind a call whose result is dropped. In all other code it ends a call that blocks, and nothing else: an exception may
+come there anyway, and the author of that code had to think of it. Installed code that gives something back is left in
+peace altogether. Where the application itself takes something or gives it back, an exception waits for a while only,
+since a thread may stand there for ever.
 """
 
 from __future__ import annotations
@@ -9,14 +12,14 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import takewhile
 from types import FrameType
 from typing import TypeAlias
 
-from ..._swap import Swap
 from ..frames import module_of
 from ..one_step import variables_of
+from .application import is_application, is_exempt, is_standard
 from .instructions import (
     ACQUIRE_RELEASE,
     ENDS,
@@ -24,12 +27,15 @@ from .instructions import (
     RETURNS,
     SKIPS,
     TAKES,
+    USES,
     acquire_release_at,
     ahead,
+    blocks_at,
     handles_failure,
     is_checked,
     jumps_out,
     may_call,
+    uses_result_at,
 )
 from .pending_interrupt import OURS
 from .roles import calls_what_is_guarded, has_deadline, is_attempt, is_ours, is_timed_attempt, looks_at_threads
@@ -42,48 +48,16 @@ Stack: TypeAlias = tuple[FrameType, ...]
 IS_EXACT = sys.version_info < (3, 13)
 """Whether an exception sent to a thread is raised where the thread stands; else at the next place where it can be."""
 
-_MODULES = frozenset(
-    {
-        "_frozen_importlib",
-        "_frozen_importlib_external",
-        "_weakrefset",
-        "asyncio",
-        "concurrent",
-        "contextlib",
-        "eventlet",
-        "gevent",
-        "greenlet",
-        "importlib",
-        "logging",
-        "multiprocessing",
-        "queue",
-        "threading",
-        "weakref",
-    }
-)
-_WAITING = _MODULES - {"contextlib"}
-"""Modules whose code may be ended while it waits, whatever it is called; the others run code of the application."""
 _PUTTING_BACK = frozenset({"__exit__", "_acquire_restore", "release"})
 """Functions that may wait themselves, but are needed for everything that follows an exception."""
+_GIVING_BACK = frozenset({"__aexit__", "__exit__", "aclose", "close", "putconn", "release"})
+"""Functions of installed code that give something back; whoever called them forgets about it."""
 _PATIENCE = 1.0
 """Seconds for which a call that takes or gives back something holds an interruption back."""
 _LONG_PATIENCE = 3.0
 """The same where the thread only passes there again and again; it is likely to be met elsewhere as well."""
 
 _THREAD_START = threading.Thread.start.__code__
-
-_added: frozenset[str] = frozenset()
-
-
-def put_uninterruptible_modules(names: Iterable[str], swap: Swap) -> None:
-    """Leave the code of these modules, and of the modules inside them, in peace as well, once *swap* takes place."""
-    swap.attribute(sys.modules[__name__], "_added", _added | frozenset(names))
-
-
-def forget_added_modules() -> None:
-    """Interrupt the code of the added modules again."""
-    global _added
-    _added = frozenset()
 
 
 def place(frame: FrameType) -> tuple[int, int]:
@@ -130,33 +104,54 @@ def reason_unsafe(
     elif blocked:
         if frame.f_code.co_name in _PUTTING_BACK:
             return f"it was in {_name_of(frame)}"
+    elif not is_application(frame):
+        if not (blocks_at(frame.f_code, frame.f_lasti) and (exact or asleep)):
+            return f"it was in {_name_of(frame)}"
     else:
         is_patient = late_by < (_PATIENCE if standing else _LONG_PATIENCE)
-        why = _reason_here(stack, is_patient, exact, blind)
+        why = _reason_here(stack, is_patient, standing, exact, blind)
         if why is not None:
             return why
     if late_by < (_PATIENCE if standing or waits else _LONG_PATIENCE):
         step = _acquire_release_on_the_way(stack, depth, waits)
         if step is not None:
             return f"it was acquiring or releasing something in {_name_of(step)}"
+    for step in frames_of_call(stack, depth):
+        if is_exempt(step):
+            return f"it was in {_name_of(step)}, or in what that called"
+        if _gives_back(step, is_patient=late_by < _PATIENCE):
+            return f"it was giving something back in {_name_of(step)}"
     return _reason_on_the_way(stack)
 
 
-def _reason_here(stack: Stack, is_patient: bool, exact: bool, blind: bool) -> str | None:
+def _gives_back(frame: FrameType, *, is_patient: bool) -> bool:
+    """Return whether *frame* gives something back in installed code, or, while one *is_patient*, handles a failure.
+
+    The standard library is none of it: what gives back there waits for others for ever, as a pool of threads does.
+    """
+    code = frame.f_code
+    if not (code.co_name in _GIVING_BACK or (is_patient and handles_failure(code, frame.f_lasti))):
+        return False
+    return not (is_ours(frame) or is_standard(frame) or is_application(frame))
+
+
+def _reason_here(stack: Stack, is_patient: bool, standing: bool, exact: bool, blind: bool) -> str | None:
     """Return why the innermost frame is to be left in peace; some of it counts only while one *is_patient*."""
     frame = stack[0]
     code, offset = frame.f_code, frame.f_lasti
-    if _is_left_in_peace(frame):
-        return f"it was in {_name_of(frame)}"
     kind = acquire_release_at(code, offset)
     # Behind a call that takes something, the exception would come before that is known to anybody, and is lost.
     if (kind is TAKES and not blind) or (kind is not None and is_patient and not (exact and kind is ENDS)):
         return f"it was acquiring or releasing something in {_name_of(frame)}"
     if jumps_out(code, offset):
         return f"it was at the end of a loop in {_name_of(frame)}, where an exception skips the block around it"
-    if not (exact and (is_checked(code, offset) or blind)):
+    if exact and (is_checked(code, offset) or blind):
+        # Who stands still waits for a call, and what that returns would be lost; the next place is a better one.
+        if uses_result_at(code, offset) and (is_patient or standing) and not blind:
+            return f"it was about to use what a call returned in {_name_of(frame)}"
+    else:
         coming = _coming(stack)
-        if coming in (TAKES, SKIPS) or (coming is GIVES and is_patient):
+        if coming in (TAKES, SKIPS) or (coming is GIVES and is_patient) or (coming is USES and is_patient):
             return f"it was about to acquire or release something in {_name_of(frame)}"
     return None
 
@@ -210,7 +205,7 @@ def _starts_thread(stack: Stack) -> bool:
 
 
 def _is_made_for_waiting(frame: FrameType) -> bool:
-    return module_of(frame).partition(".")[0] in _WAITING
+    return is_standard(frame) and module_of(frame) != "contextlib"
 
 
 def _reason_on_the_way(stack: Stack) -> str | None:
@@ -241,17 +236,6 @@ def is_of_call(stack: Stack, entry: object) -> bool:
     return any(value is entry for step in stack if is_timed_attempt(step) for value in variables_of(step).values())
 
 
-def _is_left_in_peace(frame: FrameType) -> bool:
-    name = module_of(frame)
-    if name.partition(".")[0] in _MODULES:
-        return True
-    while _added and name:
-        if name in _added:
-            return True
-        name = name.rpartition(".")[0]
-    return False
-
-
 def _name_of(frame: FrameType) -> str:
     return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
 
@@ -260,7 +244,7 @@ def _coming(stack: Stack) -> str | None:
     """Return what may come before the next place where an exception can be raised; ``None``: nothing that matters."""
     for step, caller in zip(stack[:10], (*stack[1:11], None), strict=False):
         ways = ahead(step.f_code, step.f_lasti)
-        for one in (TAKES, SKIPS, GIVES):
+        for one in (TAKES, SKIPS, GIVES, USES):
             if one in ways:
                 return one
         if RETURNS not in ways:
@@ -268,6 +252,6 @@ def _coming(stack: Stack) -> str | None:
         # The function may return to its caller before anything is checked.
         if caller is None or is_attempt(caller) or calls_what_is_guarded(caller):
             return None
-        if is_ours(caller) or _is_left_in_peace(caller):
+        if is_ours(caller) or not is_application(caller):
             return GIVES
     return GIVES

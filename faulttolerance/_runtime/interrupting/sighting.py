@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
-from types import CodeType, FrameType
+from types import CodeType
 from typing import NamedTuple
 
 from ..frames import module_of
+from .application import is_application
 from .instructions import ACQUIRE_RELEASE, callee_at
 from .roles import is_ours
 from .safe_point import Stack, frames_of_call
 from .thread_deadlines import Depth
-
-_STANDARD_LIBRARY = os.path.dirname(threading.__file__) + os.sep
 
 
 class Sighting(NamedTuple):
@@ -48,17 +46,12 @@ def sight(stack: Stack, depth: Depth) -> Sighting | None:
     if not body:
         return None
     innermost = body[0]
-    application = next((step for step in body if not _is_of_library(step)), innermost)
+    application = next((step for step in body if is_application(step)), innermost)
     return Sighting(
         innermost.f_code,
         innermost.f_lasti,
         module_of(innermost),
-        _is_of_library(innermost),
+        not is_application(innermost),
         application.f_code.co_filename,
         application.f_lineno,
     )
-
-
-def _is_of_library(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    return file.startswith((_STANDARD_LIBRARY, "<frozen")) or "site-packages" in file

@@ -22,7 +22,7 @@ from faulttolerance import (
     reload,
     retry,
 )
-from faulttolerance._runtime.interrupting import safe_point
+from faulttolerance._runtime.interrupting import application
 from faulttolerance._runtime.interrupting.main_thread import main_thread
 from faulttolerance._runtime.pool import pool
 
@@ -39,6 +39,7 @@ WRONG: dict[str, list[Any]] = {
     "files": [5, [5], [b"conf.toml"], [None]],
     "sources": [5, [5], ["conf.toml"], len],
     "max_threads": [0, -1, 1.5, "4", True, [4]],
+    "interruptible_modules": [5, [5], [""], ""],
     "uninterruptible_modules": [5, [5], [""], ""],
     "interrupt_signal": [9999, 0, -1, "SIGUSR2", 1.5, True, [], getattr(signal, "SIGKILL", 0)],
     "prometheus_registry": [5, "global", object(), Unspeakable()],
@@ -63,9 +64,13 @@ def attempts() -> int:
     return int(client.calls)
 
 
+def installed_and_exempt() -> tuple[object, object]:
+    return application._interruptible, application._uninterruptible
+
+
 def everything() -> tuple[object, ...]:
     """What holds for the process, as far as it can be seen."""
-    return attempts(), explain(Client.call), pool.max_threads, main_thread.signum, safe_point._added
+    return attempts(), explain(Client.call), pool.max_threads, main_thread.signum, installed_and_exempt()
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
@@ -77,6 +82,7 @@ def test_a_wrong_argument_leaves_all_as_it_was(name: str, value: Any) -> None:
         "properties": {"Retry/maxRetries": 0},
         "max_threads": 3,
         "interrupt_signal": signal.SIGINT,
+        "interruptible_modules": ["acme.table"],
         "uninterruptible_modules": ["acme.pool"],
     }
 
@@ -137,7 +143,7 @@ def test_one_module_is_meant_as_a_name_and_not_as_its_letters() -> None:
     """As one file is."""
     configure(uninterruptible_modules="json")
 
-    assert safe_point._added == {"json"}
+    assert application._uninterruptible == {"json"}
 
 
 def test_what_can_be_read_only_once_is_read_once(tmp_path: Path) -> None:
@@ -152,7 +158,7 @@ def test_what_can_be_read_only_once_is_read_once(tmp_path: Path) -> None:
     reload()
 
     assert attempts() == 1
-    assert safe_point._added == {"acme"}
+    assert application._uninterruptible == {"acme"}
 
 
 def test_a_relative_file_is_found_again_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

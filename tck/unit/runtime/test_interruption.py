@@ -944,14 +944,15 @@ def test_cancelling_interrupts_a_body_on_a_thread(body: Callable[[], Any]) -> No
 
 def objection_in(module: str, late_by: float = 1000.0, name: str = "function") -> str | None:
     """Why a function called *name*, in a module called *module*, is not to be interrupted."""
-    variables: dict[str, Any] = {"__name__": module, "look": look, "late_by": late_by}
-    exec(f"def {name}():\n    return look(late_by)\n", variables)
-    found: str | None = variables[name]()
-    return found
+    found: list[str | None] = []
+    variables: dict[str, Any] = {"__name__": module, "look": look, "found": found, "late_by": late_by}
+    exec(f"def {name}():\n    look(found, late_by)\n", variables)
+    variables[name]()
+    return found[0]
 
 
-def look(late_by: float = 1000.0) -> str | None:
-    return safe_point.reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True)
+def look(found: list[str | None], late_by: float = 1000.0) -> None:
+    found.append(safe_point.reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True))
 
 
 @pytest.mark.parametrize(
@@ -971,10 +972,10 @@ def test_other_code_is_not_left_in_peace() -> None:
 
 def test_code_of_this_library_is_left_in_peace() -> None:
     """R2a: a deadline never lands between what belongs together."""
-    variables: dict[str, Any] = {"__name__": "faulttolerance.whatever", "look": look}
-    exec("found = look()", variables)
+    found: list[str | None] = []
+    exec("look(found)", {"__name__": "faulttolerance.whatever", "look": look, "found": found})
 
-    assert variables["found"] is not None
+    assert found[0] is not None
 
 
 def test_application_may_exempt_modules_of_its_own() -> None:
@@ -999,7 +1000,7 @@ def test_finalizers_are_left_in_peace() -> None:
     found: list[str | None] = []
 
     def called(*_: object) -> None:
-        found.append(look())
+        look(found)
 
     class Resource:
         def __del__(self) -> None:

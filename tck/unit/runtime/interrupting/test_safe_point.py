@@ -45,11 +45,11 @@ def test_a_callback_of_the_collector_is_no_safe_point() -> None:
     heard: list[str | None] = []
 
     def callback(phase: str, info: dict[str, int]) -> None:
-        heard.append(reason_unsafe(stack_of(sys._getframe()), 10.0, exact=True))
-        heard.append(deeper())
+        here(heard, 10.0)
+        deeper()
 
-    def deeper() -> str | None:
-        return reason_unsafe(stack_of(sys._getframe()), 10.0, exact=True)
+    def deeper() -> None:
+        here(heard, 10.0)
 
     gc.callbacks.append(callback)
     try:
@@ -63,9 +63,9 @@ def test_a_callback_of_the_collector_is_no_safe_point() -> None:
 # Taking and giving back, by way of helpers
 
 
-def here(late_by: float, **options: Any) -> str | None:
-    """What speaks against an interruption in the caller."""
-    return reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True, **options)
+def here(found: list[str | None], late_by: float, **options: Any) -> None:
+    """Put into *found* what speaks against an interruption in the caller, which uses no result of this call."""
+    found.append(reason_unsafe(stack_of(sys._getframe(1)), late_by, exact=True, standing=True, **options))
 
 
 class Rites:
@@ -149,15 +149,17 @@ def by_names_of_others(rites: Rites) -> None:
 )
 def test_helpers_of_what_takes_and_gives_back_are_left_in_peace_for_a_second(use: Callable[[Rites], None]) -> None:
     """R2a: however deep the thread stands in them."""
-    seen: list[tuple[str | None, str | None]] = []
+    at_first: list[str | None] = []
+    later: list[str | None] = []
 
     def look() -> None:
-        seen.append((here(0.9), here(1.1)))
+        here(at_first, 0.9)
+        here(later, 1.1)
 
     use(Rites(look))
 
-    assert len(seen) >= 2
-    for early, late in seen:
+    assert len(at_first) >= 2
+    for early, late in zip(at_first, later, strict=True):
         assert early is not None
         assert early.startswith(BUSY)
         assert late is None
@@ -168,7 +170,7 @@ def test_call_that_only_looks_like_the_end_of_a_block_is_none() -> None:
     seen: list[str | None] = []
 
     def function(*_: object) -> None:
-        seen.append(here(0.0))
+        here(seen, 0.0)
 
     function(None, None, None)
 
@@ -181,7 +183,8 @@ def test_only_what_stands_inside_the_call_that_is_interrupted_is_left_in_peace()
 
     @timeout(60_000)
     def inner() -> None:
-        seen.extend(here(0.0, depth=depth) for depth in (1, 2, 3))
+        for depth in (1, 2, 3):
+            here(seen, 0.0, depth=depth)
 
     @timeout(60_000)
     def outer() -> None:
