@@ -43,6 +43,23 @@ def strategies_of(function: Callable[..., Any], policy: type) -> list[Any]:
     return [strategy for state in states for kind, strategy in state.strategies.items() if kind is policy]
 
 
+class counted:
+    """Count who is inside, whatever ends the block: a body that counts by itself may be interrupted amidst that."""
+
+    lock = threading.Lock()
+
+    def __init__(self, inside: Counter[int], key: int) -> None:
+        self.inside, self.key = inside, key
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.inside[self.key] += 1
+
+    def __exit__(self, *failure: object) -> None:
+        with self.lock:
+            self.inside[self.key] -= 1
+
+
 def on_threads(work: Callable[[random.Random], None], seed: int) -> None:
     """Do *work* again and again, on many threads at once."""
 
@@ -158,34 +175,19 @@ def test_no_permit_of_any_key_is_lost() -> None:
     """By rule N2: under many keys that come and go, each has its own permits, and all come back."""
     outcomes: Outcomes = Counter()
     inside: Counter[int] = Counter()
-    lock = threading.Lock()
-
-    def enter(key: int) -> None:
-        with lock:
-            inside[key] += 1
-
-    def leave(key: int) -> None:
-        with lock:
-            inside[key] -= 1
 
     @partition_by("key", max_partitions=KEYS // 2)
     @bulkhead(2, 2)
     def work(key: int) -> str:
-        enter(key)
-        try:
+        with counted(inside, key):
             sleep(0.0005)
-        finally:
-            leave(key)
         return f"{key}"
 
     @partition_by("key", max_partitions=KEYS // 2)
     @bulkhead(2, 50)
     async def work_async(key: int) -> str:
-        enter(key)
-        try:
+        with counted(inside, key):
             await asyncio.sleep(0.0001)
-        finally:
-            leave(key)
         return f"{key}"
 
     def one(chance: random.Random) -> None:
