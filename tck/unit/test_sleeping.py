@@ -16,6 +16,7 @@ ALSO_REAL = {
     "rules/test_hedge_struck.py": "threads of the pool that have to end",
     "rules/test_l5_fork.py": "forked processes",
     "rules/test_r11_struck.py": "deadlines of a loop, struck at each step",
+    "rules/test_r2a_installed_code.py": "threads whose bodies stand in code of others",
     "unit/strategy/test_left_behind.py": "a body on a thread that nothing ends",
     "unit/strategy/test_verdict_deadline.py": "a body that works beyond its deadline",
     "unit/telemetry/test_connect_trouble.py": "processes that wait for their exporters",
