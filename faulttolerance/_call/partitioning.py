@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from .._log import WARNING, log
 from .._policy import CircuitBreaker, FleetWide, PartitionBy
 from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import clock
 from .._signature.call_key import refuse_unhashable
-from .._strategy.partitions import Partition, Partitions
+from .._strategy.partitions import Partition, Partitions, Pin
 from .order import MEMORIES, Strategies
 from .state import State
+
+_FULL = (
+    "%s: each of the %d keys is in use, or its circuit is open: calls with other keys share one circuit, its permits "
+    "and its rate window; raise max_partitions of @partition_by, or choose keys that are fewer"
+)
 
 
 class Partitioning:
@@ -25,7 +31,7 @@ class Partitioning:
         make: Makes the way of the calls with one key, from the strategies for it.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_key_of", "_make", "_partitions", "_shared", "_state")
+    __slots__ = ("__weakref__", "_key_of", "_make", "_partitions", "_shared", "_state", "_ways")
 
     def __init__(
         self,
@@ -38,54 +44,69 @@ class Partitioning:
         self._state = state
         self._partitions = partitions
         self._key_of = key_of
-        self._shared = shared
+        self._shared = Partition(state.strategies)
         self._make = make
-        self._calls: dict[Partition, GuardedCall] = {}
-        partitions.users.add(self)
+        self._ways: dict[Partition, GuardedCall] = {self._shared: shared}
+        partitions.join(self)
 
     def call(self, asynchronous: bool) -> GuardedCall:
         """Give the way of all calls: a coroutine function where they are *asynchronous*."""
-        find = self._find
+        key_of, use, place, ways = self._key_of, self._partitions.use, self._place, self._ways
 
         def partitioned(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            return find(args, kwargs)(args, kwargs)
+            pin = None
+            try:
+                key = key_of(*args, **kwargs)
+                partition = use(key)
+                pin = partition.pin
+                if partition.is_gone:
+                    partition, pin = place(key)
+                return (ways.get(partition) or self._way(partition))(args, kwargs)
+            finally:
+                del pin  # the traceback of a failure keeps this frame
 
         async def partitioned_async(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
-            return await find(args, kwargs)(args, kwargs)
+            pin = None
+            try:
+                key = key_of(*args, **kwargs)
+                partition = use(key)
+                pin = partition.pin
+                if partition.is_gone:
+                    partition, pin = place(key)
+                return await (ways.get(partition) or self._way(partition))(args, kwargs)
+            finally:
+                del pin  # the traceback of a failure keeps this frame
 
         return partitioned_async if asynchronous else partitioned
 
     def forget(self, partition: Partition) -> None:
         """Keep nothing for a *partition* that went."""
-        self._calls.pop(partition, None)
+        self._ways.pop(partition, None)
 
-    def _find(self, args: Arguments, kwargs: Mapping[str, Any]) -> GuardedCall:
-        key, by_key = self._key_of(*args, **kwargs), self._partitions.by_key
-        try:
-            call = self._calls[by_key[key]]
-            by_key.move_to_end(key)
-        except KeyError:
-            pass
-        except TypeError:
-            refuse_unhashable(self._state.name, key)
-            raise
-        else:
-            return call
-        return self._enter(key)
-
-    def _enter(self, key: Hashable) -> GuardedCall:
-        """Find the way of a call whose key has none yet."""
+    def _place(self, key: Hashable) -> tuple[Partition, Pin]:
+        """Find the partition of a call whose *key* has none yet, and its pin; what all share who find none."""
         partitions, now = self._partitions, clock.monotonic()
         with partitions.lock:
-            partition, gone = partitions.place(key, lambda: Partition(Strategies()), now)
+            try:
+                placed, gone = partitions.place(key, Strategies, now)
+            except TypeError:
+                refuse_unhashable(self._state.name, key)
+                raise
             self._take_over(gone, now)
-            if partition is None:
-                return self._shared
-            self._complete(partition, key, now)
-        call = self._calls[partition] = self._make(partition.strategies)
-        if partitions.by_key.get(key) is not partition:
-            self.forget(partition)  # it went meanwhile
-        return call
+            if placed is not None:
+                self._complete(placed[0], key, now)
+                return placed
+            is_first = partitions.shared == 1
+        if is_first:
+            log(WARNING, _FULL, self._state.name, len(partitions))
+        return self._shared, self._shared.pin
+
+    def _way(self, partition: Partition) -> GuardedCall:
+        """Make the way of calls in *partition*."""
+        with self._partitions.lock:
+            self._complete(partition, partition.key, clock.monotonic())
+        way = self._ways[partition] = self._make(partition.strategies)
+        return way
 
     def _complete(self, partition: Partition, key: Hashable, now: float) -> None:
         """Give *partition* every strategy that the policies in force ask for, with their values."""

@@ -185,8 +185,8 @@ def _breakers_of(state: State, key: Hashable) -> list[CircuitBreaker]:
     if partitions is None:
         raise KeyError(f"the calls of {state.name} are not told apart by a key: it has no @partition_by")
     partitions.look_again()
-    if key in partitions.by_key:
-        breaker = partitions.by_key[key].strategies.get(policies.CircuitBreaker)
+    if (partition := partitions.find(key)) is not None:
+        breaker = partition.strategies.get(policies.CircuitBreaker)
     else:  # it shares one with all others that found no place
         breaker = state.circuit_breaker if len(partitions) >= partitions.limit else None
     return [breaker] if breaker is not None else []

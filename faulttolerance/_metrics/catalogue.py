@@ -303,6 +303,12 @@ _PARTITION_BY = (
         "The number of keys that have a state of their own",
         readings={(): lambda partitions, _: len(partitions)},
     ),
+    Metric(
+        "ft.partitions.shared.total",
+        "counter",
+        "The number of calls with a key that found no place, which share one state",
+        readings={(): lambda partitions, _: partitions.shared},
+    ),
 )
 
 TABLE = (

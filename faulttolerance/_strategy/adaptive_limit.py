@@ -21,6 +21,7 @@ _MEMORY: Final = 200
 """After so many calls all counts are halved."""
 _ANY: Final = 2**30 - 1
 """More than ever run; a number that the interpreter compares in one step with another one."""
+_REST: Final = 60.0
 _HOPELESS_AFTER: Final = 60.0
 """After so many seconds at a limit of 1 a target that calls alone exceed is wrong."""
 
@@ -109,6 +110,10 @@ class AdaptiveLimit:
         else:
             self.quiet = _ANY if self.exact >= self.ceiling else math.ceil(self.exact / 2) - 1
         return self._since != was
+
+    def is_at_rest(self, now: float) -> bool:
+        """Return whether it was not lowered for a minute."""
+        return now - self._since >= _REST
 
     def is_hopeless(self, began: float, ended: float, running: int) -> bool:
         """Whether a call that was looked at shows that the target is wrong (rule A4): one that ran alone was late."""

@@ -198,6 +198,11 @@ class Bulkhead:
         is_at_ceiling = adaptive is None or adaptive.exact >= adaptive.ceiling
         return is_at_ceiling and not self.held and not len(self.waiting)
 
+    def is_at_rest(self, now: float) -> bool:
+        """Return whether no permit is held or waited for, and no limit was lowered for a minute."""
+        adaptive = self.adaptive
+        return (adaptive is None or adaptive.is_at_rest(now)) and not self.held and not len(self.waiting)
+
     def condition(self, now: float) -> Condition:
         """How it stands, whenever that is."""
         waiting, adaptive = f", {len(self.waiting)} waiting" if self.waiting else "", self.adaptive

@@ -33,13 +33,14 @@ from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 __all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker", "CircuitEra", "StateName", "Transition"]
 
 _NEVER: Final = -math.inf
+_REST: Final = 60.0
 _NOTHING_SPENT: Mapping[StateName, float] = {CLOSED: 0.0, OPEN: 0.0, HALF_OPEN: 0.0}
 
 
 class Closed(CircuitEra):
     """Calls pass; their results fill the window, which is assessed when it is full."""
 
-    __slots__ = ("window",)
+    __slots__ = ("used", "window")
 
     def __init__(self, window: RollingWindow | TimeWindow, since: float, is_forced: bool = False) -> None:
         self.is_closed = True
@@ -47,6 +48,8 @@ class Closed(CircuitEra):
         self.until = _NEVER
         self.since = since
         self.is_forced = is_forced
+        self.used = since
+        """When the last result came, unless the window was full of successes."""
         self.window = window  # guarded by the breaker's lock
         self.is_clean = False
 
@@ -225,6 +228,7 @@ class CircuitBreaker:
                 if verdict is NEUTRAL:
                     return
                 closed.is_clean = False  # first: a signal's handler may raise before it is assessed
+                closed.used = now
                 window = closed.window
                 window.record(has_failed, now)
                 if window.is_full:
@@ -374,6 +378,11 @@ class CircuitBreaker:
         with self._lock:
             era = self.state
             return isinstance(era, Closed) and not era.is_forced and not era.window.held(now)[1]
+
+    def is_at_rest(self, now: float) -> bool:
+        """Return whether it is closed, whatever failed, and no call ended for a minute."""
+        era = self.state
+        return isinstance(era, Closed) and not era.is_forced and now - era.used >= _REST
 
     def be_forced_as(self, other: "CircuitBreaker", now: float) -> None:
         """Be forced into a state where *other* is."""

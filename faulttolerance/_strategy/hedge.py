@@ -83,6 +83,10 @@ class Hedge:
         """Whether nothing is lost if it is forgotten, but for what was learned."""
         return self.budget.is_idle(now)
 
+    def is_at_rest(self, now: float) -> bool:
+        """Return whether nobody is refused for long if it is forgotten: always."""
+        return True
+
     def keep_only(self, ident: int) -> None:
         """Keep what was learned in the child of a fork."""
         self._latencies.keep_only(ident)

@@ -98,6 +98,10 @@ class RetryBudget:
         """Whether nothing is lost if who has it is forgotten: a new one is as full, or others have it, too."""
         return self.is_shared or not self.missing
 
+    def is_at_rest(self, now: float) -> bool:
+        """Return whether nobody is refused for long if it is forgotten: always."""
+        return True
+
     def keep_only(self, ident: int) -> None:
         """Keep the tokens in the child of a fork; replace the lock, which another thread may have held then."""
         self._lock = threading.RLock()

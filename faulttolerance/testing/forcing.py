@@ -174,12 +174,12 @@ class _Grip:
         class Watched(type(partitions)):  # type: ignore[misc]
             __slots__ = ()
 
-            def place(self, key: Any, make: Callable[[], Partition], now: float) -> Any:
+            def place(self, key: Any, make: Callable[[], Any], now: float) -> Any:
                 # A block around this one comes first, as it ends last.
-                partition, gone = super().place(key, make, now)
-                if partition is not None:
-                    complete(partition)
-                return partition, gone
+                placed, gone = super().place(key, make, now)
+                if placed is not None:
+                    complete(placed[0])
+                return placed, gone
 
         with partitions.lock:
             self._taken.add(id(partitions))

@@ -38,7 +38,9 @@ from faulttolerance import (
     sleep,
     timeout,
 )
+from faulttolerance._guard import resolver
 from faulttolerance._metrics.counters import ledger
+from faulttolerance._strategy.bulkhead import Bulkhead as BulkheadStrategy
 from faulttolerance.testing import virtual_time
 from kit import Invoke
 from kit.definition import refused
@@ -575,3 +577,117 @@ def test_what_cannot_be_meant_is_refused() -> None:
         @asynchronous
         @partition_by("host")
         async def other(hostname: str) -> None: ...
+
+
+def test_hosts_that_failed_once_do_not_keep_their_places_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    """By rule N2: unused for a minute they go, and who found no place until then is counted, and told of once."""
+    client = Client("a", "b", "c", "d")
+    with virtual_time() as clock:
+        for host in "abcd":
+            outcome(client.fetch, host)
+        outcome(client.fetch, "d")
+        assert [outcome(client.fetch, host) for host in "xy"] == ["CircuitBreakerOpenException"] * 2
+        assert counts_of("Client.fetch")["ft.partitions.shared.total", ()] == 4
+        clock.advance(61)
+        assert [outcome(client.fetch, host) for host in "xy"] == ["x/", "y/"]
+
+    assert counts_of("Client.fetch")["ft.partitions.shared.total", ()] == 4
+    (record,) = [record for record in caplog.records if "max_partitions" in record.getMessage()]
+    assert record.levelname == "WARNING"
+
+
+def test_the_circuit_of_a_host_that_hangs_opens_under_a_flood_of_keys(invoke: Invoke) -> None:
+    """By rule N2: no key goes while a call runs in it, in whatever way it is called."""
+
+    class Service:
+        @partition_by(lambda host: host, max_partitions=3)
+        @circuit_breaker(request_volume_threshold=2, delay="10m")
+        @invoke.body
+        async def fetch(self, host: str) -> str:
+            if host == "hangs":
+                flood = threading.Thread(target=lambda: [invoke.outcome(service.fetch, host) for host in "abcdef"])
+                flood.start()
+                flood.join()
+                raise Down
+            return host
+
+    service = Service()
+
+    assert [invoke.outcome(service.fetch, "hangs") for _ in range(3)] == [Down, Down, CircuitBreakerOpenException]
+
+
+class Row:
+    """A key with the hash and the equality that its object has at the moment."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        if self.number < 0:
+            raise LookupError("detached")
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return hash(self) == hash(other)
+
+
+@pytest.mark.parametrize("later", [1_000, -1])
+def test_a_key_that_changes_its_hash_harms_nobody(later: int) -> None:
+    """By rule N2: new keys find places, and whatever asks all guards goes on."""
+    rows = [Row(number) for number in range(5)]
+
+    @partition_by("key", max_partitions=3)
+    @circuit_breaker(request_volume_threshold=1)
+    def work(key: object) -> str:
+        return "done"
+
+    for row in rows[:3]:
+        work(row)
+    for row in rows[:3]:
+        row.number = later
+
+    assert [work(row) for row in rows[3:] * 2] == ["done"] * 4
+    assert circuit_breakers.state(f"{__name__}.{work.__qualname__}", key=rows[4]) == "closed"
+    assert counts_of(work.__qualname__)["ft.partitions", ()] == 3
+    assert health().status == "up"
+    assert reload() == []
+
+
+def test_what_one_guard_cannot_say_ends_nothing_for_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By rule N3: a scrape, ``health``, ``guards`` and a reload leave it out, and say so once."""
+
+    @circuit_breaker(request_volume_threshold=1, fail_on=Down)
+    def sound(how: str) -> None:
+        raise Down
+
+    @bulkhead(1)
+    def broken() -> None: ...
+
+    def fail(*args: object) -> None:
+        raise LookupError("broken")
+
+    ours = resolver.effective_policies
+    outcome(sound, "")
+    broken()
+    for name in ("condition", "resize"):
+        monkeypatch.setattr(BulkheadStrategy, name, fail)
+    monkeypatch.setattr(BulkheadStrategy, "running", property(fail))
+
+    pytest.importorskip("pydantic_settings")
+    for limit in (2, 3):
+        configure(properties={"Bulkhead/value": limit})
+        assert ledger.read().counts[f"{__name__}.{sound.__qualname__}"]["ft.circuitbreaker.opened.total", ()] == 1
+        assert [reason for reason in health().reasons if "sound" in reason]
+        assert [reason for reason in health().reasons if "unknown" in reason]
+        assert {"Bulkhead"} <= {name for guard in guards() for name in guard.impaired}
+    monkeypatch.setattr(
+        resolver, "effective_policies", lambda one, *rest: fail() if one.name == "broken" else ours(one, *rest)
+    )
+    configure(properties={"CircuitBreaker/delay": 7})
+    (found,) = [guard for guard in guards() if "cannot_say" in guard.name]
+    assert found.policies == (CircuitBreaker(delay=7, request_volume_threshold=1, fail_on=Down),)
+
+    troubles = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
+    assert len(troubles) == len(set(troubles)) >= 2

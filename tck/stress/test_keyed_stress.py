@@ -209,3 +209,40 @@ def test_no_permit_of_any_key_is_lost() -> None:
         assert len(partitions) <= KEYS // 2
         permits = strategies_of(function, Bulkhead)
         assert [(len(bulkhead.held), bulkhead.waiting_count) for bulkhead in permits] == [(0, 0)] * len(permits)
+
+
+def test_no_permit_of_a_key_is_given_twice_however_many_keys_come_and_go() -> None:
+    """By rule N2: where there is a place for each key in use, also for calls that nest, none goes amidst a call."""
+    inside: Counter[int] = Counter()
+    most: Counter[int] = Counter()
+    lock = threading.Lock()
+
+    @partition_by("key", max_partitions=4 * THREADS)
+    @bulkhead(1)
+    def work(key: int, inner: int = 0) -> None:
+        with lock:
+            inside[key] += 1
+            most[key] = max(most[key], inside[key])
+        if inner:
+            one(inner)
+        with lock:
+            inside[key] -= 1
+
+    def one(*args: int) -> None:
+        try:
+            work(*args)
+        except BulkheadException:
+            pass
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        on_threads(lambda chance: one(chance.randrange(8 * THREADS), chance.randrange(8 * THREADS)), 5)
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert max(most.values()) == 1
+    assert not any(inside.values())
+    (partitions,) = strategies_of(work, PartitionBy)
+    assert len(partitions) == 4 * THREADS
+    assert not partitions.shared

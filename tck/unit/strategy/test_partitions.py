@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Hashable
+from typing import Any
 
 import pytest
 
@@ -17,35 +19,74 @@ def breaker() -> CircuitBreaker:
     return CircuitBreaker("x", 5.0, 2, 1.0, 1, now=0.0)
 
 
+def place(partitions: Partitions, key: Hashable, *strategies: Any, now: float = 0.0) -> Partition | None:
+    """Place a call that is over at once."""
+    placed, _ = partitions.place(key, lambda: strategies, now)
+    return placed[0] if placed is not None else None
+
+
+def keys(partitions: Partitions) -> list[Hashable]:
+    return [partition.key for partition in partitions]
+
+
+class Busy:
+    """A strategy that always holds something."""
+
+    looks = 0
+
+    def is_idle(self, now: float) -> bool:
+        Busy.looks += 1
+        return False
+
+
+class Row:
+    """A key whose hash and equality are whatever the object has now, as those of a row of a database."""
+
+    def __init__(self, number: int) -> None:
+        self.number: int | None = number
+
+    def _loaded(self) -> int:
+        if self.number is None:
+            raise LookupError("detached")
+        return self.number
+
+    def __hash__(self) -> int:
+        return hash(self._loaded())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Row) and self._loaded() == other._loaded()
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_decides_as_the_rule_says_naively(seed: int) -> None:
     """By rule N2: of those that are idle, the one that was used least recently goes; else nobody gets in."""
     chance, partitions = random.Random(seed), Partitions(4)
     used: list[int] = []  # the model: keys, the one used least recently first
-    busy: set[int] = set()
+    busy: dict[int, object] = {}
     for now in range(500):
         key = chance.randrange(9)
         if key in used and chance.random() < 0.5:
-            permits = partitions.by_key[key].strategies[0]
+            partition = partitions.find(key)
+            assert partition is not None
             if key in busy:
-                busy.discard(key)
-                permits.release("me")
+                del busy[key]
+                partition.strategies[0].release("me")
+            elif chance.random() < 0.5:
+                busy[key] = partition.pin  # a call that holds nothing else
             else:
-                busy.add(key)
-                permits.acquire("me", 1)
-        partition, gone = partitions.place(key, lambda: Partition((Bulkhead(1, 1), None)), float(now))
+                busy[key] = partition.strategies[0].acquire("me", 1)
+        placed = place(partitions, key, Bulkhead(1, 1), None, now=float(now))
         if key not in used and len(used) == 4:
             idle = [one for one in used if one not in busy]
             if not idle:
-                assert (partition, gone) == (None, [])
+                assert placed is None
                 continue
             used.remove(idle[0])
-            assert len(gone) == 1
-        assert partition is not None
-        partitions.by_key.move_to_end(key)
+        assert placed is not None
+        assert partitions.use(key) is placed
         used = [one for one in used if one != key] + [key]
 
-        assert list(partitions.by_key) == used
+        assert keys(partitions) == used
         assert len(partitions) == len(used) <= 4
 
 
@@ -53,32 +94,129 @@ def test_a_lower_limit_is_reached_as_keys_become_idle() -> None:
     """By rule N2: a reload ends nothing; the next key that comes takes the place of several."""
     partitions = Partitions(4)
     for key in range(4):
-        partitions.place(key, lambda: Partition((Bulkhead(1, 1),)), 0.0)
+        place(partitions, key, Bulkhead(1, 1))
     partitions.limit = 2
 
-    assert len(partitions.place("new", lambda: Partition(()), 0.0)[1]) == 3
-    assert list(partitions.by_key) == [3, "new"]
+    assert len(partitions.place("new", tuple, 0.0)[1]) == 3
+    assert keys(partitions) == [3, "new"]
 
 
-def test_looking_in_vain_is_not_repeated_at_once_where_there_are_many() -> None:
-    """By rule N2: a flood of keys that find no place does not look at all others each time; a reset lets it look."""
-    partitions, looks = Partitions(100), []
-
-    class Busy:
-        def is_idle(self, now: float) -> bool:
-            looks.append(now)
-            return False
-
-    for key in range(100):
-        partitions.place(key, lambda: Partition((Busy(),)), 0.0)
-    for _ in range(50):
-        assert partitions.place("new", lambda: Partition(()), 0.0) == (None, [])
-    assert len(looks) == 100
-    partitions.place("new", lambda: Partition(()), 0.01)
-    assert len(looks) == 200
+@pytest.mark.parametrize("limit", [100, 10_000])
+def test_a_key_that_finds_no_place_looks_at_few_others(limit: int) -> None:
+    """By rule N3: however many there are; at a thousand of them now and then, and after a reset."""
+    partitions = Partitions(limit)
+    for key in range(limit):
+        place(partitions, key, Busy())
+    Busy.looks = 0
+    assert place(partitions, "new") is None
+    assert limit == 100 or Busy.looks == 1024
+    Busy.looks = 0
+    for _ in range(100):
+        assert place(partitions, "new") is None
+    assert Busy.looks <= 20 * 100
+    Busy.looks = 0
     partitions.look_again()
-    partitions.place("new", lambda: Partition(()), 0.01)
-    assert len(looks) == 300
+    place(partitions, "new")
+    assert Busy.looks >= 100
+
+
+def test_the_one_idle_key_of_many_is_found() -> None:
+    """By rule N2: a flood of keys comes by all of them, where it looks at few each time."""
+    partitions = Partitions(5_000)
+    for key in range(5_000):
+        place(partitions, key, *(() if key == 4_000 else (Busy(),)))
+
+    found = [place(partitions, f"new {number}", Busy()) is not None for number in range(2_500)]
+
+    assert sum(found) == 1
+
+
+def test_no_key_goes_while_a_call_runs_in_it() -> None:
+    """By rule N2: whatever the call holds, and whoever else comes; once it is over it goes as others do."""
+    partitions = Partitions(2)
+    placed, _ = partitions.place("busy", tuple, 0.0)
+    for key in range(10):
+        assert place(partitions, key) is not None
+    assert placed is not None
+    assert partitions.find("busy") is placed[0]
+    del placed
+    for key in range(2):
+        place(partitions, key)
+
+    assert partitions.find("busy") is None
+
+
+def test_a_call_that_comes_while_its_key_is_about_to_go_keeps_it() -> None:
+    """By rule N2: also where nobody ran in it when it was looked at."""
+    partitions, pins = Partitions(1), []
+
+    class Wanted:
+        def is_idle(self, now: float) -> bool:
+            if not pins:
+                pins.append(partitions.use("wanted").pin)
+            return True
+
+    place(partitions, "wanted", Wanted())
+
+    assert place(partitions, "new") is None
+    assert not partitions.use("wanted").is_gone
+    pins[:] = [None]
+    assert place(partitions, "new") is not None
+    assert partitions.use("wanted").is_gone
+
+
+@pytest.mark.parametrize("ends", [5, None])
+def test_keys_whose_hash_changes_or_is_gone_harm_no_other_key(ends: int | None) -> None:
+    """By rule N2: they are forgotten as others are, and other keys find what is theirs."""
+    partitions = Partitions(3)
+    rows = [Row(number) for number in range(3)]
+    for row in rows:
+        place(partitions, row)
+    rows[0].number = ends
+
+    for number in range(10, 20):
+        place(partitions, number)
+        assert partitions.use(number) is partitions.find(number) is not None
+    assert keys(partitions) == [17, 18, 19]
+
+
+def test_a_key_that_can_no_longer_be_compared_equals_none() -> None:
+    """By rule N2: a fresh object for the same row has a state of its own, and is found again."""
+    partitions, detached, fresh = Partitions(3), Row(1), Row(1)
+    lost = place(partitions, detached)
+    detached.number = None
+
+    found = place(partitions, fresh)
+
+    assert found is not None
+    assert found is not lost
+    assert partitions.use(fresh) is partitions.use(Row(1)) is found
+
+
+def test_keys_of_one_hash_are_told_apart() -> None:
+    """By rule N1: -1 and -2 have the same one; when either goes, in whatever order, the others are found."""
+    for goes, stays in ((-1, -2), (-2, -1)):
+        partitions = Partitions(2)
+        found = {key: place(partitions, key) for key in (-1, -2)}
+        assert [partitions.use(key) for key in (goes, stays)] == [found[goes], found[stays]]
+        place(partitions, "new")
+        assert partitions.find(goes) is None
+        assert partitions.use(stays) is found[stays]
+
+
+def test_a_finalizer_that_needs_a_place_takes_none_that_was_just_given() -> None:
+    """By rule N2: also where the table has one place only."""
+    partitions = Partitions(1)
+    inner: list[object] = []
+
+    def make() -> tuple[object, ...]:
+        inner.append(partitions.place("inner", tuple, 0.0)[0])
+        return ()
+
+    placed, _ = partitions.place("outer", make, 0.0)
+
+    assert placed is not None
+    assert partitions.find("outer") is placed[0]
 
 
 def test_a_circuit_is_idle_while_it_is_closed_without_a_failure() -> None:
@@ -118,3 +256,33 @@ def test_what_a_circuit_counted_that_went_is_counted_on() -> None:
 
     assert shared.opened_total == 1
     assert [shared.time_in(state, 4.0) for state in ("closed", "open")] == [4.0 + 2.0, 2.0]  # type: ignore[arg-type]
+
+
+def test_a_closed_circuit_is_forgotten_that_nobody_used_for_a_minute() -> None:
+    """By rule N2: where no key is idle, and the one used least recently first; an open circuit is not."""
+    partitions, breakers = Partitions(3), [breaker() for _ in range(3)]
+    for key, one in enumerate(breakers):
+        place(partitions, key, one)
+        one.settle(one.state, "me", FAILURE, 0.0)
+    breakers[0].settle(breakers[0].state, "me", FAILURE, 0.0)
+    breakers[1].settle(breakers[1].state, "me", SUCCESS, 30.0)
+
+    assert [place(partitions, "a", Busy(), now=now) is not None for now in (59.0, 61.0, 61.0)] == [False, True, True]
+    assert keys(partitions) == [0, 1, "a"]
+    assert [place(partitions, "b", Busy(), now=now) is not None for now in (89.0, 91.0)] == [False, True]
+    assert keys(partitions) == [0, "a", "b"]
+    assert place(partitions, "c", now=1e6) is None
+    assert partitions.shared == 3
+
+
+def test_a_limit_that_was_lowered_once_does_not_keep_its_place() -> None:
+    """By rule N2: a minute after it was lowered, where no other key is idle."""
+    lowered = Bulkhead(4, 1, latency=0.1)
+    assert lowered.adaptive is not None
+    for moment in range(30):
+        lowered.adaptive.end(float(moment), moment + 10.0, 4)
+    partitions = Partitions(1)
+    place(partitions, "old", lowered)
+
+    assert not lowered.is_idle(1e6)
+    assert [place(partitions, "new", now=now) is not None for now in (40.0, 200.0)] == [False, True]
