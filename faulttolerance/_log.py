@@ -24,6 +24,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 _is_logging: ContextVar[bool] = ContextVar("faulttolerance_is_logging", default=False)
 _failed: set[type[Exception]] = set()
+_troubles: set[tuple[str, str, type[Exception]]] = set()
 
 
 @cache
@@ -93,6 +94,14 @@ def log(
             _is_logging.set(False)
     except Exception as failure:  # noqa: BLE001  # whatever the application's handlers do
         _say_once(failure)
+
+
+def tell_of_trouble(name: str, consequence: str, error: Exception) -> None:
+    """Log, once for each kind of *error*, that one guard cannot be asked: that is not to end what asks all of them."""
+    trouble = name, consequence, type(error)
+    if trouble not in _troubles:
+        _troubles.add(trouble)
+        log(ERROR, "%s: %s", name, consequence, error=error)
 
 
 def _handles_our_words() -> bool:

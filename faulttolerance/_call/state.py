@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from operator import is_
 
 from .._config import Effective
+from .._log import tell_of_trouble
 from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
 from .._policy import CircuitBreaker, CircuitBreakerName, FleetWide, PartitionBy, Policy, RateLimit, RetryBudget
@@ -18,6 +19,7 @@ from .order import MEMORIES, Strategies
 from .row import Policies
 
 _NO_STRATEGIES = Strategies()
+_UNKNOWN = Condition("unknown, for asking it failed", is_impaired=True)
 
 
 class State:
@@ -81,6 +83,13 @@ class State:
 
     def conditions(self) -> dict[type[Policy], Condition]:
         """Say how each strategy stands now whose policy is in force; of those for several keys, the worst."""
+        try:
+            return self._conditions()
+        except Exception as error:  # noqa: BLE001  # others are to be asked
+            tell_of_trouble(self.name, "nobody knows how it stands, for asking it failed", error)
+            return {type(policy): _UNKNOWN for policy in self.policies}
+
+    def _conditions(self) -> dict[type[Policy], Condition]:
         now, in_force = clock.monotonic(), {type(policy) for policy in self.policies}
         worst: dict[type[Policy], Condition] = {}
         for kind, strategy in in_use(self.strategies.items(), now):

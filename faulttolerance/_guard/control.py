@@ -125,11 +125,9 @@ class GuardedMethod:
 def guards() -> Iterator[GuardedMethod]:
     """Give every guarded method that lives, once for each class that has it."""
     registry.meet_fleet()
-    for resolver in list(registry.resolvers()):
-        for cls in resolver.classes():
-            effective, _ = resolver.effective_policies(cls)
-            if effective.declared:
-                yield GuardedMethod(resolver, cls, effective)
+    for resolver, cls, effective in registry.every_effective():
+        if effective.declared:
+            yield GuardedMethod(resolver, cls, effective)
 
 
 def configure(

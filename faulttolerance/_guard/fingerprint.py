@@ -11,7 +11,7 @@ from .._config import Switches, settings
 from .._config.formatting import formatted
 from .._policy import ChronoUnit, Policy, parameters, seconds
 from .effective import EffectivePolicies
-from .registry import resolvers
+from .registry import every_effective, resolvers
 
 
 def fingerprint() -> str:
@@ -44,11 +44,9 @@ def read_fingerprint() -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def _every_effective() -> Iterator[EffectivePolicies]:
-    for resolver in list(resolvers()):
-        for cls in resolver.classes():
-            effective, _ = resolver.effective_policies(cls)
-            if effective.declared:
-                yield effective
+    for _, _, effective in every_effective():
+        if effective.declared:
+            yield effective
 
 
 def _switches() -> Switches:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 from .._call.state import alias_in
+from .._log import tell_of_trouble
 from .._metrics.counters import ledger
 from .._policy import RetryBudget
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
 from .._telemetry.connect import telemetry
-from ..exceptions import Fault, FaultToleranceDefinitionException
+from ..exceptions import Fault
 
 if TYPE_CHECKING:
     from .._call.state import State
@@ -70,8 +71,8 @@ def meet_fleet() -> None:
         for resolver in resolvers():
             try:
                 resolver.resolve_breaker(key)
-            except FaultToleranceDefinitionException:
-                pass  # its first call says so
+            except Exception:  # noqa: BLE001  # its first call says so
+                pass
 
 
 def every_state() -> Iterator[State]:
@@ -80,10 +81,30 @@ def every_state() -> Iterator[State]:
         yield from resolver.states()
 
 
+def name_of(resolver: AnyResolver) -> str:
+    """Name a guard that cannot be asked what holds for it."""
+    declaration: Any = getattr(resolver, "declaration", resolver)
+    return str(getattr(getattr(declaration, "function", None), "__qualname__", declaration.name))
+
+
+def every_effective() -> Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]:
+    """Give what holds for every guard, with the class that has it; one that cannot be asked is left out."""
+    for resolver in list(resolvers()):
+        try:
+            found = [(resolver, cls, resolver.effective_policies(cls)[0]) for cls in resolver.classes()]
+        except Exception as error:  # noqa: BLE001  # others are to be found
+            tell_of_trouble(name_of(resolver), "it is left out, for finding what holds for it failed", error)
+        else:
+            yield from found
+
+
 def follow_all() -> None:
     """Let every breaker, bulkhead and rate window take the values that are in force."""
     for state in every_state():
-        state.follow()
+        try:
+            state.follow()
+        except Exception as error:  # noqa: BLE001  # others are to follow
+            tell_of_trouble(state.name, "it keeps values that held before, for taking new ones failed", error)
 
 
 def clashes_of(several: Iterable[EffectivePolicies], own: State | None = None) -> list[Fault]:
@@ -158,7 +179,10 @@ def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:
 
 def _in_child() -> None:
     for state in every_state():
-        state.keep_only(get_ident())
+        try:
+            state.keep_only(get_ident())
+        except Exception as error:  # noqa: BLE001  # others are to be put in order
+            tell_of_trouble(state.name, "it holds what threads of the parent held, for dropping that failed", error)
     ledger.begin_anew()
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from .._config import Snapshot, State as Configuration, settings
 from .._config.report import Change, changes
 from .._config.settings import Override
+from .._log import tell_of_trouble
 from .._swap import Swap
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
@@ -143,8 +144,18 @@ class _Transaction:
         """Draft what the guards in use are to become, also those that come into use meanwhile."""
         while missing := self._missing():
             for resolver, cls in missing:
-                self._drafts[resolver, id(cls)] = cls, self._draft(resolver, cls)
+                self._drafts[resolver, id(cls)] = cls, self._draft_apart(resolver, cls)
             self._add(clashes_of(self._effective))
+
+    def _draft_apart(self, resolver: AnyResolver, cls: type | None) -> Draft | None:
+        """Draft a guard; one that fails by itself is dropped, and finds out at its next call: others are to follow."""
+        try:
+            return self._draft(resolver, cls)
+        except FaultToleranceDefinitionException:
+            raise
+        except Exception as error:  # noqa: BLE001
+            tell_of_trouble(registry.name_of(resolver), "its next call finds what holds, for that failed", error)
+            return None
 
     def _draft(self, resolver: AnyResolver, cls: type | None) -> Draft | None:
         if self._after.snapshot is None:  # nobody was in use when it was in force

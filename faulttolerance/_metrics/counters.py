@@ -13,6 +13,7 @@ from operator import add
 from threading import RLock
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from .._log import tell_of_trouble
 from .._swap import Swap
 from .catalogue import BOUNDARIES, Meter, Metric, Schema, Series
 
@@ -89,8 +90,11 @@ class Account:
         for name in self.schema.histograms:
             _add(durations, name, sampled.get(name, NO_DURATIONS))
         if self.meter is not None:
-            for series, value in self.meter.read(levels=levels):
-                counts[series] = counts.get(series, 0) + value
+            try:
+                for series, value in self.meter.read(levels=levels):
+                    counts[series] = counts.get(series, 0) + value
+            except Exception as error:  # noqa: BLE001  # others are to be read
+                tell_of_trouble(self.name, "some of its metrics are missing, for reading them failed", error)
 
     def batch(self, series: tuple[Series, ...]) -> list[None]:
         """Give the list whose entries each advance all of *series* by one."""
