@@ -46,10 +46,8 @@ class Closed(CircuitEra):
         self.is_closed = True
         self.name = CLOSED
         self.until = _NEVER
-        self.since = since
+        self.since = self.used = since  # used: when the last result came, unless the window was full of successes
         self.is_forced = is_forced
-        self.used = since
-        """When the last result came, unless the window was full of successes."""
         self.window = window  # guarded by the breaker's lock
         self.is_clean = False
 
