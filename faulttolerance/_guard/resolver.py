@@ -139,6 +139,8 @@ class Draft:
             if settings.state is not basis or not self.is_current:
                 return False
             if clashes := clashes_of([self.effective], self.state.state):
+                if settings.version.current is not seen:
+                    continue  # the others may follow what was configured meanwhile already
                 raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
             self.put(swap)

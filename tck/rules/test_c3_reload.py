@@ -28,6 +28,7 @@ from faulttolerance import (
     FaultToleranceDefinitionException,
     Guard,
     Retry,
+    RetryBudget,
     Timeout,
     TimeoutException,
     bulkhead,
@@ -322,6 +323,25 @@ def test_a_first_call_does_not_bring_back_what_a_reload_in_its_middle_replaced(
         if not strike.where:
             break
         number += step
+
+
+@traces_instructions
+def test_a_reload_in_the_middle_of_a_first_call_is_no_clash_of_names() -> None:
+    """Rule B1: guards that share a budget follow a reload together, also one that was on its way into force."""
+    number = 1
+    while True:
+        configure(properties={})
+        budget = RetryBudget(0.2, 20, f"shared {number}")
+        one, other = (Guard(Retry(), budget) for _ in range(2))
+        one.call(lambda: None)
+        strike = Strike(
+            number, "resolver.py", "registry.py", handle=lambda: configure(properties={"RetryBudget/burst": 1})
+        )
+        with strike:
+            other.call(lambda: None)
+        if not strike.where:
+            break
+        number += 7
 
 
 @traces_instructions
