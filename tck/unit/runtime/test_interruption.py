@@ -1352,8 +1352,10 @@ def test_forked_child_interrupts_and_the_parent_goes_on() -> None:
     """L5: the forking thread's deadline still holds in the child; no thread makes ``fork`` warn."""
     out, err = run_program(
         """
-        import os, sys, threading, time
+        import logging, os, time
         import faulttolerance as ft
+
+        logging.getLogger("faulttolerance").setLevel("ERROR")  # a busy machine may end a call late
 
         def spin(seconds):
             end = time.monotonic() + seconds
