@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from math import inf
-from sys import modules
+from sys import exception, modules
 from typing import TYPE_CHECKING, Any
 
 from .._metrics.catalogue import advanced
@@ -15,7 +15,7 @@ from .._runtime.clock import Alarm, clock
 from .._runtime.environment import Environment
 from .._runtime.native import get_ident
 from .._signature.call_key import refuse_unhashable
-from .._strategy.flights import Flight, Flights, Outcome, Seat
+from .._strategy.flights import Flight, Flights, Links, Outcome, Seat
 
 _LED, _FOLLOWED = advanced((("Coalesce", "leader"),)), advanced((("Coalesce", "follower"),))
 _own: ContextVar[tuple[Flight, ...]] = ContextVar("the flights in which a call is made", default=())
@@ -53,6 +53,7 @@ class Coalescing:
             seat = Seat(get_ident())
             flight = Flight(key, seat)
             outcome: Outcome | None = None
+            handled = exception()
             try:
                 # From before a flight is there until it is gone: the handler of a signal may call the same, and would
                 # wait for the call below it.
@@ -79,10 +80,10 @@ class Coalescing:
                         return _shared(seat)
                 try:
                     result = call(args, kwargs)
-                    outcome = result, None, None
+                    outcome = result, None, None, ()
                     return result
                 except Exception as failure:
-                    outcome = None, failure, failure.__traceback__
+                    outcome = None, failure, failure.__traceback__, _links(failure, handled)
                     raise
             finally:
                 try:
@@ -93,7 +94,7 @@ class Coalescing:
                     raise
                 finally:
                     _own.set(own)
-                    del outcome, flight, seat  # the traceback of a failure keeps this frame
+                    del outcome, handled, flight, seat  # the traceback of a failure keeps this frame
 
         return coalesced
 
@@ -106,6 +107,7 @@ class Coalescing:
             seat = Seat(ident_of())
             flight = Flight(key, seat)
             outcome: Outcome | None = None
+            handled = exception()
             try:
                 try:
                     met = lead(flight, seat)
@@ -125,10 +127,10 @@ class Coalescing:
                 await environment.hand_down(_own, (*own, seat.flight))
                 try:
                     result = await call(args, kwargs)
-                    outcome = result, None, None
+                    outcome = result, None, None, ()
                     return result
                 except Exception as failure:
-                    outcome = None, failure, failure.__traceback__
+                    outcome = None, failure, failure.__traceback__, _links(failure, handled)
                     raise
                 finally:
                     _own.set(own)
@@ -139,7 +141,7 @@ class Coalescing:
                 except BaseException:
                     leave(seat, outcome)  # as above
                     raise
-                del outcome, flight, seat  # the traceback of a failure keeps this frame
+                del outcome, handled, flight, seat  # the traceback of a failure keeps this frame
 
         return coalesced
 
@@ -161,15 +163,28 @@ def _is_led_here(flight: Flight, seat: Seat) -> bool:
     return leader is not None and leader.ident == seat.ident and "greenlet" not in modules
 
 
+def _links(failure: Exception, handled: BaseException | None) -> Links:
+    """Return the chain of *failure* as far as the call made it: without what its caller *handled*."""
+    links: list[tuple[BaseException, BaseException | None]] = []
+    link: BaseException | None = failure
+    while link is not None and all(link is not seen for seen, _ in links):
+        context = link.__context__ if link.__context__ is not handled else None
+        links.append((link, context))
+        link = context
+    return links
+
+
 def _shared(seat: Seat) -> Any:
-    """Return or raise what the leader shares; the traceback is as it was, however many raise the one failure."""
+    """Return or raise what the leader shares; its traceback and chain stay, however many raise the one failure."""
     outcome = seat.outcome
     if TYPE_CHECKING:
         assert outcome is not None
-    result, failure, trace = outcome
+    result, failure, trace, links = outcome
     if failure is None:
         return result
     try:
         raise failure.with_traceback(trace)
     finally:
-        del seat, outcome, failure, trace  # the traceback keeps this frame
+        for link, context in links:
+            link.__context__ = context  # else it would be what this caller handles, or what the leader's handled
+        del seat, outcome, failure, trace, links, link, context  # the traceback keeps this frame

@@ -432,7 +432,13 @@ def _next_fallback(
         applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
         fallback = next(fallbacks, None) if applies else None
         if fallback is None:
-            raise StoppedIteration.of(failure) if policies.detached or policies.is_block else failure
+            raised = StoppedIteration.of(failure) if policies.detached or policies.is_block else failure
+            context = raised.__context__
+            try:
+                raise raised
+            finally:
+                raised.__context__ = context  # which is now what the caller handles
+                del raised, context  # as below
         if sinks.wanted[FallbackApplied]() and sinks.is_heard(FallbackApplied, call):
             sinks.tell(FallbackApplied(policies.name, failure), call)
         if call.replaced is None:

@@ -28,18 +28,25 @@ GIL, whoever leaves does so under the lock, as followers come, and as a flight i
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from .bulkhead import has_gil
 from .condition import Condition
 from .waking import wake_all
 
-__all__ = ["Flight", "Flights", "Outcome", "Seat"]
+__all__ = ["Flight", "Flights", "Links", "Outcome", "Seat"]
 
-Outcome: TypeAlias = tuple[object, BaseException | None, TracebackType | None]
-"""A result, or the failure in its place with its traceback as the leader has it."""
+Links: TypeAlias = Sequence[tuple[BaseException, BaseException | None]]
+"""The exceptions of a chain, each with its context."""
+Outcome: TypeAlias = tuple[object, BaseException | None, TracebackType | None, Links]
+"""A result, or the failure in its place, with its traceback and its chain as the call itself has made them."""
+
+_NOBODY: Final[dict[Seat, None]] = {}
+"""The followers of a flight to which none has come: most have none. Never changed."""
 
 
 class Seat:
@@ -73,7 +80,7 @@ class Flight:
         self.key = key
         self.leader: Seat | None = leader
         """``None`` once it is over."""
-        self.followers: dict[Seat, None] = {}
+        self.followers: dict[Seat, None] = _NOBODY
         """In the order in which they came."""
         self.waits_for: dict[Seat, Flight] = {}
         """What calls that are made in this flight follow."""
@@ -129,6 +136,8 @@ class Flights:
                 seat.flight, seat.within = flight, around
                 for waiting in around:
                     waiting.waits_for[seat] = flight
+                if flight.followers is _NOBODY:
+                    flight.followers = OrderedDict()  # which finds its first one at once, also where many have left
                 flight.followers[seat] = None
                 is_there = self._by_key.get(own.key) is flight
                 if is_there and flight.leader is not None:
@@ -151,8 +160,11 @@ class Flights:
                 if not flight.followers:
                     flight.leader = None
                     return
-            with self._lock:
-                self._leave_locked(woken, seat, outcome)
+                with self._lock:
+                    self._leave_locked(woken, seat, outcome, is_removed=True)
+            else:
+                with self._lock:
+                    self._leave_locked(woken, seat, outcome)
             wake_all(woken, self.leave)
         except BaseException:
             with self._lock:
@@ -177,28 +189,49 @@ class Flights:
             if flight.leader is not None and flight.leader.ident != ident:
                 self.leave(flight.leader)
 
-    def _leave_locked(self, woken: list[Seat], seat: Seat, outcome: Outcome | None) -> None:
+    def _leave_locked(
+        self, woken: list[Seat], seat: Seat, outcome: Outcome | None, *, is_removed: bool = False
+    ) -> None:
         flight = seat.flight
         if flight is None or flight.leader is not seat:
             _unseat_locked(seat)
             return
-        followers = list(flight.followers)
-        if outcome is None and followers:
-            heir = followers[0]
+        if outcome is None and flight.followers:
+            heir = next(iter(flight.followers))
             woken.append(heir)
             heir.leads, flight.leader = True, heir
             _unseat_locked(heir)
             return
+        followers = list(flight.followers)
         woken += followers
         for follower in followers:
             follower.outcome, follower.is_over = outcome, True
             _unseat_locked(follower)
-        self._remove(flight)
+        if not is_removed:
+            self._remove(flight)
         flight.leader = None
 
     def _remove(self, flight: Flight) -> None:
-        if self._by_key.get(flight.key) is flight:
-            del self._by_key[flight.key]
+        try:
+            if self._by_key.get(flight.key) is flight:
+                del self._by_key[flight.key]
+                return
+        except Exception:  # noqa: BLE001  # of the key, which is the application's
+            pass
+        if any(one is flight for one in list(self._by_key.values())):
+            self._remove_lost(flight)
+
+    def _remove_lost(self, flight: Flight) -> None:
+        """Remove a flight whose key has another hash now, or none: put all others into a table of their own.
+
+        A flight that begins meanwhile may be left out; then nobody follows it.
+        """
+        by_key: dict[Hashable, Flight] = {}
+        for one in list(self._by_key.values()):
+            with suppress(Exception):
+                if one is not flight and one.leader is not None:
+                    by_key.setdefault(one.key, one)
+        self._by_key = by_key
 
 
 def _unseat_locked(follower: Seat) -> None:

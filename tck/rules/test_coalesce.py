@@ -168,6 +168,94 @@ def test_a_failure_is_shared_as_it_is() -> None:
     assert all("_ask" in [frame.name for frame in trace] for _, trace in seen)
 
 
+def chain_of(failure: BaseException) -> list[BaseException]:
+    """Return a failure and all in whose handling it was raised."""
+    chain: list[BaseException] = []
+    link: BaseException | None = failure
+    while link is not None:
+        chain.append(link)
+        link = link.__context__
+    return chain
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["leader handles", "follower handles"])
+@pytest.mark.parametrize("is_nested", [True, False], ids=["nested", "plain"])
+def test_a_shared_failure_tells_nobody_what_another_caller_was_handling(first: bool, is_nested: bool) -> None:
+    """Rule CO1: its chain is that of the call; a leader whose retry goes by causes sees no cause of a follower."""
+    seen: list[BaseException] = []
+
+    def fail() -> None:
+        if not is_nested:
+            raise ValueError("outer")
+        try:
+            raise KeyError("inner")
+        except KeyError:
+            raise ValueError("outer")  # noqa: B904
+
+    @coalesce
+    def load() -> None:
+        sleep(1)
+        fail()
+
+    @coalesce
+    async def load_async() -> None:
+        await asyncio.sleep(1)
+        fail()
+
+    def call(handles: bool) -> None:
+        try:
+            if not handles:
+                load()
+            try:
+                raise ConnectionError("secret")
+            except ConnectionError:
+                load()
+        except ValueError as error:
+            seen.append(error)
+
+    async def call_async(handles: bool) -> None:
+        try:
+            if not handles:
+                await load_async()
+            try:
+                raise ConnectionError("secret")
+            except ConnectionError:
+                await load_async()
+        except ValueError as error:
+            seen.append(error)
+
+    async def both() -> None:
+        await asyncio.gather(call_async(first), call_async(not first), call_async(not first))
+
+    with virtual_time() as clock:
+        for one in [clock.start(call, first), clock.start(call, not first), clock.start(call, not first)]:
+            one.result()
+        clock.run(both())
+
+    assert len({id(error) for error in seen}) == 2
+    kinds = [ValueError, KeyError] if is_nested else [ValueError]
+    assert [[type(link) for link in chain_of(error)] for error in seen] == [kinds] * 6
+
+
+def test_a_failure_that_nobody_shares_is_linked_as_in_plain_python() -> None:
+    """Rule CO1: what its caller was handling is its context."""
+
+    @coalesce
+    def load() -> None:
+        raise ValueError("plain")
+
+    def handle() -> None:
+        try:
+            raise ConnectionError
+        except ConnectionError:
+            load()
+
+    with pytest.raises(ValueError, match="plain") as caught:
+        handle()
+
+    assert [type(link) for link in chain_of(caught.value)] == [ValueError, ConnectionError]
+
+
 def test_futures_that_share_a_failure_do_not_let_its_traceback_grow() -> None:
     """Rule CO1: asking many futures, or one of them often, adds nothing to the one traceback (trap 25)."""
     shop, lengths = Shop(), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 from collections.abc import Callable
@@ -166,6 +167,33 @@ def test_no_chain_and_no_nesting_is_too_deep() -> None:
     assert isinstance(deep(ConnectionError(), 100_000), caused_by(ConnectionError))  # type: ignore[arg-type]
     assert contains((ConnectionError,), nested(ConnectionError(), depth=100_000))
     assert not contains((ConnectionError,), nested(ConnectionError(), ValueError(), depth=100_000))
+
+
+def test_the_chain_of_a_failure_stays_where_the_caller_handles_another() -> None:
+    """Rule T2: what a body was handling when it failed is still behind its failure, whatever its caller handles."""
+    again = retry(max_retries=1, delay=0, jitter=0)
+
+    @again
+    def service() -> None:
+        try:
+            raise KeyError
+        except KeyError:
+            raise Wrapped  # noqa: B904
+
+    @again
+    async def service_async() -> None:
+        service()
+
+    async def handle() -> None:
+        try:
+            raise ConnectionError
+        except ConnectionError:
+            await service_async()
+
+    with pytest.raises(Wrapped) as caught:
+        asyncio.run(handle())
+
+    assert isinstance(caught.value, caused_by(KeyError))  # type: ignore[arg-type]
 
 
 def test_it_stands_in_every_set(invoke: Invoke) -> None:

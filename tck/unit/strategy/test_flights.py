@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import tracemalloc
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import pytest
@@ -74,7 +75,7 @@ def test_decides_as_the_rule_says_naively(seed: int, lock_free: bool) -> None:
             if one in model.got:
                 assert seat.is_over
                 continue
-            outcome = (object(), None, None) if seat.leads and chance.random() < 0.5 else None
+            outcome = (object(), None, None, ()) if seat.leads and chance.random() < 0.5 else None
             calls.flights.leave(seat, outcome)
             model.leave(one, key, outcome)
         for one, (seat, _) in seats.items():
@@ -90,9 +91,9 @@ def test_whoever_is_told_something_is_woken() -> None:
 
     calls.flights.leave(leader)
     assert calls.woken == [first]
-    calls.flights.leave(first, ("result", None, None))
+    calls.flights.leave(first, ("result", None, None, ()))
     assert calls.woken == [first, second]
-    assert second.outcome == ("result", None, None)
+    assert second.outcome == ("result", None, None, ())
 
 
 def test_a_follower_that_nobody_can_wake_is_passed_over() -> None:
@@ -118,7 +119,7 @@ def test_who_comes_while_a_flight_ends_leads() -> None:
 
     class EndsMeanwhile(tuple[Flight, ...]):
         def __iter__(self) -> Iterator[Flight]:
-            calls.flights.leave(leader, ("result", None, None))
+            calls.flights.leave(leader, ("result", None, None, ()))
             return iter(())
 
     assert calls.sits(late, "a", EndsMeanwhile())
@@ -134,7 +135,7 @@ def test_who_meets_nobody_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Flights, "_lock", None)
 
     assert calls.flights.lead(Flight("a", lone), lone) is None
-    calls.flights.leave(lone, ("result", None, None))
+    calls.flights.leave(lone, ("result", None, None, ()))
     assert len(calls.flights) == 0
 
 
@@ -154,7 +155,7 @@ def test_keys_that_become_equal_later_hold_nobody_up() -> None:
     seats = [calls.join(Key()) for _ in range(2)]
     Key.are_equal = True
     for seat in reversed(seats):
-        calls.flights.leave(seat, ("result", None, None))
+        calls.flights.leave(seat, ("result", None, None, ()))
 
     assert calls.join(Key()).leads
 
@@ -168,7 +169,7 @@ def test_leaving_twice_does_nothing_more() -> None:
     assert heir.leads
     assert not heir.is_over
     for _ in range(2):
-        calls.flights.leave(heir, ("result", None, None))
+        calls.flights.leave(heir, ("result", None, None, ()))
 
     assert len(calls.flights) == 0
 
@@ -240,7 +241,59 @@ def test_a_handler_that_raises_while_others_are_woken_leaves_nobody_asleep() -> 
     followers = [calls.join("a") for _ in range(3)]
     followers[0].wake = strikes_once(followers[0].wake)  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
-        calls.flights.leave(leader, ("result", None, None))
+        calls.flights.leave(leader, ("result", None, None, ()))
 
     assert all(follower.is_over for follower in followers)
     assert set(calls.woken) == set(followers)
+
+
+def test_a_leader_that_gives_up_looks_at_one_follower() -> None:
+    """Rule CO2: however many wait, handing over costs the same; cancelling all of them costs their number."""
+    calls = Calls()
+    leader = calls.join("a")
+    seats = [calls.join("a") for _ in range(2000)]
+
+    tracemalloc.start()
+    try:
+        calls.flights.leave(leader)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert seats[0].leads
+    assert peak < 2000 * 8  # of a list of all
+
+
+class Moody:
+    """A key whose hash changes, or is no more."""
+
+    def __init__(self) -> None:
+        self.mood: int | None = 1
+
+    def __hash__(self) -> int:
+        if self.mood is None:
+            raise RuntimeError
+        return self.mood
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+@pytest.mark.parametrize("lock_free", [True, False])
+@pytest.mark.parametrize("mood", [2, None])
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_flight_goes_whatever_becomes_of_its_key(lock_free: bool, mood: int | None, count: int) -> None:
+    """Rule CO1: nothing is kept of a flight that is over, nor are others lost."""
+    calls, key = Calls(lock_free=lock_free), Moody()
+    other = calls.join("other")
+    leader = calls.join(key)
+    followers = [calls.join(key) for _ in range(count)]
+    key.mood = mood
+
+    calls.flights.leave(leader, ("result", None, None, ()))
+
+    assert all(follower.is_over for follower in followers)
+    assert len(calls.flights) == 1
+    assert not calls.join("other").leads
+    calls.flights.leave(other, ("result", None, None, ()))
+    assert len(calls.flights) == 0
