@@ -174,6 +174,11 @@ def _links(failure: Exception, handled: BaseException | None) -> Links:
     return links
 
 
+def _restore(links: Links) -> None:
+    for link, context in links:
+        link.__context__ = context
+
+
 def _shared(seat: Seat) -> Any:
     """Return or raise what the leader shares; its traceback and chain stay, however many raise the one failure."""
     outcome = seat.outcome
@@ -185,6 +190,5 @@ def _shared(seat: Seat) -> Any:
     try:
         raise failure.with_traceback(trace)
     finally:
-        for link, context in links:
-            link.__context__ = context  # else it would be what this caller handles, or what the leader's handled
-        del seat, outcome, failure, trace, links, link, context  # the traceback keeps this frame
+        _restore(links)  # else it would lead to what this caller handles, or what the leader's handled
+        del seat, outcome, failure, trace, links  # the traceback keeps this frame

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
 from itertools import islice
 from sys import getrefcount
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
 from .condition import Condition
@@ -132,7 +132,7 @@ class Partitions:
         try:
             partition = self._by_hash[hash(key)]
             if not (partition.key is key or partition.key == key):
-                partition = self.find(key)  # type: ignore[assignment]  # ``None`` is in no order, either
+                partition = cast("Partition", self.find(key))  # ``None`` is in no order, either
             self._order.move_to_end(partition)
         except Exception:  # noqa: BLE001
             return _NONE
