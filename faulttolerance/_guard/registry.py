@@ -83,7 +83,7 @@ def every_state() -> Iterator[State]:
 
 def name_of(resolver: AnyResolver) -> str:
     """Name a guard that cannot be asked what holds for it."""
-    declaration: Any = getattr(resolver, "declaration", resolver)
+    declaration: Any = getattr(resolver, "declaration", None) or resolver
     return str(getattr(getattr(declaration, "function", None), "__qualname__", declaration.name))
 
 
