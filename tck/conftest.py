@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -59,6 +60,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of garbage collections: there are thousands, explicit ones too."""
+    collect_garbage()
+
+
+_collections = count()
+
+
+def collect_garbage() -> None:
+    """Collect garbage among what came since the last time, and among everything now and then."""
+    if next(_collections) % 100 == 0:
+        gc.unfreeze()
     gc.collect()
     gc.freeze()
 
@@ -72,7 +83,7 @@ def forget_runtime_state() -> Iterator[None]:
         named_guards[name].close()
     testing.reset()
     if any(isinstance(one(), GuardResolver) for one in registry._guards.keys() - living):
-        gc.collect()  # a cycle holds a guard whose name the next test may look for
+        collect_garbage()  # a cycle holds a guard whose name the next test may look for
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +92,7 @@ def collect_what_would_be_validated(request: pytest.FixtureRequest) -> None:
     code = getattr(request.function, "__code__", None)
     programs = (text for text in getattr(code, "co_consts", ()) if isinstance(text, str) and "validate(" in text)
     if code is None or "validate" in code.co_names or any(programs) or "page" in request.fixturenames:
-        gc.collect()
+        collect_garbage()
 
 
 @pytest.fixture(params=CONVENTIONS)

@@ -18,7 +18,9 @@ from inspect import signature
 from typing import Any, NamedTuple, TypeAlias
 
 import faulttolerance
-from faulttolerance import Guard, Interrupted, Timeout, circuit_breakers, guards
+from faulttolerance import Guard, Interrupted, Timeout, circuit_breakers
+from faulttolerance._guard import registry
+from faulttolerance._guard.control import GuardedMethod
 
 from .clock import Clock
 from .convention import Invoke
@@ -315,9 +317,16 @@ class Run:
         await asyncio.sleep(1000)
         await asyncio.gather(*map(_awaitable, self._calls), return_exceptions=True)
 
+    def _guards(self) -> Iterator[GuardedMethod]:
+        """Give those whose name may be that of the scenario: of the others there are thousands."""
+        for resolver in list(registry.resolvers()):
+            if self.name.endswith(registry.name_of(resolver)):
+                for cls in resolver.classes():
+                    yield GuardedMethod(resolver, cls, resolver.effective_policies(cls)[0])
+
     def _read(self) -> None:
         self._is_over = True
-        (found,) = [one for one in guards() if one.name == self.name and any(one.counts.values())] or [None]
+        (found,) = [one for one in self._guards() if one.name == self.name and any(one.counts.values())] or [None]
         self.counts = {
             (metric, tags): count
             for (metric, tags), count in (found.counts.items() if found is not None else ())
