@@ -652,7 +652,8 @@ thread.join()
 """
     )
 
-    assert lines == ["", "", ""]
+    # A busy machine may end a call late, which is logged.
+    assert [line for line in lines if "after its deadline" not in line] == ["", "", ""]
 
 
 def test_a_deadline_of_one_greenlet_never_strikes_another() -> None:
