@@ -243,7 +243,7 @@ def deadline() -> None:
     A ``@fallback`` still answers. The parameter is that of ``Deadline``.
 
     Raises:
-        FaultToleranceDefinitionException: When decorating or entering, if the value is no duration.
+        FaultToleranceDefinitionException: At once, if the value is no duration.
 
     >>> with deadline("2s"):
     ...     "in time"

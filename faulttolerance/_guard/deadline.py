@@ -24,7 +24,7 @@ from .._runtime.interrupting.block_deadline import holder_of_block
 from .._runtime.interrupting.thread_deadlines import current_greenlet, deadlines_here
 from .._runtime.native import get_ident
 from .._runtime.task_deadline import current
-from ..exceptions import FaultToleranceDefinitionException
+from ..exceptions import Fault, FaultToleranceDefinitionException
 from .decorator import Decorator
 from .place import user_frames
 
@@ -68,6 +68,8 @@ class WholeCall(Decorator):
         super().__init__(kind, values)
         frame = next(user_frames(), None)
         self._name = "a block" if frame is None else f"{module_of(frame) or 'a block'}:{frame.f_lineno}"
+        if faults := self._faults(self._name):  # now: it may guard blocks alone, which begin much later
+            raise FaultToleranceDefinitionException(*faults)
         self._prepared: dict[tuple[int, bool], list[PlainBlock]] = {}
         """By thread, and whether it is awaited: what statements are about to enter."""
         self._entered: dict[object, list[PlainBlock]] = {}
@@ -113,15 +115,12 @@ class WholeCall(Decorator):
             raise
         return self
 
-    def _seconds(self) -> float:
-        """Give the length of a block's deadline.
+    def _own_faults(self, where: str) -> list[Fault]:
+        return check(self._kind, self._values, "", lambda _: ("deadline(value)", f"at {self._name}"))
 
-        Raises:
-            FaultToleranceDefinitionException: It is none.
-        """
-        if faults := check(self._kind, self._values, "", lambda _: ("deadline(value)", f"at {self._name}")):
-            self._excuse()  # else the next decorator would tell of it, too
-            raise FaultToleranceDefinitionException(*faults)
+    @property
+    def _seconds(self) -> float:
+        """The length of a block's deadline."""
         return seconds(parameters(self._kind)["value"].kind.normalised(self._values["value"]), ChronoUnit.MILLIS)
 
     def _block(self, is_awaited: bool) -> PlainBlock:
@@ -129,7 +128,7 @@ class WholeCall(Decorator):
             """Find the call path of a block; a ``with`` block of a coroutine, too, is one of its task."""
             holder = holder_of_block()
             of_task = is_awaited or (holder is not None and bool(holder.f_code.co_flags & _AWAITED))
-            return _path(self._name, self._seconds(), of_task)
+            return _path(self._name, self._seconds, of_task)
 
         return PlainBlock(find, self._forget)
 

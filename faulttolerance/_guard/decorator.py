@@ -91,10 +91,6 @@ class Decorator:
                 faults += [fault for fault in decorator._own_faults(where) if fault not in faults]
         return faults
 
-    def _excuse(self) -> None:
-        """Let no decorator below tell of this one's faults."""
-        _faulty.decorators = tuple(one for one in _faulty.decorators if one[1] is not self)
-
     def _own_faults(self, where: str) -> list[Fault]:
         return check(self._kind, self._values, f"{where} @{self._kind.annotation}")
 

@@ -763,13 +763,33 @@ def test_a_block_without_time_left_is_not_entered(block: Blocks, clock: Clock) -
 
 @pytest.mark.parametrize("value", [-1, "soon", None, True, float("nan"), [1]])
 def test_a_value_that_is_no_duration_is_refused(value: Any) -> None:
-    """By rules R9, X1: as a decorator, as a block, as a value, and from the configuration."""
-    with pytest.raises(FaultToleranceDefinitionException, match=r"deadline\(value\) is .*allowed: a duration >= 0"):
-        deadline(value).__enter__()
-    with pytest.raises(FaultToleranceDefinitionException, match=r"@Deadline\(value\) is .*allowed: a duration >= 0"):
-        deadline(value)(len)
+    """By rules R9, X1: where it is written, before anything is decorated or entered, and as a value."""
+    with pytest.raises(
+        FaultToleranceDefinitionException,
+        match=r"deadline\(value\) is .*allowed: a duration >= 0.*\(at tck\.rules\.test_deadline:\d+\)",
+    ):
+        deadline(value)
     with pytest.raises(FaultToleranceDefinitionException, match=r"@Deadline\(value\) is .*allowed: a duration >= 0"):
         Deadline(value)
+
+
+def test_a_value_that_is_no_duration_is_refused_with_the_faults_above_it() -> None:
+    """By rule R9: one error lists what the decorators above it have wrong, and none of that comes again below."""
+    with pytest.raises(FaultToleranceDefinitionException) as refused:
+
+        @retry(max_retries=-3)
+        @deadline("2 secs")
+        def guarded() -> None: ...
+
+    text = str(refused.value)
+    assert "deadline(value) is '2 secs', perhaps '2s' is meant" in text
+    assert "@Retry(max_retries) is -3" in text
+
+    @retry(max_retries=1)
+    def sound() -> int:
+        return 1
+
+    assert sound() == 1
 
 
 def test_a_wrong_configuration_is_refused() -> None:
