@@ -31,18 +31,20 @@ _LONGEST_LIST = 8
 class Note(str):
     """A note of ours: text to whoever reads or pickles it, with what the guard around wants to know."""
 
-    __slots__ = ("guard", "limit", "made")
+    __slots__ = ("began", "clock_changes", "guard", "limit")
 
+    began: float
+    """When the call began that failed, on the shared clock."""
+    clock_changes: int
+    """How often that clock had been changed by then."""
     guard: str
     """The name of the guard."""
     limit: int
     """The attempts that it makes at most; where there is no limit, those that it made."""
-    made: float
-    """When the note was made, on the shared clock."""
 
-    def __new__(cls, text: str, guard: str, limit: int, made: float) -> Self:
+    def __new__(cls, text: str, guard: str, limit: int, began: float) -> Self:
         note = super().__new__(cls, text)
-        note.guard, note.limit, note.made = guard, limit, made
+        note.guard, note.limit, note.began, note.clock_changes = guard, limit, began, clock.changes
         return note
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
@@ -111,7 +113,6 @@ class CallRecord:
 
         One note of ours per object (rule R1), but behind those of the guards inside (rule T6).
         """
-        now = self.began + elapsed
         try:
             notes = [note for note in getattr(failure, "__notes__", ()) if self._is_kept(note, name)]
             inner = next((note for note in reversed(notes) if type(note) is Note), None)
@@ -121,7 +122,7 @@ class CallRecord:
                 tried = f"{tried} of {outer_name}, each up to {inner.limit} of {inner_name},"
             reason = self.objection or _REASONS[stop]
             text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._kinds()}; no more, because {reason}"
-            ours = Note(text, name, self.attempts if limit == inf else int(limit), now)
+            ours = Note(text, name, self.attempts if limit == inf else int(limit), self.began)
             # Not by assignment: a frozen dataclass that is an exception refuses it.
             BaseException.__setattr__(failure, "__notes__", [*notes, ours])
         except Exception:  # noqa: BLE001  # a failure that takes no note is the application's all the same
@@ -139,8 +140,10 @@ class CallRecord:
         """Whether *note* is somebody else's, or was made by a guard inside this call of the guard *name*."""
         if type(note) is not Note:
             return True
-        # An object that is raised again and again has one from a call before.
-        return note.made > self.began or (note.made == self.began and note.guard != name)
+        # An object that is raised again and again has one from a call before, or from another test's clock.
+        if note.clock_changes != clock.changes:
+            return False
+        return note.began > self.began or (note.began == self.began and note.guard != name)
 
     def _kinds(self) -> str:
         """Return what each attempt failed with, in brackets; empty where it was the same each time."""

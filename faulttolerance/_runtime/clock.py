@@ -117,7 +117,7 @@ class SharedClock:
     Its parts are attributes, so that asking it costs no call but the one of the part.
     """
 
-    __slots__ = ("call_at", "is_virtual", "monotonic", "random", "sleep", "wall_time")
+    __slots__ = ("call_at", "changes", "is_virtual", "monotonic", "random", "sleep", "wall_time")
 
     monotonic: Callable[[], float]
     """Seconds since some moment; never goes back."""
@@ -130,12 +130,15 @@ class SharedClock:
     """
     call_at: Callable[[float, Callable[[], object]], Timer]
     """Run a short callback once ``monotonic()`` has reached a moment."""
+    changes: int
+    """How often another clock was put in place: moments from before a change say nothing after it."""
     is_virtual: bool
     """Whether time is another one than the system's."""
     wall_time: Callable[[], float]
     """Seconds since 1970; another clock's go on from where the system's stood."""
 
     def __init__(self) -> None:
+        self.changes = 0
         self._take(_SystemClock, is_virtual=False)
 
     def use(self, other: Clock) -> None:
@@ -149,6 +152,7 @@ class SharedClock:
         watchdog.resume()
 
     def _take(self, other: Clock | type[_SystemClock], is_virtual: bool) -> None:
+        self.changes += 1
         self.is_virtual = is_virtual
         self.wall_time = _wall_time_of(other) if is_virtual else wall_time
         self.monotonic = other.monotonic

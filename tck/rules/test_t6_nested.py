@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import Guard, Retry, fallback, retry
+from faulttolerance.testing import virtual_time
 from kit import Clock, Invoke
 
 
@@ -112,6 +113,48 @@ def test_a_note_from_a_call_before_is_no_guard_inside(clock: Clock) -> None:
             function()
         (note,) = notes_of(shared)
         assert "2 attempts in" in note
+
+
+def test_a_note_from_a_call_that_has_just_ended_is_no_guard_inside(clock: Clock) -> None:
+    """Rule T6: virtual time stands still between two calls; the first one began before the second one all the same."""
+    shared = ConnectionError("shared")
+
+    def fail() -> None:
+        raise shared
+
+    for function in [retry(max_retries=1, delay=10, jitter=0)(fail)] * 2:
+        with pytest.raises(ConnectionError):
+            function()
+        with pytest.raises(ConnectionError):
+            retry(max_retries=2, delay=10, jitter=0)(another_that_fails)(shared)
+        (note,) = notes_of(shared)
+        assert "3 attempts in" in note
+
+
+def another_that_fails(failure: BaseException) -> None:
+    raise failure
+
+
+def test_a_note_from_another_test_is_no_guard_inside(caplog: pytest.LogCaptureFixture) -> None:
+    """Rule T6: each ``virtual_time()`` block has a time of its own, which may be behind that of the block before."""
+    shared = ConnectionError("shared")
+
+    @retry(max_retries=1, delay=10, jitter=0)
+    def one() -> None:
+        raise shared
+
+    @retry(max_retries=1, delay=10, jitter=0)
+    def other() -> None:
+        raise shared
+
+    for function in (one, other, one):
+        with virtual_time() as clock:
+            clock.sleep(60 if function is one else 0)
+            with pytest.raises(ConnectionError):
+                function()
+        (note,) = notes_of(shared)
+        assert "2 attempts in" in note
+    assert warnings(caplog) == []
 
 
 def test_names_that_end_alike_are_told_in_full(clock: Clock) -> None:
