@@ -143,7 +143,8 @@ class CallRecord:
         # An object that is raised again and again has one from a call before, or from another test's clock.
         if note.clock_changes != clock.changes:
             return False
-        return note.began > self.began or (note.began == self.began and note.guard != name)
+        # One of the same guard is that of another caller, who shares the failure.
+        return note.guard != name and note.began >= self.began
 
     def _kinds(self) -> str:
         """Return what each attempt failed with, in brackets; empty where it was the same each time."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pickle
 from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, Retry, fallback, retry
+from faulttolerance import Guard, Retry, coalesce, fallback, retry
 from faulttolerance.testing import virtual_time
 from kit import Clock, Invoke
 
@@ -154,6 +155,35 @@ def test_a_note_from_another_test_is_no_guard_inside(caplog: pytest.LogCaptureFi
                 function()
         (note,) = notes_of(shared)
         assert "2 attempts in" in note
+    assert warnings(caplog) == []
+
+
+def test_callers_that_share_a_failure_leave_one_note(caplog: pytest.LogCaptureFixture) -> None:
+    """Rule T6: retries of several callers stand beside one another, and none inside another one."""
+    asked = []
+
+    @coalesce
+    async def load() -> None:
+        await asyncio.sleep(1)
+        asked.append(None)
+        raise ConnectionError
+
+    @retry(max_retries=1, delay=10, jitter=0)
+    async def call(beginning: float) -> None:
+        await load()
+
+    async def late(beginning: float) -> BaseException | None:
+        await asyncio.sleep(beginning)
+        return (await asyncio.gather(call(beginning), return_exceptions=True))[0]
+
+    async def main() -> list[BaseException | None]:
+        return await asyncio.gather(*(late(number / 100) for number in range(20)))
+
+    with virtual_time() as clock:
+        failures = clock.run(main())
+
+    assert len(asked) == 2
+    assert [len(notes_of(failure)) for failure in failures if failure is not None] == [1] * 20
     assert warnings(caplog) == []
 
 
