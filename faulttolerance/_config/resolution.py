@@ -11,6 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from .._log import tell_of_trouble
 from .._policy import DEFAULT_PLACE, Chaos, Fallback, Policy, check, parameters
 from .._shown import install, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
@@ -173,8 +174,10 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
         else:
             policy = type(policy)._of(values)
             configured |= {name: _source(*setting) for name, setting in settings.items()}
-    if isinstance(policy, Chaos) and enabled and policy.rate:
-        faults += chaos_faults(settings.values())
+    if isinstance(policy, Chaos) and enabled and policy.rate and (refused := chaos_faults(settings.values())):
+        # A variable that is set for all processes of a machine is not to end the calls of one that allows no chaos.
+        enabled = False
+        tell_of_trouble(refused[0].where, "there is no chaos", FaultToleranceDefinitionException(*refused))
     return Effective(policy, enabled, configured, observed), faults
 
 

@@ -226,7 +226,7 @@ def _sets_values(snapshot: Snapshot) -> bool:
 
 
 def _faults_of_chaos(snapshot: Snapshot) -> list[Fault]:
-    """Refuse keys for chaos, whether or not a guard is there for them; variables may be somebody else's."""
+    """Refuse keys for chaos, whether or not a guard is there for them; a guard that meets a variable ignores it."""
     if not snapshot.mentions_one_of(Chaos):
         return []
     kinds = {(Chaos.annotation, name) for name in parameters(Chaos)}
@@ -234,7 +234,10 @@ def _faults_of_chaos(snapshot: Snapshot) -> list[Fault]:
         entry
         for source in snapshot.sources
         for entry in source.entries
-        if (not source.is_shared or entry.name.startswith(PREFIX)) and kinds & parameters_named([folded(entry.name)])
+        if not source.is_environment
+        and (not source.is_shared or entry.name.startswith(PREFIX))
+        and kinds & parameters_named([folded(entry.name)])
+        and str(entry.value).strip("0.")
     ]
     return chaos_faults((entry.name, entry) for entry in entries)
 

@@ -203,21 +203,38 @@ def test_it_is_refused_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch, tmp
         with refused(*words, "chaos.toml line 2"):
             configure(files=[file])
         assert alone() == "fresh"
-    monkeypatch.setenv("FAULTTOLERANCE_CHAOS_RATE", "0.5")
-    with refused("FAULTTOLERANCE_CHAOS_RATE", "FAULTTOLERANCE_CHAOS_ALLOWED"):
-        reload()
-    monkeypatch.delenv("FAULTTOLERANCE_CHAOS_RATE")
-    monkeypatch.setenv("ELSEWHERE_CHAOS_RATE", "somebody else's")
-    variable = f"{HERE.replace('.', '_')}_alone_Chaos_rate".upper()
-    monkeypatch.setenv(variable, "0.5")
-    with refused(f"{HERE}/alone/Chaos/rate", variable, "FAULTTOLERANCE_CHAOS_ALLOWED"):
-        reload()
     monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", "true")
-    reload()
-    monkeypatch.delenv(variable)
-    reload()
     configure(files=[file])
     assert "rate = 0.5" in explain(alone)
+
+
+@pytest.mark.parametrize(
+    "variable", ["FAULTTOLERANCE_CHAOS_RATE", f"{HERE.replace('.', '_')}_alone_Chaos_rate".upper()]
+)
+def test_a_variable_is_ignored_unless_it_is_allowed(
+    variable: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is set for all processes of a machine ends no call of one that allows no chaos; one ERROR says so."""
+    monkeypatch.delenv("FAULTTOLERANCE_CHAOS_ALLOWED")
+    monkeypatch.setenv("ELSEWHERE_CHAOS_RATE", "somebody else's")
+    monkeypatch.setenv(variable, "1")
+    reload()
+
+    assert [alone(), alone()] == ["fresh", "fresh"]
+    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert "there is no chaos" in record.getMessage()
+
+    monkeypatch.setenv("FAULTTOLERANCE_CHAOS_ALLOWED", "true")
+    reload()
+    assert "rate = 1" in explain(alone)
+
+
+def test_a_rate_of_nothing_is_no_chaos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that switches chaos off is refused nowhere."""
+    monkeypatch.delenv("FAULTTOLERANCE_CHAOS_ALLOWED")
+    for value in (0, "0", "0.0"):
+        configure(properties={"Chaos/rate": value})
+        assert alone() == "fresh"
 
 
 @pytest.mark.parametrize(
