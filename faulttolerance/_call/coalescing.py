@@ -176,7 +176,7 @@ def _links(failure: Exception, handled: BaseException | None) -> Links:
 
 def _restore(links: Links) -> None:
     for link, context in links:
-        link.__context__ = context
+        BaseException.__setattr__(link, "__context__", context)  # what is frozen refuses an assignment
 
 
 def _shared(seat: Seat) -> Any:

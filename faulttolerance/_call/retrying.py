@@ -441,7 +441,8 @@ def _next_fallback(
             try:
                 raise raised
             finally:
-                raised.__context__ = context  # which is now what the caller handles
+                # It is now what the caller handles; what is frozen refuses an assignment.
+                BaseException.__setattr__(raised, "__context__", context)
                 del raised, context  # as below
         if sinks.wanted[FallbackApplied]() and sinks.is_heard(FallbackApplied, call):
             sinks.tell(FallbackApplied(policies.name, failure), call)
