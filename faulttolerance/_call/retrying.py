@@ -441,8 +441,7 @@ def _next_fallback(
             try:
                 raise raised
             finally:
-                # It is now what the caller handles; what is frozen refuses an assignment.
-                BaseException.__setattr__(raised, "__context__", context)
+                BaseException.__setattr__(raised, "__context__", context)  # instead of what the caller handles
                 del raised, context  # as below
         if sinks.wanted[FallbackApplied]() and sinks.is_heard(FallbackApplied, call):
             sinks.tell(FallbackApplied(policies.name, failure), call)
