@@ -12,6 +12,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = False
 nox.options.sessions = ["lint", "typing", "docstrings", "tests-3.11"]
 
+ALONE = Path("tck/installation/alone")
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
@@ -46,17 +47,18 @@ def bare(session: nox.Session) -> None:
     """Test what the core promises, where no optional package is installed."""
     session.install("--editable", ".[test]")
     # All outcomes in every way of calling, the specification, the pages, and what is missing when it is asked for.
-    rules = [f"tck/rules/test_{name}.py" for name in ("scenarios", "m6_installation", "predicates", "counting")]
-    session.run("pytest", "-n", "auto", *rules, "tck/spec", "tck/docs", *session.posargs)
+    files = ["call/test_scenarios.py", "installation/test_optional_packages.py", "metrics/test_several_policies.py"]
+    files += ["retry/test_predicates.py", "spec", "docs"]
+    session.run("pytest", "-n", "auto", *(f"tck/{name}" for name in files), *session.posargs)
 
 
 @nox.session
-@nox.parametrize("framework", sorted(path.stem.removeprefix("for_") for path in Path("tck/alone").glob("for_*.py")))
+@nox.parametrize("framework", sorted(path.stem.removeprefix("for_") for path in ALONE.glob("for_*.py")))
 def alone(session: nox.Session, framework: str) -> None:
     """Try what is for a framework where that is installed and nothing else: a success, and an outage in the log."""
     package = {"opentelemetry": "opentelemetry-api", "prometheus": "prometheus-client", "sqlalchemy": "sqlalchemy>=2.1"}
     session.install("--editable", ".", package.get(framework, framework))
-    session.run("python", "-W", "error", f"tck/alone/for_{framework}.py")
+    session.run("python", "-W", "error", str(ALONE / f"for_{framework}.py"))
 
 
 @nox.session
@@ -143,6 +145,7 @@ def release(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Test what stands on other packages with the lowest versions of them that pyproject.toml allows."""
     session.install("--resolution", "lowest-direct", "--editable", ".[test,test-optional]")
-    inside = ["config", "telemetry", "test_cli.py", "test_patching.py", "test_pytest_plugin.py", "guard/test_port.py"]
-    outside = ["integrations", "fleet/test_redis.py", "surroundings/test_clients.py", "surroundings/test_trio.py"]
-    session.run("pytest", *(f"tck/unit/{name}" for name in inside), *(f"tck/{name}" for name in outside))
+    files = ["configuration", "declaring/test_patching.py", "deadline/test_clients.py", "fleet/test_redis.py"]
+    files += ["guard/test_port.py", "inspection/test_command_line.py", "integrations", "surroundings/test_trio.py"]
+    files += ["telemetry", "testing/test_pytest_plugin.py", "web"]
+    session.run("pytest", *(f"tck/{name}" for name in files))

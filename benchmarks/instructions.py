@@ -1,6 +1,6 @@
 """The instructions of the interpreter that a guarded call takes: a cost that no machine and no load changes.
 
-``tck/unit/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
+``tck/house/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
 ``--beside opentelemetry.trace`` counts in a process that has imported such a module.
 """
 

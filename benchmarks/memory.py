@@ -1,6 +1,6 @@
 """The bytes that a guarded method takes after its first call, exporters aside: the same on every machine.
 
-``tck/unit/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
+``tck/house/test_cost.py`` compares with what ``python -m benchmarks.record`` has written down.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files and calls of the package that a guarded call passes: the steps of whoever reads a traceback.
 
 ``python -m benchmarks.passing`` prints the figures of each kind of call, with ``--files`` the files, too, in the order
-in which they are entered. ``tck/unit/test_cost.py`` keeps the files of each kind at what they are.
+in which they are entered. ``tck/house/test_cost.py`` keeps the files of each kind at what they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write down what guarding costs on this version of Python, for ``tck/unit/test_cost.py`` to compare with.
+"""Write down what guarding costs on this version of Python, for ``tck/house/test_cost.py`` to compare with.
 
 ``python -m benchmarks.record`` does it anew, where a figure has to grow, or has become smaller.
 """

@@ -21,6 +21,8 @@ from faulttolerance._guard.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
 from kit.interpreter import switching_every
 
+pytest_plugins = ["kit.fixtures"]
+
 # How long an example takes says nothing about it on a machine that does other things meanwhile.
 hypothesis.settings.register_profile(
     "busy machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

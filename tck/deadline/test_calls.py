@@ -766,7 +766,7 @@ def test_a_value_that_is_no_duration_is_refused(value: Any) -> None:
     """By rules R9, X1: where it is written, before anything is decorated or entered, and as a value."""
     with pytest.raises(
         FaultToleranceDefinitionException,
-        match=r"deadline\(value\) is .*allowed: a duration >= 0.*\(at tck\.rules\.test_deadline:\d+\)",
+        match=r"deadline\(value\) is .*allowed: a duration >= 0.*\(at tck\.deadline\.test_calls:\d+\)",
     ):
         deadline(value)
     with pytest.raises(FaultToleranceDefinitionException, match=r"@Deadline\(value\) is .*allowed: a duration >= 0"):

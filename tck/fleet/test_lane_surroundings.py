@@ -12,7 +12,7 @@ import pytest
 
 from kit.surroundings import gunicorn, needs, run
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.timeout(200)]  # programs say themselves that they hang
 
 PREAMBLE = """
 import os, socket, sys, threading, time

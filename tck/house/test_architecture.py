@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -62,19 +62,6 @@ LARGE_FUNCTIONS = {
 
 LARGE_FILES: dict[str, int] = {}
 """Files that may exceed the limit, each with the lines that it may have."""
-
-ABOUT_ALL = {
-    "test_architecture.py",
-    "test_cost.py",
-    "test_mutants.py",
-    "test_odd_programs.py",
-    "test_pickling_by_value.py",
-    "test_regressions.py",
-    "test_sleeping.py",
-    "test_surface.py",
-    "test_tiers.py",
-}
-"""Files of tests that are about the whole package; each other one is named after its module."""
 
 BRANCHES = (
     ast.If,
@@ -229,17 +216,6 @@ def test_every_exception_to_the_limits_is_needed() -> None:
 def test_no_string_names_a_file_of_the_package(file: str) -> None:
     """What is told by the name of a file changes when the file is renamed, and no checker sees it."""
     assert files_named(parsed(file)) == set()
-
-
-def test_tests_stand_where_their_module_does() -> None:
-    """``tck/unit/<room>/test_<module>.py``, or ``test_<module>_<matter>.py``, for ``_<room>/<module>.py``."""
-    here = Path(__file__).parent
-    tests = {path.relative_to(here).as_posix() for path in here.rglob("test_*.py")} - ABOUT_ALL
-    modules = [PurePosixPath(file.replace("/_", "/").removeprefix("_")) for file in FILES]
-    homes = [f"{module.with_name(f'test_{module.stem}')}{end}" for module in modules for end in "._"]
-    astray = {test for test in tests if not test.startswith(tuple(homes))}
-
-    assert astray == set()
 
 
 @pytest.mark.outside

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.timeout(200)]  # programs say themselves that they hang
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "examples" / "tested-service"

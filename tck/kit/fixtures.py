@@ -1,4 +1,4 @@
-"""Virtual time and all calling conventions for the tests of the rules, which are named P, L, R and C."""
+"""What any test may ask for: virtual time, and whether something is still held when a call has ended."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ import pytest
 from faulttolerance._metrics.catalogue import METRICS
 from kit.surroundings import needs
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "how-to"
 LABELS = {"method", "le", *(tag for metric in METRICS for tag in metric.tags)}
 NAMES = {

@@ -11,7 +11,7 @@ from faulttolerance._runtime.interrupting.async_exception import Interrupted, fi
 from faulttolerance._runtime.interrupting.pending_interrupt import PendingInterrupt
 from faulttolerance._runtime.interrupting.thread_deadlines import ThreadDeadlines, this_thread
 from faulttolerance._runtime.one_step import frames_of_threads
-from tck.kit.interpreter import needs_gil
+from kit.interpreter import needs_gil
 
 
 @needs_gil

@@ -6,7 +6,7 @@ import pytest
 
 from kit.surroundings import needs, run
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.timeout(200)]  # programs say themselves that they hang
 
 
 def test_blocking_call_of_the_main_thread_is_interrupted() -> None:

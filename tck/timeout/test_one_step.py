@@ -16,7 +16,7 @@ from types import FrameType
 import pytest
 
 from faulttolerance._runtime.one_step import frames_of_threads, once, stack_of, uncollected, uncollected_once
-from tck.kit.interpreter import needs_gil
+from kit.interpreter import needs_gil
 
 ROUNDS = 20_000
 
