@@ -82,7 +82,7 @@ def _install_wheel(session: nox.Session) -> None:
 
 @nox.session
 def mutation(session: nox.Session) -> None:
-    """Change decisions and the order of the policies, one at a time; fail where the tests do not notice."""
+    """Change decisions and the order of the policies, one at a time; fail where no test notices."""
     session.install("--editable", ".[test,test-optional]")
     session.run("python", "tck/kit/mutation.py", *session.posargs)
 

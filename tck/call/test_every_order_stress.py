@@ -15,7 +15,7 @@ from faulttolerance.testing import simulate
 from kit.mutation import Copy, Mutant, mutants
 from kit.simulated import EXPECTED, LINES, SCENARIOS
 
-DEFECTS: Final = mutants("defects.toml")
+DEFECTS: Final = mutants("kit/defects.toml")
 SEEDS: Final = 10_000
 RUNS: Final = [
     ("queue", 0, 3000, LINES),

@@ -7,13 +7,14 @@ import ast
 import pytest
 
 from kit import mutation, planted
+from kit.pin import Pin
 
 MUTANTS = mutation.mutants()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_change_can_be_made_in_one_place(mutant: mutation.Mutant) -> None:
-    """The text to be changed is there once, a module that comes out is Python and another one, the tests exist."""
+    """The code to be changed is there once, a module that comes out is Python and another one, the tests exist."""
     text = (mutation.ROOT / mutant.path).read_text(encoding="utf-8")
 
     changed = mutant.applied_to(text)
@@ -24,17 +25,71 @@ def test_change_can_be_made_in_one_place(mutant: mutation.Mutant) -> None:
     assert [test for test in mutant.tests if not (mutation.ROOT / "tck" / test).exists()] == []
 
 
+def test_each_change_has_a_name_of_its_own() -> None:
+    """A survivor is found by its name."""
+    names = [mutant.name for mutant in MUTANTS]
+
+    assert len(set(names)) == len(names)
+
+
+MODULE = """
+class Shop:
+    @staticmethod
+    def buy(a, b):  # a comment
+        if a and b:
+            return f(
+                a, "b"
+            )
+        elif a: return 'ä' + (a + b)
+        def inner():
+            return a + b
+
+def sell():
+    a = 1
+    b = 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new", "changed", "into"),
+    [
+        (
+            "Shop.buy",
+            "f(a, 'b')",
+            "g()",
+            """f(
+                a, "b"
+            )""",
+            "(g())",
+        ),
+        ("Shop.buy", "a + b", "a - b", "(a + b)", "((a - b))"),
+        ("Shop.buy.inner", "a+b", "a - b", "            return a + b", "            return (a - b)"),
+        ("sell", "a = 1", "", "a = 1", "pass"),
+        ("sell", "a = 1\nb = 2", "if b:\n    a = 3", "a = 1\n    b = 2", "if b:\n        a = 3"),
+        ("Shop", "@staticmethod\ndef buy(a, b): ...", "", "", ""),
+    ],
+)
+def test_code_is_found_by_function_and_syntax_and_replaced_in_place(
+    function: str, old: str, new: str, changed: str, into: str
+) -> None:
+    """Quotes, spaces, lines and comments do not count; what does not stand there is refused."""
+    pin = Pin(function, old, new)
+
+    if changed:
+        assert pin.applied_to(MODULE) == MODULE.replace(changed, into)
+    else:
+        with pytest.raises(ValueError, match="0 times"):
+            pin.applied_to(MODULE)
+
+
+def test_code_that_stands_in_a_function_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 times"):
+        Pin("f", "a", "b").applied_to("def f():\n    return a + a\n")
+
+
 @pytest.mark.parametrize("mistake", planted.MISTAKES, ids=lambda mistake: mistake.wrong)
 def test_mistake_for_type_checkers_can_be_planted_in_one_place(mistake: planted.Mistake) -> None:
     """The text to be changed is there once, and what comes out is Python."""
     text = (planted.ROOT / planted.HOME / "attempt.py").read_text(encoding="utf-8")
 
     assert ast.dump(ast.parse(mistake.planted_in(text))) != ast.dump(ast.parse(text))
-
-
-def test_page_has_every_change() -> None:
-    """What is committed of the last run is about the changes that there are, and none survived it."""
-    page = mutation.PAGE.read_text(encoding="utf-8")
-
-    assert [one.name for one in MUTANTS if f"| {one.name} |" not in page] == []
-    assert "**survived**" not in page

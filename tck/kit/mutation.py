@@ -1,10 +1,20 @@
 """Whether the tests notice when the library decides wrongly.
 
-    python tck/kit/mutation.py [--jobs N] [--write] [PART OF A NAME ...]
+    python tck/kit/mutation.py [--jobs N] [PART OF A NAME ...]
 
-Each change of ``mutants.toml`` is made in a copy of the project, and the tests named there are run on it until one
-fails. A change that none notices is a test that is missing, unless it is known to make no difference. The exit status
-is 1 where one survived that is not. ``--write`` puts the outcome into ``docs/explanation/mutants.md``.
+Each change is made in a copy of the project, and its tests are run on it until one fails. A change that none notices
+is a test that is missing, unless it is known to make no difference. The exit status is 1 where one survived that is
+not. A run of all changes writes the outcome into ``build/mutants.md``.
+
+The changes stand beside the tests of their subject, in ``tck/*/mutants.toml``. A group has the tests of its changes,
+in the order in which they are run: those of the official kit first. A change has these keys:
+
+- ``name`` says what is wrong then;
+- ``function`` is the qualified name of a function or a class, and ``old`` an expression or statements in it: both
+  together stand once in the package, wherever that is (``kit/pin.py``);
+- ``new`` takes the place of ``old``; statements are removed where it is empty;
+- ``file``, instead of ``function``, is a file that is no Python, in which the text ``old`` stands once;
+- ``equivalent`` says why nobody could notice the change; it is run all the same.
 """
 
 from __future__ import annotations
@@ -21,13 +31,19 @@ import tomllib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kit.pin import Pin
 
 __all__ = ["PAGE", "ROOT", "Mutant", "main", "mutants"]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "explanation" / "mutants.md"
+PAGE = ROOT / "build" / "mutants.md"
 
 _TEST_SECONDS = 20
 _MUTANT_SECONDS = 400
@@ -39,30 +55,52 @@ class Mutant:
     """One change of one file."""
 
     name: str
-    file: str
     old: str
     new: str
+    subject: str
     tests: tuple[str, ...]
+    function: str = ""
+    file: str = ""
     equivalent: str = ""
     """Why nobody could notice it; empty where somebody has to."""
 
     @property
     def path(self) -> str:
-        return f"faulttolerance/{self.file}"
+        """The file with the place, from the root of the project."""
+        if self.file:
+            return f"faulttolerance/{self.file}"
+        paths = [path for path, text in _modules().items() for _ in self._pin.spans(text)]
+        if len(paths) != 1:
+            raise ValueError(f"{self.name}: {self.function} has the code to be changed in {paths or 'no file'}")
+        return paths[0]
+
+    @property
+    def _pin(self) -> Pin:
+        return Pin(self.function, self.old, self.new)
 
     def applied_to(self, text: str) -> str:
-        """*text* with the change made."""
+        """Return *text*, which is that of the file, with the change made."""
+        if not self.file:
+            return self._pin.applied_to(text)
         if text.count(self.old) != 1:
             raise ValueError(f"{self.name}: {self.path} has the text to be changed {text.count(self.old)} times")
         return text.replace(self.old, self.new)
 
 
-def mutants(file: str = "mutants.toml") -> list[Mutant]:
-    """All changes, in the order of the file."""
-    document = tomllib.loads((ROOT / "tck" / "kit" / file).read_text(encoding="utf-8"))
+@cache
+def _modules() -> dict[str, str]:
+    """Return the text of each module of the package, by its path."""
+    paths = sorted((ROOT / "faulttolerance").rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+def mutants(file: str = "*/mutants.toml") -> list[Mutant]:
+    """Return all changes in the files below ``tck`` that the pattern names, in their order."""
     return [
-        Mutant(**{**table, "tests": tuple(table.get("tests") or document["tests"][table["file"]])})
-        for table in document["mutant"]
+        Mutant(**change, subject=path.parent.name, tests=tuple(group["tests"]))
+        for path in sorted((ROOT / "tck").glob(file))
+        for group in tomllib.loads(path.read_text(encoding="utf-8"))["group"]
+        for change in group["mutant"]
     ]
 
 
@@ -131,7 +169,6 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="parts of the names of the changes to try; all where none is given")
     parser.add_argument("--jobs", type=int, default=2, help="how many are tried at once")
-    parser.add_argument("--write", action="store_true", help="write the page on it, where all are tried")
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in mutants() if not options.names or any(part in mutant.name for part in options.names)]
     with tempfile.TemporaryDirectory() as home:
@@ -144,7 +181,8 @@ def main(arguments: list[str]) -> int:
         print(f"SURVIVED: {mutant.name} ({mutant.path})")
     for mutant in noticed_equivalents:
         print(f"NOTICED, though said to be of no effect: {mutant.name} ({mutant.path}), by {outcomes[mutant]}")
-    if options.write and not options.names:
+    if not options.names:
+        PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page(outcomes), encoding="utf-8")
     return 1 if survived or noticed_equivalents else 0
 
@@ -181,18 +219,13 @@ def page(outcomes: dict[Mutant, str]) -> str:
     lines = [
         "# Do the tests notice?",
         "",
-        "A suite that passes says little unless it fails when the library is wrong.",
-        "`nox -s mutation` makes each change below in a copy of the library and runs the tests on it until one fails;",
-        "those of the official kit ([tck/spec](../../tck/spec)) come first.",
-        "This page is generated by `nox -s mutation -- --write`.",
-        "",
         f"Of {len(outcomes)} changes the tests notice {len(noticed)}, the official kit's cases alone {by_the_kit}.",
         "",
     ]
-    for file in dict.fromkeys(mutant.path for mutant in outcomes):
-        lines += [f"## {file}", "", "| change | first noticed by |", "| --- | --- |"]
+    for subject in dict.fromkeys(mutant.subject for mutant in outcomes):
+        lines += [f"## {subject}", "", "| change | first noticed by |", "| --- | --- |"]
         for mutant, by in outcomes.items():
-            if mutant.path == file:
+            if mutant.subject == subject:
                 lines.append(f"| {mutant.name} | {by or ('no effect' if mutant.equivalent else '**survived**')} |")
         lines.append("")
     silent = [mutant for mutant in outcomes if mutant.equivalent]
