@@ -18,10 +18,9 @@ import pytest
 from faulttolerance import AdaptiveThrottle, Bulkhead, Guard, Hedge, Retry, RetryBudget, Timeout, TimeoutException
 from faulttolerance.exceptions import BulkheadException
 from faulttolerance.testing import VirtualClock, virtual_time
-
-from . import hedges, time_outs
-from .kernel import Backend, Load, lognormal, quantile
-from .overload import CAPACITY, LATENCY, USUAL
+from simulation import hedges, time_outs
+from simulation.kernel import Backend, Load, lognormal, quantile
+from simulation.overload import CAPACITY, LATENCY, USUAL
 
 Body = Callable[[], Awaitable[object]]
 

@@ -16,9 +16,8 @@ from faulttolerance._call.limiting import Limiter
 from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
 from faulttolerance._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 from faulttolerance.exceptions import BulkheadException
-
-from .kernel import Simulation
-from .shipped import Gated, adaptive_throttle, circuit_breaker, retry_budget
+from simulation.kernel import Simulation
+from simulation.shipped import Gated, adaptive_throttle, circuit_breaker, retry_budget
 
 SEEDS: Final = 10_000
 AT_ONCE: Final = 500

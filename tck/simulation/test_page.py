@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from .page import PAGE, filled, names, shown
-from .pictures import PICTURES
-from .tables import TABLES
+from simulation.page import PAGE, filled, names, shown
+from simulation.pictures import PICTURES
+from simulation.tables import TABLES
 
 TEXT = PAGE.read_text(encoding="utf-8")
 QUICK = [(name, row) for name, table in TABLES.items() for row in sorted(table.quick)]

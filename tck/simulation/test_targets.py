@@ -9,7 +9,7 @@ import math
 
 import pytest
 
-from . import budgets, hedges, overload, storm, throttles, time_outs
+from simulation import budgets, hedges, overload, storm, throttles, time_outs
 
 LATENCY = overload.LATENCY
 

@@ -11,9 +11,8 @@ import pytest
 from faulttolerance import Bulkhead, Criticality, Guard, Timeout, TimeoutException
 from faulttolerance.exceptions import BulkheadException
 from faulttolerance.testing import VirtualClock, virtual_time
-
-from .kernel import lognormal, quantile
-from .queues import CAPACITY, LONG, MEAN, OURS, PATIENCE, PERMITS, queued
+from simulation.kernel import lognormal, quantile
+from simulation.queues import CAPACITY, LONG, MEAN, OURS, PATIENCE, PERMITS, queued
 
 MAX_WAIT = 0.2
 SEEDS = (3, 5, 8)

@@ -13,8 +13,7 @@ from faulttolerance import Criticality
 from faulttolerance._strategy.adaptive_throttle import AdaptiveThrottle
 from faulttolerance._strategy.verdict import FAILURE, SUCCESS
 from faulttolerance.exceptions import ThrottleException
-
-from .kernel import Simulation
+from simulation.kernel import Simulation
 
 RATE, WARM, SECONDS = 100.0, 40.0, 160.0
 
