@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pytest
 
@@ -127,3 +127,19 @@ def test_names_that_are_loaded_later_are_listed_once() -> None:
 
     assert len(names) == len(set(names))
     assert set(faulttolerance.__all__) <= set(names)
+
+
+def test_a_guarded_protocol_is_still_met_by_what_has_its_methods() -> None:
+    """What the decorator remembers on a protocol is no member that implementations lack."""
+
+    @retry(max_retries=1)
+    @runtime_checkable
+    class Payments(Protocol):
+        def charge(self) -> int: ...
+
+    class Bank:
+        def charge(self) -> int:
+            return 5
+
+    assert isinstance(Bank(), Payments)
+    assert not isinstance(object(), Payments)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -333,3 +336,28 @@ def test_shutdown_drains_and_the_next_call_opens_the_pool_again() -> None:
         assert not [one for one in threading.enumerate() if one.name.startswith("faulttolerance-") and one.is_alive()
                     and "watchdog" not in one.name]
     """)
+
+
+PROGRAM = """
+import os, sys
+from faulttolerance import retry
+assert "logging" not in sys.modules
+@retry
+def fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(fork())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_the_first_fork_of_a_program_that_does_not_log_is_quiet(tmp_path: Path) -> None:
+    """A module that is imported between two halves of a fork has half of its own hooks run: none is (rule L5)."""
+    program = tmp_path / "forks.py"
+    program.write_text(PROGRAM)
+
+    found = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=30)
+
+    assert (found.stdout, found.stderr) == ("0\n", "")

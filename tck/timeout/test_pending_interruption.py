@@ -23,6 +23,8 @@ from faulttolerance import (
     retry,
     timeout,
 )
+from faulttolerance._runtime.interrupting.pending_interrupt import OTHER_GREENLETS, OURS, PendingInterrupt
+from faulttolerance._runtime.interrupting.thread_deadlines import Entry
 
 GUARDS: list[dict[str, Any]] = [{}, {"timeout": Timeout(60_000)}, {"timeout": Timeout(60_000, interrupt=False)}]
 
@@ -95,3 +97,32 @@ def test_attempt_is_counted_as_ended_by_control_flow() -> None:
         "ft.timeout.calls.total": {"timedOut": "false"},
         "ft.bulkhead.calls.total": {"bulkheadResult": "accepted"},
     }
+
+
+ENTRY: Entry = (1.0, None)
+
+
+IN_C = "it was in C code"
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ([OURS], OURS),
+        ([IN_C, OURS], IN_C),
+        ([OURS, IN_C], IN_C),
+        ([IN_C, None], IN_C),
+        ([OURS, None], OURS),
+        ([OTHER_GREENLETS, OURS], OTHER_GREENLETS),
+        ([OTHER_GREENLETS, None, OURS], OTHER_GREENLETS),
+        ([OTHER_GREENLETS, IN_C], IN_C),
+    ],
+)
+def test_reason_that_says_most_of_the_body_is_given(seen: list[str | None], said: str | None) -> None:
+    """R2: that a call was about to end, or could have been interrupted by then, hides no cause."""
+    pending = PendingInterrupt(ENTRY)
+
+    for why in seen:
+        pending.refuse(why)
+
+    assert pending.why == said
