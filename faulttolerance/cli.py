@@ -119,8 +119,10 @@ def check(
     if not guards:
         _warn(f"nothing is guarded in {', '.join(modules)}; --recursive imports the modules of packages, too")
         raise typer.Exit(1)
-    typer.echo(f"nothing wrong; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(doubtful)}")
-    if strict and (unused or doubtful):
+    is_refused = strict and bool(unused or doubtful)
+    result = "refused by --strict" if is_refused else "nothing wrong"
+    typer.echo(f"{result}; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(doubtful)}")
+    if is_refused:
         raise typer.Exit(1)
 
 

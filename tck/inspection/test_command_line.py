@@ -107,6 +107,7 @@ def test_unused_keys_fail_a_strict_check_only(
     done = run("check", "shop.billing", *options)
 
     assert done.exit_code == status
+    assert done.stdout.startswith("refused by --strict; guards: " if status else "nothing wrong; guards: ")
     assert "did you mean SHOP_BILLING_CLIENT_CHARGE_RETRY_MAXRETRIES?" in done.stderr
 
 
@@ -268,7 +269,8 @@ def test_check_doubts_a_circuit_that_takes_refusals_for_successes(
         f"acme.doubtful @CircuitBreaker(fail_on) does not name {name}"
         for name in ("BulkheadException", "RateLimitException", "TimeoutException")
     ]
-    assert done.stdout == "nothing wrong; guards: 4, unused keys: 0, doubts: 3\n"
+    result = "refused by --strict" if status else "nothing wrong"
+    assert done.stdout == f"{result}; guards: 4, unused keys: 0, doubts: 3\n"
 
 
 # explain
