@@ -1,7 +1,7 @@
 """The command line: what is guarded, how it is configured, and whether the configuration is right.
 
 faulttolerance check acme.billing --strict
-faulttolerance explain acme.billing:Client.charge
+faulttolerance explain acme.billing.Client.charge
 faulttolerance list acme.billing --json
 faulttolerance keys acme.billing --format env
 faulttolerance top localhost:8000
@@ -21,6 +21,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from enum import StrEnum
+from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +38,8 @@ from ._policy import parameters
 from ._policy.unit import seconds
 from ._shown import ends_the_caller, escaped, install, told
 from .exceptions import FaultToleranceDefinitionException
+
+_MISSING: Any = object()
 
 app = typer.Typer(
     help="Show and check what is guarded and how it is configured.",
@@ -128,24 +131,23 @@ def check(
 
 @app.command()
 def explain(
-    target: Annotated[str, typer.Argument(help="As in acme.billing:Client.charge.", metavar="MODULE:NAME")],
+    name: Annotated[str, typer.Argument(help="As list shows it, or as in acme.billing:Client.charge.", metavar="NAME")],
+    modules: Annotated[
+        list[str] | None, typer.Argument(help="Modules to import besides the one in the name.", metavar="[MODULE]...")
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show what is as by default, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     config: Config = None,
 ) -> None:
-    """Show the policies of a function, or of a class's methods, in order, each value and where it came from."""
-    module, colon, path = target.partition(":")
-    if not colon or not path:
-        raise typer.BadParameter(f"{target!r} is not MODULE:NAME, as in acme.billing:Client.charge")
-    *outer, name = path.split(".")
+    """Show the policies of a function, a guard, or a class's methods, in order, each value and where it came from."""
     with _apart():
-        _import([module], recursive=False)
-        parent: Any = importlib.import_module(module)
-        for step in outer:
-            parent = _member(parent, step, target)
-        explained = _explained(parent, name, _member(parent, name, target), show_all)
-    if not explained:
-        raise typer.BadParameter(f"{target!r} is not guarded")
+        _import(modules or (), recursive=False)
+        try:
+            explained = _explained_at(name, show_all)
+        except typer.BadParameter:
+            explained = _explained_as(name, show_all)
+            if not explained:
+                raise
     typer.echo(json.dumps([one.as_dict() for one in explained], indent=2) if as_json else "\n".join(explained))
 
 
@@ -251,13 +253,54 @@ def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effectiv
     return zip(effective.declared, effective.values, strict=True)
 
 
-def _member(parent: Any, name: str, target: str) -> Any:
-    try:
-        return getattr(parent, name)
-    except AttributeError:
-        near = difflib.get_close_matches(name, dir(parent), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise typer.BadParameter(f"{target!r}: there is no {name}{hint}") from None
+def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
+    """Explain what stands at *name* in a module, which is imported; raise ``BadParameter`` where nothing does."""
+    module, colon, path = name.partition(":")
+    if colon:
+        _import([module], recursive=False)
+    else:
+        module, path = _split(name)
+    if not module:
+        near = _nearest(name, [guard.name for guard in control.guards()])
+        raise typer.BadParameter(f"no guard has the name {name!r}{near}; modules to import may follow it")
+    if not path:
+        raise typer.BadParameter(f"{name!r} is a module: list shows its guards")
+    parent, target = None, importlib.import_module(module)
+    for step in path.split("."):
+        parent, target = target, getattr(target, step, _MISSING)
+        if target is _MISSING:
+            raise typer.BadParameter(f"{name!r}: there is no {step}{_nearest(step, dir(parent))}")
+    if not (explained := _explained(parent, step, target, show_all)):
+        raise typer.BadParameter(f"{name!r} is not guarded")
+    return explained
+
+
+def _explained_as(name: str, show_all: bool) -> list[explanation.Explanation]:
+    """Explain the guards that are called *name*, each alone."""
+    named = [guard for guard in control.guards() if guard.name == name]
+    return [explanation.explain_alone(guard._resolver, guard._cls, all=show_all) for guard in named]
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Import the modules with which *name* begins, from the left; return the last of them, and what follows."""
+    module, path = "", name
+    while path:
+        step, _, rest = path.partition(".")
+        longer = f"{module}.{step}" if module else step
+        try:
+            is_module = find_spec(longer) is not None
+        except (ModuleNotFoundError, ValueError):  # its parent is no package, or it is no name of a module
+            is_module = False
+        if not is_module:
+            break
+        _import([longer], recursive=False)
+        module, path = longer, rest
+    return module, path
 
 
 def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[explanation.Explanation]:

@@ -90,6 +90,12 @@ def explain(target: Any, name: str = "", *, all: bool = False, source: bool = Fa
     return Explanation("\n".join(part.text(all, source) for part in parts), tuple(part.as_dict() for part in parts))
 
 
+def explain_alone(resolver: AnyResolver, cls: type | None, *, all: bool) -> Explanation:  # noqa: A002
+    """Explain one guard, without those that stand around it."""
+    part = GuardLayer(resolver, cls, False)
+    return Explanation(part.text(all, False), (part.as_dict(),))
+
+
 def layers(function: Any, cls: type | None) -> Iterator[GuardLayer]:
     """Find each guard of *function*, the outermost first: decorators of policies are one, each ``Guard`` another."""
     while True:

@@ -314,10 +314,59 @@ def test_all_methods_of_a_class_are_explained(run: Run) -> None:
     ]
 
 
+def test_every_name_that_list_shows_is_explained(run: Run) -> None:
+    """It is the name in metrics, logs and keys, too; a module is imported for a guard whose name tells none."""
+    listed = {guard["name"] for guard in json.loads(run("list", "shop.billing", "--json").stdout)}
+    names = {name for name in listed if name.startswith("shop.billing.")} | {"cli payments"}
+
+    for name in names:
+        done = run("explain", name, "shop.billing")
+        assert (done.exit_code, done.stdout.splitlines()[0]) == (0, name)
+        told = json.loads(run("explain", name, "shop.billing", "--json").stdout)
+        assert [guard["name"] for guard in told] == [name]
+    assert "shop.billing.Client.charge" in names
+
+
+@pytest.mark.parametrize("name", ["Client", "Client.charge", "pay", "settle"])
+def test_the_module_of_a_dotted_name_is_imported(run: Run, name: str) -> None:
+    """A dot does what a colon does."""
+    by_dot = run("explain", f"shop.billing.{name}")
+
+    assert (by_dot.exit_code, by_dot.stdout) == (0, run("explain", f"shop.billing:{name}").stdout)
+
+
+def test_a_guard_may_be_named_as_a_module(run: Run, tmp_path: Path) -> None:
+    """And is explained, where the modules that make it are named."""
+    (tmp_path / "shop" / "named.py").write_text(
+        "from faulttolerance import Guard, Timeout\nkept = Guard(name='json', timeout=Timeout('7s'))\n"
+    )
+
+    done = run("explain", "json", "shop.named")
+
+    assert done.exit_code == 0
+    assert "value = 7s" in done.stdout
+
+
+def test_a_guard_that_no_attribute_holds_is_explained_by_its_name(run: Run, tmp_path: Path) -> None:
+    """As the methods of a class that a function made."""
+    (tmp_path / "shop" / "made.py").write_text(
+        "from faulttolerance import retry\n\ndef make():\n    class Client:\n"
+        "        @retry(max_retries=7)\n        def charge(self): ...\n    return Client\n\nkept = [make()]\n"
+    )
+
+    done = run("explain", "shop.made.make.<locals>.Client.charge")
+
+    assert done.exit_code == 0
+    assert "maxRetries = 7" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("shop.billing", "is not MODULE:NAME"),
+        ("shop.billing", "'shop.billing' is a module: list shows its guards"),
+        ("nobody", "no guard has the name 'nobody'; modules to import may follow it"),
+        ("cli paymens", "no guard has the name 'cli paymens'"),
+        ("shop.billing.Client.chrge", "there is no chrge; did you mean charge?"),
         ("shop.billing:Client.chrge", "there is no chrge; did you mean charge?"),
         ("shop.billing:Future", "is not guarded"),
         ("shop.billing:Client.__init__", "is not guarded"),
