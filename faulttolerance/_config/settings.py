@@ -133,8 +133,7 @@ class Settings:
         state = self._state
         inputs = state.inputs.__replace__(**inputs_of(properties=properties, files=files, sources=sources))
         sources_read = [_given(inputs.properties)] if inputs.properties else []
-        if in_environment := environment():
-            sources_read.append(in_environment)
+        sources_read.append(environment())
         named = files_of_environment(self._places)
         if inputs.files or inputs.sources or named:
             try:

@@ -33,6 +33,9 @@ from .key import (
 )
 from .source import Entry, Source, source_of
 
+ENVIRONMENT = "environment"
+"""The name of the source that every snapshot has."""
+
 
 class File(NamedTuple):
     """A file: its name as it was given, for messages, and its path, whatever directory the process works in."""
@@ -171,14 +174,22 @@ class Snapshot:
         return next(((key.name, entry) for key in keys for entry in self.find_all(key)), None)
 
     def find_all(self, key: Key) -> list[Entry]:
-        """Find every entry for *key*, the strongest first."""
+        """Return every entry for *key*, the strongest first."""
+        return [entry for *_, entry in self._ranked(key)]
+
+    def obeys_variable(self, key: Key) -> bool:
+        """Return whether ``key.variable`` would decide: neither the environment nor a stronger source sets *key*."""
+        own = next(rank for rank, source in enumerate(self.sources) if source.name == ENVIRONMENT)
+        return all(rank > own for rank, *_ in self._ranked(key))
+
+    def _ranked(self, key: Key) -> list[tuple[int, int, Entry]]:
         entries: list[tuple[int, int, Entry]] = []
         for fold in key.folds:
             for rank, entry in self._index.get(fold, ()):
                 names = key.variables if self.sources[rank].is_environment else key.names
                 if entry.name in names:
                     entries.append((rank, names.index(entry.name), entry))
-        return [entry for *_, entry in sorted(entries, key=lambda ranked: ranked[:2])]
+        return sorted(entries, key=lambda ranked: ranked[:2])
 
 
 def parameters_named(folds: Iterable[str]) -> set[tuple[str, str]]:
@@ -191,10 +202,10 @@ _OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
 
 
-def environment() -> Source | None:
-    """Read the environment; ``None`` where nothing in it could be a key."""
+def environment() -> Source:
+    """Read the variables that could be keys."""
     entries = [Entry(name, value, f"environment variable {name}") for name, value in variables().items()]
-    return source_of("environment", 300, entries, is_environment=True, is_shared=True) if entries else None
+    return source_of(ENVIRONMENT, 300, entries, is_environment=True, is_shared=True)
 
 
 def variables() -> dict[str, str]:

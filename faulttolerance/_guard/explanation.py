@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 from .._call.order import is_detached
 from .._call.state import conditions_of
-from .._config import Declared, Effective, parameter_keys
+from .._config import Declared, Effective, parameter_keys, settings
 from .._policy import Parameter, Policy, parameters
 from .._signature.kind import is_coroutine_function
 from .._signature.naming import class_name
@@ -183,19 +184,17 @@ def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str
     for one in [*(one for one in named.values() if one not in by_default), *(by_default if all else ())]:
         now = f"; {live[one.name]}" if one.name in live else ""
         yield f"    {one.key} = {_shown(one.told(value.policy))}  [{sources[one.name]}]{now}"
-        if variable := _variable(one, value, declared):
+        if variable := _variable(one, declared):
             yield f"      variable {variable}"
     if by_default and not all:
         yield f"    [{len(by_default)} as by default]"
 
 
-def _variable(parameter: Parameter, value: Effective, declared: Declared) -> str:
-    """Name the environment variable that reaches least else; none where a stronger source sets the same key."""
-    keys = parameter_keys(declared, parameter.name)
-    configured = value.configured.get(parameter.name, "")
-    if not keys or (configured.startswith(f"{keys[0].name} in ") and "environment variable" not in configured):
-        return ""
-    return keys[0].variable if not configured.endswith(f" {keys[0].variable}") else ""
+def _variable(parameter: Parameter, declared: Declared) -> str:
+    """Return the environment variable that reaches least else; empty where none would change the value."""
+    keys, snapshot = parameter_keys(declared, parameter.name), settings.basis.snapshot
+    is_obeyed = keys and (snapshot is None or snapshot.obeys_variable(keys[0]))
+    return keys[0].variable if is_obeyed else ""
 
 
 def _shown(value: Any) -> str:
@@ -219,20 +218,29 @@ def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Cond
                 "enabled": value.enabled,
                 **({"mode": "observe" if value.observed else "enforce"} if value.policy.is_observable else {}),
                 "declared_on": _place(declared),
-                "parameters": {
-                    one.key: {
-                        "value": _plain(getattr(value.policy, name)),
-                        "source": value.sources[name],
-                        "default": _plain(one.kind.normalised(one.default)) if one.has_default else None,
-                        "variable": _variable(one, value, declared),
-                    }
-                    for name, one in parameters(value.policy).items()
-                },
+                "parameters": dict(_parameters(value, declared)),
                 **now.get(type(value.policy), {}),
             }
             for value, declared in zip(effective.values, effective.declared, strict=True)
         ],
     }
+
+
+def _parameters(value: Effective, declared: Declared) -> Iterator[tuple[str, dict[str, Any]]]:
+    named, sources = parameters(value.policy), value.sources
+    defaults: Any = SimpleNamespace(
+        **{name: one.kind.normalised(one.default) for name, one in named.items() if one.has_default}
+    )
+    for name, one in named.items():
+        yield (
+            one.key,
+            {
+                "value": _plain(one.told(value.policy)),
+                "source": sources[name],
+                "default": _plain(one.told(defaults)) if one.has_default else None,
+                "variable": _variable(one, declared),
+            },
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,6 +74,57 @@ def test_the_variable_that_is_named_changes_the_value(which: str, monkeypatch: p
     assert f"    {which} = {text[which]}  [" in shown
     assert f"variable {told['variable']}]" in shown.replace("environment ", "")
     assert f"      variable {told['variable']}" not in shown
+
+
+@pytest.mark.parametrize("key", ["Retry/delay", f"{OWN}/Retry/delay"])
+@pytest.mark.parametrize("ending", [".json", ".env"])
+def test_a_value_of_a_file_is_shown_with_the_variable_that_would_override_it(
+    key: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule M3: the variable wins, whatever key the file has."""
+    file = tmp_path / f"{ending}"
+    in_dotenv = f"{VARIABLE}_RETRY_DELAY" if key.startswith(OWN) else "FAULTTOLERANCE_RETRY_DELAY"
+    file.write_text(json.dumps({key: "5s"}) if ending == ".json" else f"{in_dotenv}=5s\n")
+    monkeypatch.setenv("FAULTTOLERANCE_CONFIG", str(file))
+    ft.reload()
+
+    before = ft.explain(Client.charge)
+    told = before.as_dict()["policies"][0]["parameters"]["delay"]
+    monkeypatch.setenv(told["variable"], "7s")
+    ft.reload()
+
+    assert f"    delay = 5s  [{key} in file {file}" in before
+    assert f"      variable {told['variable']}\n" in before
+    assert "    delay = 7s  [" in ft.explain(Client.charge)
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "environments", "is_named"), [(300, "300", True), (301, "300", False), (100, "99", False)]
+)
+def test_the_variable_is_named_where_the_environment_is_stronger(
+    ordinal: int, environments: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule M3: by the ordinals of both, which either may say itself."""
+    file = tmp_path / "faulttolerance.json"
+    file.write_text(json.dumps({"config_ordinal": ordinal, f"{OWN}/Retry/delay": "5s"}))
+    monkeypatch.setenv("FAULTTOLERANCE_CONFIG", str(file))
+    monkeypatch.setenv("FAULTTOLERANCE_CONFIG_ORDINAL", environments)
+    ft.reload()
+
+    told = ft.explain(Client.charge).as_dict()["policies"][0]["parameters"]["delay"]
+    monkeypatch.setenv(f"{VARIABLE}_RETRY_DELAY", "7s")
+    ft.reload()
+
+    assert told["variable"] == (f"{VARIABLE}_RETRY_DELAY" if is_named else "")
+    assert ("    delay = 7s  [" in ft.explain(Client.charge)) == is_named
+
+
+def test_no_variable_is_named_beside_one_that_is_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule M3: of two spellings the first counts."""
+    monkeypatch.setenv(f"{OWN}/Retry/delay", "5s")
+    ft.reload()
+
+    assert ft.explain(Client.charge).as_dict()["policies"][0]["parameters"]["delay"]["variable"] == ""
 
 
 def test_no_variable_is_named_where_it_would_change_nothing() -> None:
@@ -145,6 +197,8 @@ def test_as_dict_is_for_json_and_has_everything() -> None:
         "default": 3,
         "variable": f"{VARIABLE}_RETRY_MAXRETRIES",
     }
+    assert told["policies"][0]["parameters"]["maxDuration"]["default"] == "3m"
+    assert told["policies"][1]["parameters"]["value"]["value"] == "2s"
     assert told["policies"][0]["parameters"]["abortOn"]["value"] == []
 
 
