@@ -143,10 +143,10 @@ def shown(
 
 def _head(targets: Sequence[Target], standings: Sequence[Standing], now: float, width: int) -> Iterator[Text]:
     here = [target for target in targets if target.last is not None and not target.trouble]
-    calls = sum(one.rates.get("calls", 0.0) for one in standings)
-    failed = sum(one.rates.get("failures", 0.0) for one in standings)
-    numbers = f"{len(here)} of {len(targets)} answer, {len(standings)} guards, {number(calls)} calls/s, "
-    yield Text.assemble(("top", "bold"), "  ", numbers, (f"{number(failed)} failed", "bold red" if failed else ""))
+    # Guards are counted, and their calls are not: those of a guard inside another one would count twice.
+    failing = sum(one.rank is Rank.FAILING for one in standings)
+    numbers = f"{len(here)} of {len(targets)} answer, {len(standings)} guards, "
+    yield Text.assemble(("top", "bold"), "  ", numbers, (f"{failing} failing", "bold red" if failing else ""))
     for target in targets:
         word, colour, said = _trouble(target, now)
         if word:

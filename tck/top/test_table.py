@@ -96,11 +96,20 @@ def test_who_does_not_answer_is_named() -> None:
     targets[0].took = 2.25
     text = drawn(targets, 80)
 
-    assert "1 of 3 answer, 1 guards, 60 calls/s, 10 failed" in text
+    assert "1 of 3 answer, 1 guards, 1 failing" in text
     assert "lost  b:1 for 12 s: Connection refused" in text
     assert "slow  a:8000: 2.2 s" in text
     assert "fleet  shop: 0 share, 1 alone" in text
     assert "c:1" not in text  # nothing is wrong with it yet
+
+
+def test_rates_of_guards_are_not_added_to_one_another() -> None:
+    """One may stand inside another: its callers are no customers, and a failure of both is one failure."""
+    inner, outer = "shop.wholesaler", "shop.place"
+    head = drawn([target(inner, outer, "shop.search")], 120).splitlines()[0]
+
+    assert head == "top  1 of 1 answer, 3 guards, 3 failing"
+    assert drawn([Target("a")], 120).splitlines()[0] == "top  0 of 1 answer, 0 guards, 0 failing"
 
 
 def test_a_long_address_does_not_hide_what_is_wrong() -> None:
