@@ -6,7 +6,7 @@ import hmac
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from .. import circuit_breakers
 from .._log import ERROR, INFO, log
@@ -62,13 +62,13 @@ def refusal(request: Request, secret: bytes) -> tuple[int, str] | None:
 
 
 def _is_from_here(headers: Mapping[str, str]) -> bool:
-    """Tell whether what a browser says of the page that sends this, if one does, is that it is ours."""
+    """Return whether ``Sec-Fetch-Site`` and ``Origin``, where they are sent, name this host."""
     site = headers.get("sec-fetch-site")
     if site is not None and site != "same-origin":
         return False
     origin = headers.get("origin")
     # Only the host is compared: behind a proxy that speaks TLS the scheme is another one here than for the browser.
-    return origin is None or (origin != "null" and urlsplit(origin).netloc == headers.get("host"))
+    return origin is None or origin.partition("://")[2] == (headers.get("host") or None)
 
 
 def performed(request: Request, who: object) -> bool:

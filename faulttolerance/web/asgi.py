@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias, TypeVar
 
 from .exchange import Request, Response
-from .status import MOST_BYTES, Authorize, Status
+from .status import MOST_BYTES, TOO_LONG, Authorize, Status
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -51,7 +51,7 @@ def asgi_app(
                 if body is None:
                     return  # the caller has gone
                 if len(body) > MOST_BYTES:
-                    await _send(send, await _aside(status.too_long, request))
+                    await _send(send, await _aside(status.said, request, 413, TOO_LONG))
                     return
                 request = request._replace(body=body)
             await _send(send, await _answered(status, request))

@@ -19,6 +19,7 @@ Authorize: TypeAlias = Callable[[Request], Any]
 
 MOST_BYTES = 16_384
 """Of what is sent; forms have some hundreds."""
+TOO_LONG = f"at most {MOST_BYTES} bytes are taken"
 
 _ROWS = 100
 """How many guards the page shows at first; programs get all."""
@@ -80,7 +81,7 @@ class Status:
                 return wanted
             answer = self._answer(request)
         except Refusal as refusal:
-            answer = self._said(request, refusal.status, refusal.words).also(*refusal.headers)
+            answer = self.said(request, refusal.status, refusal.words).also(*refusal.headers)
         return answer.without_body() if request.method == "HEAD" else answer
 
     def asked(self, request: Request) -> tuple[object, Exception | None]:
@@ -95,9 +96,9 @@ class Status:
         """Do what *request* asks, if ``authorize`` gave something true, *who*, for it."""
         if not who:
             action.refused(request)
-            return self._said(request, 403, "not authorised")
+            return self.said(request, 403, "not authorised")
         if not action.performed(request, who):
-            return self._said(request, 404, "no circuit has this name any more")
+            return self.said(request, 404, "no circuit has this name any more")
         if form_for(request) == "html":
             return redirect(303, f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}")
         return as_json(200, reading.guard_called(request.guard) or {})
@@ -105,11 +106,7 @@ class Status:
     def failed(self, request: Request, error: Exception) -> Response:
         """Answer where ``authorize`` raised *error*."""
         action.failed(request, error)
-        return self._said(request, 500, "whether this is authorised could not be found out; nothing was done")
-
-    def too_long(self, request: Request) -> Response:
-        """Answer where more was sent than anything here needs."""
-        return self._said(request, 413, f"at most {MOST_BYTES} bytes are taken")
+        return self.said(request, 500, "whether this is authorised could not be found out; nothing was done")
 
     def _answer(self, request: Request) -> Response:
         path = request.path
@@ -184,7 +181,7 @@ class Status:
         cookie = f"{action.COOKIE}={nonce}; HttpOnly; SameSite=Strict{secure}"
         return as_html(200, page.of_guard(frame, told, key)).also(("set-cookie", cookie))
 
-    def _said(self, request: Request, status: int, words: str) -> Response:
+    def said(self, request: Request, status: int, words: str) -> Response:
         """Answer with words alone."""
         if form_for(request) == "html":
             return as_html(status, page.of_words(self._frame(request), status, words))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .exchange import Request, Response
-from .status import MOST_BYTES, Authorize, Status
+from .status import MOST_BYTES, TOO_LONG, Authorize, Status
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication
@@ -50,10 +50,11 @@ def _answered(status: Status, environ: MutableMapping[str, Any]) -> Response:
     request = _request(environ)
     if request.method == "POST":
         length = environ.get("CONTENT_LENGTH") or "0"
-        size = int(length) if length.isdigit() else MOST_BYTES + 1
-        if size > MOST_BYTES:
-            return status.too_long(request)
-        request = request._replace(body=environ["wsgi.input"].read(size))
+        if not (length.isascii() and length.isdigit()):
+            return status.said(request, 400, "Content-Length is no number")
+        if len(length) > 9 or int(length) > MOST_BYTES:
+            return status.said(request, 413, TOO_LONG)
+        request = request._replace(body=environ["wsgi.input"].read(int(length)))
     begun = status.begun(request)
     if isinstance(begun, Response):
         return begun

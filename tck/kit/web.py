@@ -76,7 +76,9 @@ async def asked(
         "path": prefix + unquote(path),
         "root_path": prefix,
         "query_string": query.encode(),
-        "headers": [(b"host", b"shop.example"), *((name.lower().encode(), v.encode()) for name, v in headers.items())],
+        "headers": [
+            (name.lower().encode(), value.encode()) for name, value in {"host": "shop.example", **headers}.items()
+        ],
         "client": ("192.0.2.7", 4711),
     }
     messages = iter(

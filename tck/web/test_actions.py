@@ -156,6 +156,8 @@ def test_control_flow_passes_through(page: Page) -> None:
         ({"origin": ""}, "another origin"),
         ({"origin": "http://shop.example.evil.example"}, "another origin"),
         ({"origin": "http://shop.example:8080"}, "another origin"),
+        ({"origin": "http://["}, "another origin"),
+        ({"origin": "http://[::1"}, "another origin"),
         ({"content_type": "text/plain"}, "neither a form"),
         ({"content_type": "multipart/form-data"}, "neither a form"),
         ({"cookie": ""}, "not one that this process gave"),
@@ -261,6 +263,34 @@ def test_what_is_too_long_is_not_read(page: Page) -> None:
     answer = page.ask("POST", f"{PATH}/force-open", OWN, b"x" * 20_000)
 
     assert (answer.status, page.asked, state()) == (413, [], "closed")
+
+
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [("\xb2", 400), ("-5", 400), ("+5", 400), ("1_0", 400), ("x", 400), ("9" * 5000, 413), ("16385", 413)],
+)
+def test_a_length_that_is_none_is_refused(length: str, status: int) -> None:
+    """Servers of WSGI pass on what was sent; the body is not read."""
+    found: list[str] = []
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": f"{PATH}/reset", "CONTENT_LENGTH": length}
+
+    wsgi_app(authorize=lambda request: True)(environ, lambda told, headers, info=None: found.append(told) or print)
+
+    assert [told[:3] for told in found] == [str(status)]
+
+
+NAMES = ["accept", "content-type", "cookie", "host", "if-none-match", "origin", "sec-fetch-site", "x-requested-by"]
+"""What the application reads."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "value", ["", "http://[", "[", ":", "\xb2", ";;q=,=", "text/html;q=nan", "x" * 70_000], ids=ascii
+)
+def test_a_header_that_makes_no_sense_ends_in_an_answer(page: Page, name: str, value: str) -> None:
+    """Of status 4xx where it matters, and never in an exception."""
+    for method, path in (("GET", PATH), ("GET", "/page.css"), ("POST", f"{PATH}/reset")):
+        assert page.ask(method, path, {**OWN, name: value}).status < 500
 
 
 def test_who_it_was_cannot_spoil_the_log(page: Page, caplog: pytest.LogCaptureFixture) -> None:
