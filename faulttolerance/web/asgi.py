@@ -19,7 +19,11 @@ T = TypeVar("T")
 
 
 def asgi_app(
-    *, critical: Iterable[str] | str = (), authorize: Authorize | None = None, title: str = "Fault tolerance"
+    *,
+    critical: Iterable[str] | str = (),
+    hosts: Iterable[str] | str = (),
+    authorize: Authorize | None = None,
+    title: str = "Fault tolerance",
 ) -> Application:
     """Make an ASGI application that shows the guards of this process, to people and to programs.
 
@@ -28,6 +32,9 @@ def asgi_app(
     Args:
         critical: Patterns of names of guards without which the service cannot do its work, as for ``health``:
             ``/ready`` answers 503 while the circuit of one is open.
+        hosts: Names, or patterns as ``"*.shop.example"``, of the hosts for which it answers; others get 421. Without
+            them it answers for all, but where it is asked over loopback: there for the names of this machine alone,
+            which a proxy on the same machine seldom passes on.
         authorize: Who may reset and force circuits. It is given the ``Request`` and returns, or lets be awaited, who
             that is, or ``True``; something false refuses with 403. A plain function runs on a thread of the loop's
             executor. By default nobody may, and there are no such paths.
@@ -36,7 +43,7 @@ def asgi_app(
     Raises:
         FaultToleranceDefinitionException: If an argument is something else.
     """
-    status = Status("asgi_app", critical, authorize, title)
+    status = Status("asgi_app", critical, hosts, authorize, title)
 
     async def application(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -87,13 +94,14 @@ def _request(scope: MutableMapping[str, Any]) -> Request:
     path, prefix = scope["path"], scope.get("root_path", "").rstrip("/")
     if prefix and (path == prefix or path.startswith(f"{prefix}/")):
         path = path.removeprefix(prefix)  # servers and frameworks of old leave it away
-    client = scope.get("client")
+    client, server = scope.get("client"), scope.get("server")
     return Request(
         scope["method"],
         path,
         _headers(scope["headers"]),
         scope.get("query_string", b"").decode("latin-1"),
         client=str(client[0]) if client else "",
+        server=str(server[0]) if server else "",
         scheme=scope.get("scheme", "http"),
         native=scope,
     )

@@ -33,6 +33,7 @@ class Request(NamedTuple):
         query: What stands behind the question mark, as it came.
         body: What was sent; empty but for ``POST``.
         client: The address of the caller, as the server tells it: a proxy's where there is one. Empty if unknown.
+        server: The address at which it arrived, as a server of ASGI tells it; empty if unknown.
         scheme: ``"http"`` or ``"https"``.
         native: The ``scope`` of ASGI, or the ``environ`` of WSGI, where sessions and users are to be found.
         guard: The name of the guard that is to be acted on.
@@ -45,6 +46,7 @@ class Request(NamedTuple):
     query: str = ""
     body: bytes = b""
     client: str = ""
+    server: str = ""
     scheme: str = "http"
     native: Mapping[str, Any] = {}
     guard: str = ""

@@ -13,6 +13,7 @@ from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import action, page, reading
 from .exchange import Form, Request, Response, as_html, as_json, form_for, redirect, response
+from .hosts import is_known
 
 Authorize: TypeAlias = Callable[[Request], Any]
 """What an application decides by who may act: true, or who it is, for yes; false for no. It may be ``async def``."""
@@ -52,10 +53,21 @@ class Status:
     or a request that ``authorize`` has to be asked about; ``ended`` acts, and gives the response then.
     """
 
-    def __init__(self, where: str, critical: Iterable[str] | str, authorize: Authorize | None, title: str) -> None:
-        patterns = one_or_several(critical)
+    def __init__(
+        self,
+        where: str,
+        critical: Iterable[str] | str,
+        hosts: Iterable[str] | str,
+        authorize: Authorize | None,
+        title: str,
+    ) -> None:
+        self._critical, self._hosts = one_or_several(critical), one_or_several(hosts)
         faults = [
-            Fault(f"{where}(critical)", f"is {shown(one)}", one, "names of guards, or patterns as 'acme.payments.*'")
+            Fault(f"{where}({argument})", f"is {shown(one)}", one, allowed)
+            for argument, patterns, allowed in (
+                ("critical", self._critical, "names of guards, or patterns as 'acme.payments.*'"),
+                ("hosts", self._hosts, "names of hosts, or patterns as '*.shop.example'"),
+            )
             for one in patterns
             if not isinstance(one, str) or not one
         ]
@@ -68,13 +80,14 @@ class Status:
         if faults:
             raise FaultToleranceDefinitionException(*faults)
         self.authorize = authorize
-        self._critical = patterns
         self._title = title
         self._secret = secrets.token_bytes(32)
 
     def begun(self, request: Request) -> Response | Request:
         """Answer *request*, or give it back completed: somebody wants to act."""
         try:
+            if not is_known(request, self._hosts):
+                raise Refusal(421, "this is not served under the name in Host; hosts=... says under which")
             if self.authorize is not None and (wanted := _wanted(request)) is not None:
                 if wrong := action.refusal(wanted, self._secret):
                     raise Refusal(*wrong)

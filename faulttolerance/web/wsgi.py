@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def wsgi_app(
-    *, critical: Iterable[str] | str = (), authorize: Authorize | None = None, title: str = "Fault tolerance"
+    *,
+    critical: Iterable[str] | str = (),
+    hosts: Iterable[str] | str = (),
+    authorize: Authorize | None = None,
+    title: str = "Fault tolerance",
 ) -> WSGIApplication:
     """Make a WSGI application that shows the guards of this process, to people and to programs.
 
@@ -25,6 +29,9 @@ def wsgi_app(
     Args:
         critical: Patterns of names of guards without which the service cannot do its work, as for ``health``:
             ``/ready`` answers 503 while the circuit of one is open.
+        hosts: Names, or patterns as ``"*.shop.example"``, of the hosts for which it answers; others get 421. Without
+            them it answers for all, but where it is asked over loopback: there for the names of this machine alone,
+            which a proxy on the same machine seldom passes on.
         authorize: Who may reset and force circuits. It is given the ``Request`` and returns who that is, or ``True``;
             something false refuses with 403. By default nobody may, and there are no such paths.
         title: Words for the head of the page.
@@ -32,7 +39,7 @@ def wsgi_app(
     Raises:
         FaultToleranceDefinitionException: If an argument is something else, or *authorize* would have to be awaited.
     """
-    status = Status("wsgi_app", critical, authorize, title)
+    status = Status("wsgi_app", critical, hosts, authorize, title)
     if _is_async(authorize):
         fault = Fault("wsgi_app(authorize)", "is a coroutine function", authorize, "a plain function, or asgi_app")
         raise FaultToleranceDefinitionException(fault)

@@ -50,9 +50,10 @@ def ask_asgi(
     *,
     prefix: str = "",
     scheme: str = "http",
+    at: str = "192.0.2.1",
 ) -> Answer:
-    """Ask as a server does that knows ASGI; *target* is below *prefix*."""
-    return asyncio.run(asked(application, method, target, headers, body, prefix=prefix, scheme=scheme))
+    """Ask as a server does that knows ASGI and listens at the address *at*; *target* is below *prefix*."""
+    return asyncio.run(asked(application, method, target, headers, body, prefix=prefix, scheme=scheme, at=at))
 
 
 async def asked(
@@ -64,6 +65,7 @@ async def asked(
     *,
     prefix: str = "",
     scheme: str = "http",
+    at: str = "192.0.2.1",
 ) -> Answer:
     """Ask on the loop that runs."""
     path, _, query = target.partition("?")
@@ -79,7 +81,9 @@ async def asked(
         "headers": [
             (name.lower().encode(), value.encode()) for name, value in {"host": "shop.example", **headers}.items()
         ],
+        # As servers name it that believe what a proxy says, and a page elsewhere can say the same.
         "client": ("192.0.2.7", 4711),
+        "server": (at, 80),
     }
     messages = iter(
         [
@@ -112,8 +116,12 @@ def ask_wsgi(
     *,
     prefix: str = "",
     scheme: str = "http",
+    at: str = "192.0.2.1",
 ) -> Answer:
-    """Ask as a server does that knows WSGI, and that is strict about it; *target* is below *prefix*."""
+    """Ask as a server does that knows WSGI, and that is strict about it; *target* is below *prefix*.
+
+    WSGI has no address of the server; who asks this machine under a loopback address has one, too.
+    """
     path, _, query = target.partition("?")
     environ: dict[str, Any] = {
         "REQUEST_METHOD": method,
@@ -121,7 +129,7 @@ def ask_wsgi(
         "PATH_INFO": unquote(path).encode().decode("latin-1"),
         "QUERY_STRING": query,
         "HTTP_HOST": "shop.example",
-        "REMOTE_ADDR": "192.0.2.7",
+        "REMOTE_ADDR": "192.0.2.7" if at == "192.0.2.1" else at,
         "wsgi.url_scheme": scheme,
         "wsgi.input": io.BytesIO(body),
     }

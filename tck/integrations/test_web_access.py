@@ -1,0 +1,114 @@
+"""Who may look at the status page: for which hosts it answers, and whom the application admits."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faulttolerance import CircuitBreaker, FaultToleranceDefinitionException, Guard, circuit_breakers
+from faulttolerance.web import asgi_app, wsgi_app
+from kit.web import Ask, ask_asgi, ask_wsgi, served_by_uvicorn, served_by_wsgiref
+
+KINDS: list[tuple[Callable[..., Any], Ask]] = [(asgi_app, ask_asgi), (wsgi_app, ask_wsgi)]
+EVERYWHERE = "192.0.2.1"
+LOOPBACK = "127.0.0.1"
+
+
+@pytest.fixture(autouse=True)
+def payments() -> Iterator[Guard]:
+    guard = Guard(name="watched.payments", circuit_breaker=CircuitBreaker(delay="1h"))
+    yield guard
+    guard.close()
+
+
+# Hosts
+
+
+def status(host: str, at: str, hosts: Any = ()) -> int:
+    """What is answered through either protocol."""
+    answers = {ask(make(hosts=hosts), "GET", "/", {"host": host}, at=at).status for make, ask in KINDS}
+    [answer] = answers
+    return answer
+
+
+@pytest.mark.parametrize("at", [LOOPBACK, "127.0.1.1", "::1", "::ffff:127.0.0.1"])
+def test_on_loopback_the_names_of_this_machine_are_known_and_no_others(at: str) -> None:
+    """A page elsewhere may have its own name rebound to this machine, and would read everything."""
+    own = ["localhost", "LocalHost:8000", "ops.localhost", "127.0.0.1", "127.0.0.1:9000", "[::1]:8000", "127.8.8.8"]
+
+    assert {status(name, at) for name in (*own, socket.gethostname())} == {200}
+    others = ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "8.8.8.8"]
+    assert [name for name in others if status(name, at) != 421] == []
+
+
+def test_elsewhere_all_names_are_known_unless_hosts_says_which() -> None:
+    """A service that the network reaches is reached under names that it cannot guess."""
+    assert status("evil.example", EVERYWHERE) == 200
+    assert status("evil.example", EVERYWHERE, "shop.example") == 421
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("shop.example", True),
+        ("SHOP.example:8443", True),
+        ("ops.shop.internal", True),
+        ("shop.internal", False),
+        ("xshop.example", False),
+        ("shop.example.evil.example", False),
+        ("", False),
+    ],
+)
+def test_hosts_are_names_or_patterns(host: str, known: bool) -> None:
+    """In any case of letters, whatever the port; a request without a name has none of them."""
+    hosts = ["shop.example", "*.SHOP.internal"]
+
+    assert status(host, EVERYWHERE, hosts) == (200 if known else 421)
+
+
+def test_on_loopback_hosts_are_known_beside_the_names_of_this_machine() -> None:
+    """As behind a proxy on the same machine, which passes on the name that it was asked for."""
+    assert status("shop.example", LOOPBACK, "shop.example") == status("localhost", LOOPBACK, "shop.example") == 200
+    assert status("evil.example", LOOPBACK, "shop.example") == 421
+    assert status("anything", LOOPBACK, "*") == 200
+
+
+@pytest.mark.parametrize(("make", "ask"), KINDS, ids=["asgi", "wsgi"])
+def test_for_another_host_nothing_is_shown_done_or_asked(make: Callable[..., Any], ask: Ask) -> None:
+    """Neither a page nor an asset, nor is a hook asked, whatever address it goes by."""
+    asked: list[object] = []
+    app = make(hosts="shop.example", authorize=asked.append)
+    own = {"host": "evil.example", "origin": "http://evil.example", "x-requested-by": "x"}
+
+    answers = [ask(app, "GET", path, own) for path in ("/", "/health", "/ready", "/page.js", "/nothing")]
+    answers.append(ask(app, "POST", "/guards/watched.payments/force-open", own))
+
+    assert {answer.status for answer in answers} == {421}
+    assert "watched" not in "".join(answer.text for answer in answers)
+    assert (asked, circuit_breakers.state("watched.payments")) == ([], "closed")
+
+
+@pytest.mark.parametrize("make", [asgi_app, wsgi_app])
+@pytest.mark.parametrize("hosts", [3, ["shop.example", ""], [b"shop.example"]])
+def test_hosts_that_are_no_names_are_refused(make: Callable[..., Any], hosts: Any) -> None:
+    with pytest.raises(FaultToleranceDefinitionException, match=r"_app\(hosts\) is .*; allowed: names of hosts"):
+        make(hosts=hosts)
+
+
+@pytest.mark.parametrize("served", [lambda: served_by_uvicorn(asgi_app()), lambda: served_by_wsgiref(wsgi_app())])
+def test_a_rebound_name_reaches_nothing_of_a_server_on_this_machine(served: Callable[[], Any]) -> None:
+    """Whatever the page says of where it comes from, which uvicorn believes of who asks over loopback."""
+    with served() as address:
+        port = int(address.rpartition(":")[2])
+        found = []
+        for host in ("evil.example", f"localhost:{port}"):
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request("GET", "/health.json", headers={"Host": host, "X-Forwarded-For": "192.0.2.66"})
+            found.append(connection.getresponse().status)
+            connection.close()
+
+    assert found == [421, 200]
