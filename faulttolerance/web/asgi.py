@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, TypeAlias, TypeVar
 
 from .exchange import Request, Response
-from .status import MOST_BYTES, TOO_LONG, Authorize, Status
+from .status import MOST_BYTES, TOO_LONG, Hook, Question, Status, advanced
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -22,7 +22,8 @@ def asgi_app(
     *,
     critical: Iterable[str] | str = (),
     hosts: Iterable[str] | str = (),
-    authorize: Authorize | None = None,
+    admit: Hook | None = None,
+    authorize: Hook | None = None,
     title: str = "Fault tolerance",
 ) -> Application:
     """Make an ASGI application that shows the guards of this process, to people and to programs.
@@ -35,6 +36,8 @@ def asgi_app(
         hosts: Names, or patterns as ``"*.shop.example"``, of the hosts for which it answers; others get 421. Without
             them it answers for all, but where it is asked over loopback: there for the names of this machine alone,
             which a proxy on the same machine seldom passes on.
+        admit: Who may look, and act if *authorize* says so: it is given each ``Request``, and something false refuses
+            with 403. By default whoever reaches the page.
         authorize: Who may reset and force circuits. It is given the ``Request`` and returns, or lets be awaited, who
             that is, or ``True``; something false refuses with 403. A plain function runs on a thread of the loop's
             executor. By default nobody may, and there are no such paths.
@@ -43,7 +46,7 @@ def asgi_app(
     Raises:
         FaultToleranceDefinitionException: If an argument is something else.
     """
-    status = Status("asgi_app", critical, hosts, authorize, title)
+    status = Status("asgi_app", critical, hosts, admit, authorize, title)
 
     async def application(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -67,18 +70,17 @@ def asgi_app(
 
 
 async def _answered(status: Status, request: Request) -> Response:
-    begun = await _aside(status.begun, request)
-    if isinstance(begun, Response):
-        return begun
-    who, error = await _aside(status.asked, begun)
-    if inspect.isawaitable(who):
-        try:
-            who = await who
-        except Exception as raised:  # noqa: BLE001  # it is the application's
-            error = raised
-    if error is not None:
-        return status.failed(begun, error)
-    return await _aside(status.ended, begun, who)
+    steps = status.answer(request)
+    step = await _aside(advanced, steps)
+    while isinstance(step, Question):
+        verdict = await _aside(step.asked)
+        if inspect.isawaitable(verdict[0]):
+            try:
+                verdict = await verdict[0], None
+            except Exception as error:  # noqa: BLE001  # it is the application's
+                verdict = None, error
+        step = await _aside(advanced, steps, verdict)
+    return step
 
 
 async def _aside(function: Callable[..., T], *args: Any) -> T:

@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qs, quote
 
+from .._log import ERROR, log
 from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import action, page, reading
 from .exchange import Form, Request, Response, as_html, as_json, form_for, redirect, response
 from .hosts import is_known
 
-Authorize: TypeAlias = Callable[[Request], Any]
-"""What an application decides by who may act: true, or who it is, for yes; false for no. It may be ``async def``."""
+Hook: TypeAlias = Callable[[Request], Any]
+"""A function of the application that decides: true, or who it is, for yes; false for no. It may be ``async def``."""
+
+
+class Question(NamedTuple):
+    """A hook, and the request about which it is asked."""
+
+    hook: Hook
+    request: Request
+
+    def asked(self) -> Verdict:
+        """Return what the hook returns, or raises: a future would hold no ``StopIteration``."""
+        try:
+            return self.hook(self.request), None
+        except Exception as error:  # noqa: BLE001  # it is the application's
+            return None, error
+
+
+Verdict: TypeAlias = tuple[object, Exception | None]
+Steps: TypeAlias = Generator[Question, Verdict, Response]
 
 MOST_BYTES = 16_384
 """Of what is sent; forms have some hundreds."""
@@ -49,8 +68,7 @@ class Refusal(Exception):
 class Status:
     """What the applications for ASGI and WSGI share.
 
-    A request is answered in two steps, because what stands between may have to be awaited: ``begun`` gives a response,
-    or a request that ``authorize`` has to be asked about; ``ended`` acts, and gives the response then.
+    ``answer`` is a generator, because what its questions are put to may have to be awaited.
     """
 
     def __init__(
@@ -58,7 +76,8 @@ class Status:
         where: str,
         critical: Iterable[str] | str,
         hosts: Iterable[str] | str,
-        authorize: Authorize | None,
+        admit: Hook | None,
+        authorize: Hook | None,
         title: str,
     ) -> None:
         self._critical, self._hosts = one_or_several(critical), one_or_several(hosts)
@@ -71,57 +90,60 @@ class Status:
             for one in patterns
             if not isinstance(one, str) or not one
         ]
-        hook: Any = authorize
         if not isinstance(title, str) or not title.strip():
             faults.append(Fault(f"{where}(title)", f"is {shown(title)}", title, "words for the head of the page"))
-        if hook is not None and not callable(hook):
-            allowed = "a callable that takes the request, or None: nobody may act"
-            faults.append(Fault(f"{where}(authorize)", f"is {shown(hook)}", hook, allowed))
+        hooks: dict[str, tuple[object, str]] = {
+            "admit": (admit, "whoever reaches it"),
+            "authorize": (authorize, "nobody"),
+        }
+        for argument, (hook, others) in hooks.items():
+            if hook is not None and not callable(hook):
+                allowed = f"a callable that takes the request, or None: {others} may"
+                faults.append(Fault(f"{where}({argument})", f"is {shown(hook)}", hook, allowed))
         if faults:
             raise FaultToleranceDefinitionException(*faults)
-        self.authorize = authorize
+        self._admit = admit
+        self._authorize = authorize
         self._title = title
         self._secret = secrets.token_bytes(32)
 
-    def begun(self, request: Request) -> Response | Request:
-        """Answer *request*, or give it back completed: somebody wants to act."""
+    def answer(self, request: Request) -> Steps:
+        """Answer *request*; each question is to be sent its verdict."""
         try:
             if not is_known(request, self._hosts):
                 raise Refusal(421, "this is not served under the name in Host; hosts=... says under which")
-            if self.authorize is not None and (wanted := _wanted(request)) is not None:
-                if wrong := action.refusal(wanted, self._secret):
-                    raise Refusal(*wrong)
-                return wanted
-            answer = self._answer(request)
+            if self._admit is not None:
+                who, error = yield Question(self._admit, request)
+                if error is not None:
+                    log(ERROR, "admit failed: nothing was shown", error=error)
+                    raise Refusal(500, "whether this may be shown could not be found out")
+                if not who:
+                    raise Refusal(403, "not admitted")
+            if self._authorize is not None and (wanted := _wanted(request)) is not None:
+                answer = yield from self._acted(self._authorize, wanted)
+            else:
+                answer = self._shown_at(request)
         except Refusal as refusal:
             answer = self.said(request, refusal.status, refusal.words).also(*refusal.headers)
         return answer.without_body() if request.method == "HEAD" else answer
 
-    def asked(self, request: Request) -> tuple[object, Exception | None]:
-        """Give what ``authorize`` says of *request*, or what it raises: a future would hold no ``StopIteration``."""
-        assert self.authorize is not None
-        try:
-            return self.authorize(request), None
-        except Exception as error:  # noqa: BLE001  # it is the application's
-            return None, error
-
-    def ended(self, request: Request, who: object) -> Response:
-        """Do what *request* asks, if ``authorize`` gave something true, *who*, for it."""
+    def _acted(self, authorize: Hook, request: Request) -> Steps:
+        if wrong := action.refusal(request, self._secret):
+            raise Refusal(*wrong)
+        who, error = yield Question(authorize, request)
+        if error is not None:
+            action.failed(request, error)
+            raise Refusal(500, "whether this is authorised could not be found out; nothing was done")
         if not who:
             action.refused(request)
-            return self.said(request, 403, "not authorised")
+            raise Refusal(403, "not authorised")
         if not action.performed(request, who):
-            return self.said(request, 404, "no circuit has this name any more")
+            raise Refusal(404, "no circuit has this name any more")
         if form_for(request) == "html":
             return redirect(303, f"{_root(request.path)}guards/{quote(request.guard, errors='replace')}")
         return as_json(200, reading.guard_called(request.guard) or {})
 
-    def failed(self, request: Request, error: Exception) -> Response:
-        """Answer where ``authorize`` raised *error*."""
-        action.failed(request, error)
-        return self.said(request, 500, "whether this is authorised could not be found out; nothing was done")
-
-    def _answer(self, request: Request) -> Response:
+    def _shown_at(self, request: Request) -> Response:
         path = request.path
         if path in _ASSETS:
             _check_method(request)
@@ -155,7 +177,7 @@ class Status:
         return view(request, form)
 
     def _check_act(self, request: Request) -> None:
-        if self.authorize is not None and _acted_on(request.path) is not None:
+        if self._authorize is not None and _acted_on(request.path) is not None:
             raise Refusal(405, "to act is to POST", ("allow", "POST"))
 
     def _overview(self, request: Request, form: Form) -> Response:
@@ -185,7 +207,7 @@ class Status:
         if form == "json":
             return as_json(200, told)
         frame = self._frame(request)
-        if self.authorize is None or "CircuitBreaker" not in told["policies"]:
+        if self._authorize is None or "CircuitBreaker" not in told["policies"]:
             return as_html(200, page.of_guard(frame, told, None))
         nonce = action.nonce_of(request) or secrets.token_hex(16)
         key = page.Key(tuple(action.ACTIONS), action.this_process(), action.token(self._secret, nonce))
@@ -202,6 +224,15 @@ class Status:
 
     def _frame(self, request: Request) -> page.Frame:
         return page.Frame(self._title, _root(request.path))
+
+
+def advanced(steps: Steps, verdict: Verdict | None = None) -> Response | Question:
+    """Return the next question of *steps*, or the response in which they end."""
+    try:
+        return next(steps) if verdict is None else steps.send(verdict)
+    except StopIteration as end:
+        response: Response = end.value
+        return response
 
 
 def _check_method(request: Request) -> None:

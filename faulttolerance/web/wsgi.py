@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .exchange import Request, Response
-from .status import MOST_BYTES, TOO_LONG, Authorize, Status
+from .status import MOST_BYTES, TOO_LONG, Hook, Question, Status, advanced
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication
@@ -19,7 +19,8 @@ def wsgi_app(
     *,
     critical: Iterable[str] | str = (),
     hosts: Iterable[str] | str = (),
-    authorize: Authorize | None = None,
+    admit: Hook | None = None,
+    authorize: Hook | None = None,
     title: str = "Fault tolerance",
 ) -> WSGIApplication:
     """Make a WSGI application that shows the guards of this process, to people and to programs.
@@ -32,17 +33,23 @@ def wsgi_app(
         hosts: Names, or patterns as ``"*.shop.example"``, of the hosts for which it answers; others get 421. Without
             them it answers for all, but where it is asked over loopback: there for the names of this machine alone,
             which a proxy on the same machine seldom passes on.
+        admit: Who may look, and act if *authorize* says so: it is given each ``Request``, and something false refuses
+            with 403. By default whoever reaches the page.
         authorize: Who may reset and force circuits. It is given the ``Request`` and returns who that is, or ``True``;
             something false refuses with 403. By default nobody may, and there are no such paths.
         title: Words for the head of the page.
 
     Raises:
-        FaultToleranceDefinitionException: If an argument is something else, or *authorize* would have to be awaited.
+        FaultToleranceDefinitionException: If an argument is something else, or a hook would have to be awaited.
     """
-    status = Status("wsgi_app", critical, hosts, authorize, title)
-    if _is_async(authorize):
-        fault = Fault("wsgi_app(authorize)", "is a coroutine function", authorize, "a plain function, or asgi_app")
-        raise FaultToleranceDefinitionException(fault)
+    status = Status("wsgi_app", critical, hosts, admit, authorize, title)
+    hooks = {"admit": admit, "authorize": authorize}
+    if faults := [
+        Fault(f"wsgi_app({argument})", "is a coroutine function", hook, "a plain function, or asgi_app")
+        for argument, hook in hooks.items()
+        if _is_async(hook)
+    ]:
+        raise FaultToleranceDefinitionException(*faults)
 
     def application(environ: MutableMapping[str, Any], start_response: StartResponse) -> list[bytes]:
         response = _answered(status, environ)
@@ -62,17 +69,16 @@ def _answered(status: Status, environ: MutableMapping[str, Any]) -> Response:
         if len(length) > 9 or int(length) > MOST_BYTES:
             return status.said(request, 413, TOO_LONG)
         request = request._replace(body=environ["wsgi.input"].read(int(length)))
-    begun = status.begun(request)
-    if isinstance(begun, Response):
-        return begun
-    who, error = status.asked(begun)
-    if inspect.isawaitable(who):
-        if inspect.iscoroutine(who):
-            who.close()
-        error = TypeError("authorize returned something to await, which is for asgi_app")
-    if error is not None:
-        return status.failed(begun, error)
-    return status.ended(begun, who)
+    steps = status.answer(request)
+    step = advanced(steps)
+    while isinstance(step, Question):
+        verdict = step.asked()
+        if inspect.isawaitable(verdict[0]):
+            if inspect.iscoroutine(verdict[0]):
+                verdict[0].close()
+            verdict = None, TypeError("a hook returned something to await, which is for asgi_app")
+        step = advanced(steps, verdict)
+    return step
 
 
 def _request(environ: MutableMapping[str, Any]) -> Request:
@@ -92,5 +98,5 @@ def _request(environ: MutableMapping[str, Any]) -> Request:
     )
 
 
-def _is_async(authorize: Callable[..., Any] | None) -> bool:
-    return any(map(inspect.iscoroutinefunction, (authorize, getattr(authorize, "__call__", None))))  # noqa: B004
+def _is_async(hook: Callable[..., Any] | None) -> bool:
+    return any(map(inspect.iscoroutinefunction, (hook, getattr(hook, "__call__", None))))  # noqa: B004

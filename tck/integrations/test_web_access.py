@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import CircuitBreaker, FaultToleranceDefinitionException, Guard, circuit_breakers
-from faulttolerance.web import asgi_app, wsgi_app
+from faulttolerance.web import Request, asgi_app, wsgi_app
 from kit.web import Ask, ask_asgi, ask_wsgi, served_by_uvicorn, served_by_wsgiref
 
 KINDS: list[tuple[Callable[..., Any], Ask]] = [(asgi_app, ask_asgi), (wsgi_app, ask_wsgi)]
@@ -81,7 +81,7 @@ def test_on_loopback_hosts_are_known_beside_the_names_of_this_machine() -> None:
 def test_for_another_host_nothing_is_shown_done_or_asked(make: Callable[..., Any], ask: Ask) -> None:
     """Neither a page nor an asset, nor is a hook asked, whatever address it goes by."""
     asked: list[object] = []
-    app = make(hosts="shop.example", authorize=asked.append)
+    app = make(hosts="shop.example", authorize=asked.append, admit=asked.append)
     own = {"host": "evil.example", "origin": "http://evil.example", "x-requested-by": "x"}
 
     answers = [ask(app, "GET", path, own) for path in ("/", "/health", "/ready", "/page.js", "/nothing")]
@@ -97,6 +97,77 @@ def test_for_another_host_nothing_is_shown_done_or_asked(make: Callable[..., Any
 def test_hosts_that_are_no_names_are_refused(make: Callable[..., Any], hosts: Any) -> None:
     with pytest.raises(FaultToleranceDefinitionException, match=r"_app\(hosts\) is .*; allowed: names of hosts"):
         make(hosts=hosts)
+
+
+# Who may look
+
+
+def test_only_whom_the_application_admits_is_shown_anything() -> None:
+    """Neither pages nor probes nor assets, nor whether a guard exists; the hook decides by the request."""
+    for make, ask in KINDS:
+        app = make(admit=lambda request: request.path == "/ready" or request.headers.get("authorization") == "right")
+        for path in ("/", "/guards/watched.payments", "/guards/nobody", "/health", "/page.js", "", "/nothing"):
+            answer = ask(app, "GET", path)
+            assert (answer.status, answer.json()["error"]) == (403, "not admitted")
+        assert ask(app, "HEAD", "/").body == b""
+        assert ask(app, "GET", "/ready").status == 200
+        assert ask(app, "GET", "/guards/watched.payments", {"authorization": "right"}).status == 200
+        assert ask(app, "GET", "/nothing", {"authorization": "right"}).status == 404
+
+
+def test_who_acts_is_admitted_and_authorised() -> None:
+    """In this order, by two hooks: who may act is asked only about what may be looked at."""
+    for make, ask in KINDS:
+        asked: list[str] = []
+
+        def admit(request: Request, asked: list[str] = asked) -> bool:
+            asked.append("admit")
+            return "looker" in request.headers["authorization"]
+
+        def authorize(request: Request, asked: list[str] = asked) -> str | None:
+            asked.append(request.action)
+            return "alice" if "actor" in request.headers["authorization"] else None
+
+        app = make(admit=admit, authorize=authorize)
+        path = "/guards/watched.payments/force-open"
+        found = [
+            ask(app, "POST", path, {"x-requested-by": "x", "authorization": who}).status
+            for who in ("actor", "looker", "looker actor")
+        ]
+
+        assert found == [403, 403, 200]
+        assert asked == ["admit", "admit", "force-open", "admit", "force-open"]
+        circuit_breakers.reset("watched.payments")
+
+
+def test_a_hook_that_fails_admits_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """The failure is logged, and its words are not sent; a hook that finds nobody does not hang."""
+
+    def fail(request: Request) -> bool:
+        raise LookupError("password=hunter2")
+
+    for make, ask in KINDS:
+        for hook in (fail, lambda request: next(iter(()))):
+            answer = ask(make(admit=hook), "GET", "/")
+            assert answer.status == 500
+            assert "hunter2" not in answer.text
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 4
+
+
+def test_a_hook_may_be_awaited_under_asgi_alone() -> None:
+    """As soon as it can be seen that it would have to be, wsgi_app refuses it."""
+
+    async def admit(request: Request) -> bool:
+        return request.headers.get("authorization") == "right"
+
+    found = [ask_asgi(asgi_app(admit=admit), "GET", "/", {"authorization": who}).status for who in ("right", "wrong")]
+
+    assert found == [200, 403]
+    with pytest.raises(FaultToleranceDefinitionException, match=r"wsgi_app\(admit\) is a coroutine function"):
+        wsgi_app(admit=admit)  # type: ignore[arg-type]
+    assert ask_wsgi(wsgi_app(admit=lambda request: admit(request)), "GET", "/").status == 500
+    with pytest.raises(FaultToleranceDefinitionException, match=r"asgi_app\(admit\) is 'alice'; allowed: a callable"):
+        asgi_app(admit="alice")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("served", [lambda: served_by_uvicorn(asgi_app()), lambda: served_by_wsgiref(wsgi_app())])

@@ -855,7 +855,7 @@ async def by_token(request: Request) -> bool:
     return request.action == "reset" and request.guard.startswith("acme.")
 
 
-page = asgi_app(critical="acme.*", authorize=by_token, title="Shop")
+page = asgi_app(critical="acme.*", hosts="acme.example", admit=by_user, authorize=by_token, title="Shop")
 assert_type(asyncio.iscoroutinefunction(page), bool)
 print(*wsgi_app(critical=["acme.*"], authorize=by_user)({}, lambda status, headers, info=None: print))
 wsgi_app(authorize="alice")  # type: ignore[arg-type]
