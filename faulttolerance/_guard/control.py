@@ -91,7 +91,7 @@ class GuardedMethod:
 
     @property
     def conditions(self) -> Mapping[str, str]:
-        """How each policy that remembers something stands now: ``{"CircuitBreaker": "open, half-open in 3.2 s"}``."""
+        """How each policy that remembers something stands now: ``{"Bulkhead": "3 of 10 running", ...}``."""
         return {kind.annotation: condition.in_full for kind, condition in self._conditions().items()}
 
     @property

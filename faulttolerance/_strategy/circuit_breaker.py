@@ -25,7 +25,7 @@ from .circuit_state import (
     Transition,
     Transitions,
 )
-from .condition import Condition
+from .condition import Condition, in_seconds
 from .gate import Era
 from .rolling_window import RollingWindow, TimeWindow
 from .verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
@@ -366,10 +366,10 @@ class CircuitBreaker:
     def condition(self, now: float) -> Condition:
         """How it stands."""
         state, era = self.state_name(now), self.state
-        if era.is_forced:
-            return Condition(f"{state}, forced", is_impaired=True, is_down=state == OPEN)
-        until = f", half-open in {era.until - now:.3g} s" if state == OPEN else ""
-        return Condition(state + until, is_impaired=state != CLOSED, is_down=state == OPEN)
+        is_open = state == OPEN
+        words = f"{state} for {in_seconds(now - era.since)}" if is_open else state
+        end = ", forced" if era.is_forced else f", half-open in {in_seconds(era.until - now)}" if is_open else ""
+        return Condition(words + end, is_impaired=era.is_forced or state != CLOSED, is_down=is_open)
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if the circuit is forgotten: it is closed, and no result in its window failed."""

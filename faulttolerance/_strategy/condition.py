@@ -10,7 +10,7 @@ class Condition(NamedTuple):
     """What a strategy that remembers something is doing to the calls that come now."""
 
     words: str
-    """As in ``open, half-open in 3.2 s`` or ``10 of 10 running, 3 waiting``."""
+    """As in ``open for 27 s, half-open in 3.2 s`` or ``10 of 10 running, 3 waiting``."""
     is_impaired: bool = False
     """Whether calls are refused, or have to wait."""
     is_down: bool = False
@@ -22,3 +22,8 @@ class Condition(NamedTuple):
     def in_full(self) -> str:
         """All of the words."""
         return ", ".join((self.words, *self.live.values()))
+
+
+def in_seconds(duration: float) -> str:
+    """Return *duration* in words: ``0.25 s``, ``5025 s``."""
+    return f"{duration:.3g} s" if 0.001 <= duration < 999.5 else f"{duration:.0f} s"

@@ -6,7 +6,7 @@ from typing import Any
 from weakref import ref
 
 from .adaptive_timeout import AdaptiveTimeout
-from .condition import Condition
+from .condition import Condition, in_seconds
 
 
 class LeftBehind:
@@ -59,8 +59,8 @@ class LeftBehind:
         if limit is None:
             return None
         slow = limit.slowest
-        words = "no p99 yet" if slow is None else f"p99 {slow:.3g} s"
-        return Condition(words, live={"adaptive": f"limit now {limit.seconds:.3g} s of {limit.ceiling:g} s"})
+        words = "no p99 yet" if slow is None else f"p99 {in_seconds(slow)}"
+        return Condition(words, live={"adaptive": f"limit now {in_seconds(limit.seconds)} of {limit.ceiling:g} s"})
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if it is forgotten: no body goes on."""

@@ -66,22 +66,44 @@ def test_an_open_circuit_degrades_and_a_critical_one_takes_down() -> None:
     guard.close()
 
     assert seen == {(): "degraded", "acme.*": "down", ("other", "acme.ledger"): "down", "ACME.*": "degraded"}
-    assert reason == "acme.ledger: CircuitBreaker is open, half-open in 5 s"
+    assert reason == "acme.ledger: CircuitBreaker is open for 0 s, half-open in 5 s"
     assert later.as_dict() == {"status": "degraded", "reasons": ["acme.ledger: CircuitBreaker is half-open"]}
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (0.5, "open for 0.5 s, half-open in 7200 s"),
+        (41, "open for 41 s, half-open in 7159 s"),
+        (5025.25, "open for 5025 s, half-open in 2175 s"),
+        (7200, "half-open"),
+    ],
+)
+def test_an_open_circuit_tells_since_when(after: float, words: str) -> None:
+    """In seconds, however many there are."""
+    guard = Guard(name="acme.ledger", circuit_breaker=CircuitBreaker(request_volume_threshold=1, delay="2h"))
+    with virtual_time() as clock:
+        call(guard, times=1)
+        clock.advance(after)
+        (state,) = [one.conditions for one in guards() if one.name == "acme.ledger"]
+    guard.close()
+
+    assert state == {"CircuitBreaker": words}
 
 
 def test_a_forced_circuit_is_told_of_until_it_is_reset() -> None:
     guard = Guard(name="forced", circuit_breaker=breaker())
     guard.call(int)
-    circuit_breakers.force_open("forced")
-    forced = health("forced")
+    with virtual_time():
+        circuit_breakers.force_open("forced")
+        forced = health("forced")
     circuit_breakers.force_closed("forced")
     held_closed = health("forced")
     circuit_breakers.reset("forced")
     after = health("forced")
     guard.close()
 
-    assert (forced.status, forced.reasons) == ("down", ("forced: CircuitBreaker is open, forced",))
+    assert (forced.status, forced.reasons) == ("down", ("forced: CircuitBreaker is open for 0 s, forced",))
     assert (held_closed.status, held_closed.reasons) == ("degraded", ("forced: CircuitBreaker is closed, forced",))
     assert after.status == "up"
 
@@ -207,6 +229,6 @@ def test_what_is_remembered_stands_beside_what_is_configured() -> None:
     assert before == ({}, False)
     assert inside[0] == {"CircuitBreaker": "closed", "Bulkhead": "1 of 3 running"}
     assert "CircuitBreaker (declared on live), now closed" in inside[1]
-    assert after == {"CircuitBreaker": "open, half-open in 3 s", "Bulkhead": "0 of 3 running"}
+    assert after == {"CircuitBreaker": "open for 2 s, half-open in 3 s", "Bulkhead": "0 of 3 running"}
     assert [policy.get("now", "") != "" for policy in policies] == [False, True, True]
     assert without == {"Bulkhead": "0 of 3 running"}

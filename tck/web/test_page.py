@@ -154,7 +154,7 @@ def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, 
 
     assert told["status"] == "down"
     assert told["reasons"] == [told["reasons"][0]]
-    assert told["reasons"][0].startswith("watched.payments: CircuitBreaker is open, half-open in ")
+    assert told["reasons"][0].startswith("watched.payments: CircuitBreaker is open for ")
     assert told["process"]["pid"] == os.getpid()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", told["process"]["started"])
     assert (told["critical"], len(told["fingerprint"])) == (["watched.payments*"], 16)
@@ -164,7 +164,7 @@ def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, 
     for guard in well:
         guard.close()
     first = told["guards"][0]
-    assert first.pop("conditions")["CircuitBreaker"].startswith("open, half-open in ")
+    assert first.pop("conditions")["CircuitBreaker"].startswith("open for ")
     assert first == {
         "name": "watched.payments",
         "policies": ["Retry", "CircuitBreaker"],
