@@ -209,7 +209,7 @@ def _guard_row(frame: Frame, guard: Told) -> Row:
     figures = guard["figures"]
     numbers = (_number(figures.get(key)) for key in _FIGURES)
     title = (e("small", module) if module else None, link, _chips(guard))
-    return Row(title, (_conditions(guard), _outcomes(figures), *numbers), is_marked=bool(guard["impaired"]))
+    return Row(title, (_conditions(guard), _outcomes(guard), *numbers), is_marked=bool(guard["impaired"]))
 
 
 def _chips(guard: Told) -> Markup:
@@ -235,8 +235,12 @@ def _severity(guard: Told, kind: str) -> str:
     return "down" if kind == "CircuitBreaker" and guard["conditions"][kind].startswith("open") else "degraded"
 
 
-def _outcomes(figures: dict[str, Any]) -> Markup:
-    """Show which shares of the calls failed, and got a fallback, as a bar and in words."""
+def _outcomes(guard: Told) -> Markup:
+    """Show which shares of the calls failed, and got a fallback, in the last minute if there were any in it."""
+    figures, recent = guard["figures"], guard["recent"]
+    when = " since the start"
+    if recent and recent.get("calls"):
+        figures, when = recent, f" in {max(1, round(recent['seconds']))} s"
     calls, failed = figures.get("calls", 0), figures.get("failed", 0)
     if not calls:
         return e("span", "\u2013", class_="quiet")
@@ -249,7 +253,7 @@ def _outcomes(figures: dict[str, Any]) -> Markup:
         if part:
             bars.append(e("rect", x=f"{end:.1f}", width=f"{width:.1f}", height="6", class_=kind))
     bar = e("svg", bars, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true", class_="bar")
-    return e("div", bar, e("span", ", ".join(words) or "all succeeded"), class_="outcomes")
+    return e("div", bar, e("span", (", ".join(words) or "all succeeded") + when), class_="outcomes")
 
 
 # One guard
@@ -262,8 +266,8 @@ def _now(told: Told) -> Markup:
         "section",
         e("h2", "Now"),
         _conditions(told),
-        _outcomes(figures) if figures else None,
-        e("dl", facts, class_="facts") if facts else None,
+        _outcomes(told) if figures else None,
+        e("dl", _pair("Counted since", _moment(told["process"]["started"])), facts, class_="facts") if facts else None,
         class_="card",
     )
 

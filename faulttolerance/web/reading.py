@@ -6,9 +6,11 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import circuit_breakers, fingerprint, guards, health
+from .recent import Recent
 
 if TYPE_CHECKING:
     from .._guard.control import GuardedMethod
@@ -33,11 +35,12 @@ _FIGURES = {
 """Which series, by one of its tags, goes into which figure of the table of guards."""
 
 _started = datetime.now(UTC)
+_recent = Recent()
 
 
 def _begin() -> None:
-    global _started
-    _started = datetime.now(UTC)
+    global _started, _recent
+    _started, _recent = datetime.now(UTC), Recent()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -129,6 +132,7 @@ def _matches(guard: GuardedMethod, sought: str) -> bool:
 
 
 def _brief(guard: GuardedMethod) -> Told:
+    counted = figures(guard.counts)
     return {
         "name": guard.name,
         "policies": [policy.annotation for policy in guard.policies],
@@ -137,7 +141,8 @@ def _brief(guard: GuardedMethod) -> Told:
         "conditions": dict(guard.conditions),
         "impaired": list(guard.impaired),
         "partitions": guard.partitions,
-        "figures": figures(guard.counts),
+        "figures": counted,
+        "recent": _recent.since(guard.method, guard.name, counted, monotonic()),
     }
 
 

@@ -164,6 +164,20 @@ def test_the_page_shows_what_is_wrong_first(page: Browser) -> None:
     assert "100 % failed" in page.text("tbody tr:first-child")
 
 
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_bar_beside_a_guard_that_is_down_is_red(page: Browser, width: int) -> None:
+    """As its mark is; those that are only in trouble have an amber one."""
+    page.show(width, 800)
+    mark, bar = page.run("""
+        const row = document.querySelector("tbody tr.impaired");
+        const [cell, card] = [getComputedStyle(row.querySelector("th")), getComputedStyle(row)];
+        const shadow = /rgb\\([^)]*\\)/.exec(cell.boxShadow);
+        return [getComputedStyle(row.querySelector(".mark")).color, shadow ? shadow[0] : card.borderLeftColor];
+    """)
+
+    assert bar == mark
+
+
 def test_a_hostile_name_is_shown_and_not_run(page: Browser) -> None:
     """In the table, in its title and on its own page."""
     assert len(names(page)) == 3

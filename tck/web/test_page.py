@@ -27,8 +27,9 @@ from faulttolerance import (
     guards,
     reload,
     retry,
+    testing,
 )
-from faulttolerance.web import asgi_app, wsgi_app
+from faulttolerance.web import asgi_app, reading, wsgi_app
 from kit.program import QUIET, output_of
 from kit.web import Answer, Ask, ask_asgi, ask_wsgi, asked, served_by_uvicorn, served_by_wsgiref
 
@@ -125,6 +126,8 @@ def test_each_question_has_the_same_answer_through_either_protocol(
     assert (answers[0].status, answers[0].headers["content-type"]) == (status, media)
     assert ("allow" in answers[0].headers) == (status == 405)
     assert (method == "HEAD") == (answers[0].body == b"")
+    for answer in answers:
+        assert method == "HEAD" or answer.headers["content-length"] == str(len(answer.body))
     assert answers[0].headers["x-content-type-options"] == "nosniff"
     assert "default-src 'none'" in answers[0].headers["content-security-policy"]
     if media.startswith("text/html") and method != "HEAD":
@@ -132,8 +135,11 @@ def test_each_question_has_the_same_answer_through_either_protocol(
 
 
 def timeless(answer: Answer) -> Answer:
-    """The same without the second in which it was given."""
-    return answer._replace(body=re.sub(rb"\d\d:\d\d:\d\d(Z|\+00:00| UTC)", b"", answer.body))
+    """The same without the second in which it was given, and without what an earlier answer counted."""
+    passing = rb'\d\d:\d\d:\d\d(Z|\+00:00| UTC)|"recent": (null|\{[^}]*\})'
+    body = re.sub(passing, b"", answer.body)
+    headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+    return Answer(answer.status, headers, body)
 
 
 def test_head_has_the_headers_of_get(payments: Guard, get: Callable[..., Answer]) -> None:
@@ -173,7 +179,80 @@ def test_the_first_page_tells_of_the_process_and_of_all_guards(payments: Guard, 
         "impaired": ["CircuitBreaker"],
         "partitions": 0,
         "figures": {"calls": 5, "failed": 5, "retries": 2, "refused": 3},
+        "recent": None,
     }
+
+
+@pytest.fixture
+def calls() -> Iterator[Guard]:
+    guard = Guard(name="watched.calls", retry=Retry(max_retries=1, delay=0, jitter=0, retry_on=ConnectionError))
+    yield guard
+    guard.close()
+
+
+def test_a_guard_tells_what_it_counted_in_the_last_minute(
+    calls: Guard, get: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since an earlier look, as nothing is counted for a page that nobody looks at; totals go back to the start."""
+    now = 1000.0
+    monkeypatch.setattr(reading, "monotonic", lambda: now)
+
+    def recent() -> Any:
+        return get("/guards/watched.calls").json()["recent"]
+
+    calls.call(int)
+    assert recent() is None
+    fail(calls, 1)
+    now += 2
+    assert recent() == {"seconds": 2.0, "calls": 1, "failed": 1, "retries": 1}
+    for _ in range(12):
+        calls.call(int)
+        now += 5
+        recent()
+    assert recent() == {"seconds": 62.0, "calls": 13, "failed": 1, "retries": 1}
+    now += 14
+    assert recent() == {"seconds": 59.0, "calls": 9, "failed": 0, "retries": 0}
+    now += 3600
+    assert recent() is None
+
+
+def test_what_is_counted_anew_has_no_last_minute(calls: Guard, get: Callable[..., Answer]) -> None:
+    """Nor has another guard of the same name."""
+
+    def told() -> Any:
+        return get("/guards/watched.calls").json()
+
+    for _ in range(3):
+        calls.call(int)
+    first = told()
+    testing.reset()
+    calls.call(int)
+    anew = told()
+    calls.close()
+    other = Guard(name="watched.calls", retry=Retry(max_retries=1))
+    other.call(int)
+    of_another = told()
+    other.close()
+
+    assert [one["figures"]["calls"] for one in (first, anew, of_another)] == [3, 1, 1]
+    assert [one["recent"] for one in (first, anew, of_another)] == [None] * 3
+
+
+def test_the_bar_of_outcomes_is_that_of_the_last_minute(calls: Guard, get: Callable[..., Answer]) -> None:
+    """And of all since the start where there is no call in it; the words say which."""
+
+    def words() -> str:
+        [found] = re.findall("</svg><span>([^<]*)</span>", get("/?q=watched.calls", HTML).text)
+        return str(found)
+
+    fail(calls, 1)
+    first, still = words(), words()
+    for _ in range(3):
+        calls.call(int)
+    last = words()
+
+    assert first == still == "100 % failed since the start"
+    assert re.fullmatch(r"all succeeded in \d+ s", last)
 
 
 def test_a_guard_tells_its_values_with_their_sources_and_its_counts(
@@ -209,7 +288,6 @@ def test_the_page_and_top_count_the_same() -> None:
     """From series here, from metrics of Prometheus there."""
     pytest.importorskip("prometheus_client")  # by which top reads
     from faulttolerance._top import standing
-    from faulttolerance.web import reading
 
     def series(choice: standing.Choice) -> tuple[str, tuple[str, str]]:
         [tag] = choice[1].items() or [reading.ANY]
@@ -379,8 +457,6 @@ def test_the_loop_goes_on_while_guards_are_read() -> None:
 
     async def main() -> Answer:
         import threading
-
-        from faulttolerance.web import reading
 
         overview = reading.overview
 
