@@ -270,7 +270,7 @@ def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
         parent, target = target, getattr(target, step, _MISSING)
         if target is _MISSING:
             raise typer.BadParameter(f"{name!r}: there is no {step}{_nearest(step, dir(parent))}")
-    if not (explained := _explained(parent, step, target, show_all)):
+    if not (explained := _explained(parent, path.rpartition(".")[2], target, show_all)):
         raise typer.BadParameter(f"{name!r} is not guarded")
     return explained
 

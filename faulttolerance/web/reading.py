@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import circuit_breakers, fingerprint, guards, health
@@ -36,6 +35,10 @@ _FIGURES = {
 
 _started = datetime.now(UTC)
 _recent = Recent()
+
+
+def _moment() -> float:
+    return datetime.now(UTC).timestamp()
 
 
 def _begin() -> None:
@@ -142,7 +145,7 @@ def _brief(guard: GuardedMethod) -> Told:
         "impaired": list(guard.impaired),
         "partitions": guard.partitions,
         "figures": counted,
-        "recent": _recent.since(guard.method, guard.name, counted, monotonic()),
+        "recent": _recent.since(guard.method, guard.name, counted, _moment()),
     }
 
 

@@ -32,11 +32,11 @@ class Recent:
             guarded: The guarded function, or the ``Guard``.
             name: That of the guard: classes share functions.
             figures: What is counted now; it is kept for later looks.
-            now: Seconds.
+            now: Seconds of the clock on the wall.
         """
         with self._lock:
             looks = self._looks.setdefault(guarded, {}).setdefault(name, deque())
-            while looks and now - looks[0][0] > WINDOW:
+            while looks and not 0 <= now - looks[0][0] <= WINDOW:  # a clock may be set back
                 looks.popleft()
             if looks and any(before > figures.get(key, 0) for key, before in looks[0][1].items()):
                 looks.clear()  # a test began to count anew

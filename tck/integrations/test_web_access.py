@@ -164,7 +164,7 @@ def test_a_hook_may_be_awaited_under_asgi_alone() -> None:
 
     assert found == [200, 403]
     with pytest.raises(FaultToleranceDefinitionException, match=r"wsgi_app\(admit\) is a coroutine function"):
-        wsgi_app(admit=admit)  # type: ignore[arg-type]
+        wsgi_app(admit=admit)
     assert ask_wsgi(wsgi_app(admit=lambda request: admit(request)), "GET", "/").status == 500
     with pytest.raises(FaultToleranceDefinitionException, match=r"asgi_app\(admit\) is 'alice'; allowed: a callable"):
         asgi_app(admit="alice")  # type: ignore[arg-type]
