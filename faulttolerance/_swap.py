@@ -9,8 +9,8 @@ only reads may then see some of the stores before the rest, as if it had read be
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import MutableMapping
-from itertools import starmap
+from collections.abc import Iterable, Iterator, MutableMapping
+from itertools import chain, starmap
 from operator import call, setitem
 from threading import RLock
 from typing import Any
@@ -65,7 +65,27 @@ class Version:
 
     def swap(self, seen: object, swap: Swap) -> bool:
         """Make all stores of *swap*; false, and none is made, if there was another swap since *seen* was current."""
-        steps = [(self._current.remove, seen), (self._current.add, object()), *swap.steps]
+        return self.force(swap, (self._current.remove, seen))
+
+    def force(
+        self,
+        swap: Swap,
+        condition: tuple[Any, ...] = (object,),
+        more: dict[Any, Iterator[tuple[Any, ...]]] | None = None,
+    ) -> bool:
+        """Make all stores of *swap*, whatever was swapped before; false, and none is made, if *condition* is not met.
+
+        Args:
+            swap: The stores.
+            condition: A step, met unless it raises ``KeyError``.
+            more: Further stores, those that are there in the end; other swaps may add some. Its first key is ``None``.
+        """
+        steps: Iterable[tuple[Any, ...]]
+        steps = [condition, (self._current.clear,), (self._current.add, object()), *swap.steps]
+        if more is not None:
+            more[None] = iter(steps)
+            # The inner chain looks into *more* before the first step. After that nothing is made, so nothing collected.
+            steps = chain.from_iterable(chain(more.values()))
         with self._lock:
             try:
                 deque(starmap(call, steps), maxlen=0)

@@ -52,6 +52,8 @@ class Settings:
         self.version = Version()
         """Of the configuration, and of all that follows from it."""
         self._state = State()
+        self._held = {id(self._state): self._state}
+        """The state in force alone, as what a condition of a swap looks at."""
         self._has_packages = False
         self._places: dict[str, str] = {}
         """The paths of files that the environment names: the process may work in another directory by and by."""
@@ -170,6 +172,12 @@ class Settings:
     def put(self, state: State, swap: Swap) -> None:
         """Put *state* in force, together with the other stores of *swap*."""
         swap.attribute(self, "_state", state)
+        swap.steps.append((self._held.clear,))
+        swap.item(self._held, id(state), state)
+
+    def holding(self, state: State) -> tuple[Any, ...]:
+        """Give the condition of a swap that *state*, which somebody keeps, is in force."""
+        return (self._held.__getitem__, id(state))
 
     def put_blank(self, swap: Swap) -> None:
         """Forget everything that was read or given, together with the other stores of *swap*."""

@@ -81,6 +81,14 @@ def every_state() -> Iterator[State]:
         yield from resolver.states()
 
 
+def _every_state_in_force() -> Iterator[State]:
+    """Give what every guard remembers that has a call path: what others say held before a reload dropped theirs."""
+    for resolver in resolvers():
+        for cls in resolver.resolved():
+            if (state := resolver.state(cls)) is not None:
+                yield state
+
+
 def name_of(resolver: AnyResolver) -> str:
     """Name a guard that cannot be asked what holds for it."""
     declaration: Any = getattr(resolver, "declaration", None) or resolver
@@ -150,7 +158,7 @@ def budget_clashes(several: Iterable[EffectivePolicies], own: State | None = Non
         return []
     # What the others say, and then, one by one, these.
     said: dict[str, tuple[RetryBudget, str]] = {}
-    for state in every_state():
+    for state in _every_state_in_force():
         for policy in state.policies:
             is_other = state.name not in wanted if own is None else state is not own
             if isinstance(policy, RetryBudget) and is_other:

@@ -21,6 +21,7 @@ from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .declaration import CLASS, FUNCTION, Declaration, covering_at_home
 from .effective import EffectivePolicies, effective_policies, is_first
 from .fingerprint import read_fingerprint
+from .joining import join
 from .registry import clashes_of
 
 if TYPE_CHECKING:
@@ -139,11 +140,12 @@ class Draft:
             if settings.state is not basis or not self.is_current:
                 return False
             if clashes := clashes_of([self.effective], self.state.state):
-                if settings.version.current is not seen:
-                    continue  # the others may follow what was configured meanwhile already
+                if settings.state is not basis:
+                    return False  # the others may follow what was configured meanwhile already
                 raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
             self.put(swap)
+            join(self._resolver, self._cls, swap)
             try:
                 is_done = settings.version.swap(seen, swap)
             finally:
@@ -244,7 +246,7 @@ class MethodResolver(Resolver):
 
     def drop(self, cls: type | None, swap: Swap) -> None:
         """Let the next call for *cls* find out anew what holds; what is remembered stays."""
-        if cls is not self.home:
+        if not _is_home(cls, self.declaration):
             swap.removal(self.calls, id(cls))
             return
         swap.attribute(self, "home", _Nobody)

@@ -2,15 +2,17 @@
 
 Everything is read, imported, checked and built first, with no lock held: sources, values that name modules, and
 predicates are code of the application, which may call guarded functions on this thread or wait for others that do.
-Then one swap puts it in force. It fails if anything was put in force meanwhile, by another thread, or by a signal
-handler on this one; then what is new is prepared as well, or everything anew. So what is older never replaces what is
-newer, and a change that does not come through leaves all as it was.
+Then one swap puts it in force. It fails if another configuration was put in force meanwhile, by another thread, or by
+a signal handler on this one; then everything is prepared anew. So what is older never replaces what is newer, and a
+change that does not come through leaves all as it was. A first call meanwhile fails nothing: its guard joins the others
+(``joining.py``), and is prepared as well, or finds at its next call what holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from .._config import Snapshot, State as Configuration, settings
@@ -22,10 +24,11 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .circuit_breakers import deliver_all
 from .effective import EffectivePolicies
+from .joining import Roll
 from .registry import clashes_of
 
 if TYPE_CHECKING:
-    from .registry import AnyResolver
+    from .joining import Entry
     from .resolver import Draft
 
 
@@ -101,12 +104,13 @@ def _run(
             after = follow(before)
             if settings.state is not before:
                 continue  # a source has configured something
-            transaction = _Transaction(before, after, is_lenient)
-            transaction.prepare()
-            if faults or (transaction.faults and not is_lenient):
-                raise FaultToleranceDefinitionException(*transaction.faults, *faults)
-            if transaction.commit(put):
-                return transaction.changes
+            with Roll() as roll:
+                transaction = _Transaction(before, after, roll)
+                found = transaction.prepare()
+                if faults or (found and not is_lenient):
+                    raise FaultToleranceDefinitionException(*found, *faults)
+                if transaction.commit(put):
+                    return transaction.changes
 
 
 def forget() -> None:
@@ -125,92 +129,72 @@ def forget() -> None:
 
 
 class _Transaction:
-    """The drafts of all guards in use, for when the configuration *after* follows on *before*.
+    """What the guards of *roll* become when the configuration *after* follows on *before*."""
 
-    Where that is wrong, and *is_lenient*, the next call of the guard finds out.
-    """
-
-    def __init__(self, before: Configuration, after: Configuration, is_lenient: bool) -> None:
+    def __init__(self, before: Configuration, after: Configuration, roll: Roll) -> None:
         self._before = before
         self._after = after
-        self._is_lenient = is_lenient
-        self._effective: list[EffectivePolicies] = []
-        self._drafts: dict[tuple[AnyResolver, int], tuple[type | None, Draft | None]] = {}
-        """By guard, and by class: that, and what the guard is to become; ``None`` where something is wrong."""
-        self.faults: list[Fault] = []
-        self.changes: list[Change] = []
+        self._roll = roll
+        self._found: dict[object, tuple[EffectivePolicies, list[Fault], list[Change]]] = {}
 
-    def prepare(self) -> None:
-        """Draft what the guards in use are to become, also those that come into use meanwhile."""
-        while missing := self._missing():
-            for resolver, cls in missing:
-                self._drafts[resolver, id(cls)] = cls, self._draft_apart(resolver, cls)
-            self._add(clashes_of(self._effective))
+    @property
+    def changes(self) -> list[Change]:
+        """The changes of every guard."""
+        return [change for *_, found in self._found.values() for change in found]
 
-    def _draft_apart(self, resolver: AnyResolver, cls: type | None) -> Draft | None:
+    def prepare(self) -> list[Fault]:
+        """Draft what the guards in use are to become, also those that come into use meanwhile; give what is wrong."""
+        due, more = self._roll.due(), True
+        while due and more:
+            for former in due:
+                entry = self._roll.renewed(former)
+                draft = self._draft_apart(entry)
+                if draft is not None:
+                    draft.put(entry.swap)
+                else:
+                    entry.resolver.drop(entry.cls, entry.swap)
+            drafted, due = len(due), self._roll.due()
+            more = len(due) < drafted  # else they come faster than they can be drafted: they find out when called
+        faults: list[Fault] = []
+        clashes = clashes_of([effective for effective, *_ in self._found.values()])
+        for fault in chain(*(found for _, found, _ in self._found.values()), clashes):
+            if fault not in faults:  # a set would hash the values that are wrong
+                faults.append(fault)
+        return faults
+
+    def _draft_apart(self, entry: Entry) -> Draft | None:
         """Draft a guard; one that fails by itself is dropped, and finds out at its next call: others are to follow."""
         try:
-            return self._draft(resolver, cls)
+            return self._draft(entry)
         except FaultToleranceDefinitionException:
             raise
         except Exception as error:  # noqa: BLE001
-            tell_of_trouble(registry.name_of(resolver), "its next call finds what holds, for that failed", error)
+            tell_of_trouble(registry.name_of(entry.resolver), "its next call finds what holds, for that failed", error)
             return None
 
-    def _draft(self, resolver: AnyResolver, cls: type | None) -> Draft | None:
+    def _draft(self, entry: Entry) -> Draft | None:
         if self._after.snapshot is None:  # nobody was in use when it was in force
             return None
+        resolver, cls = entry.resolver, entry.cls
         effective, faults = resolver.effective_policies(cls, self._after)
         draft = None if faults else resolver.draft(cls, effective)
-        self._effective.append(effective)
-        self._add(faults)
         former, _ = resolver.effective_policies(cls, self._before)
-        self.changes += changes(effective.name, former.values, effective.values)
+        self._found[entry.key] = effective, faults, changes(effective.name, former.values, effective.values)
         return draft
 
-    def commit(self, put: Callable[[Swap], object] | None = None) -> bool:
+    def commit(self, put: Callable[[Swap], object] | None) -> bool:
         """Put everything in force by one swap; false, and nothing has changed, if it no longer follows on what was."""
-        while True:
-            seen = settings.version.current
-            if settings.state is not self._before:
-                return False
-            if not all(draft is None or draft.is_current for _, draft in self._drafts.values()):
-                return False
-            if self._missing():
-                self.prepare()
-                if self.faults and not self._is_lenient:
-                    return False
-                continue
-            try:
-                try:
-                    is_done = settings.version.swap(seen, self._swap(put))
-                finally:
-                    registry.follow_all()
-            finally:
-                registry.follow_all()  # an exception may have come in between, a signal handler's say
-            if is_done:
-                deliver_all()
-                return True
-
-    def _swap(self, put: Callable[[Swap], object] | None) -> Swap:
         swap = Swap()
         settings.put(self._after, swap)
-        for (resolver, _), (cls, draft) in self._drafts.items():
-            if draft is not None:
-                draft.put(swap)
-            else:
-                resolver.drop(cls, swap)
         if put is not None:
             put(swap)
-        return swap
-
-    def _missing(self) -> list[tuple[AnyResolver, type | None]]:
-        return [
-            (resolver, cls)
-            for resolver in registry.resolvers()
-            for cls in resolver.resolved()
-            if (resolver, id(cls)) not in self._drafts
-        ]
-
-    def _add(self, faults: Iterable[Fault]) -> None:
-        self.faults += [fault for fault in faults if fault not in self.faults]
+        try:
+            try:
+                is_done = settings.version.force(swap, settings.holding(self._before), self._roll.stores)
+            finally:
+                registry.follow_all()
+        finally:
+            registry.follow_all()  # an exception may have come in between, a signal handler's say
+        if is_done:
+            deliver_all()
+        return is_done

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -444,6 +444,35 @@ def test_a_guard_that_is_first_called_while_others_are_planned_follows_as_well(
 
     assert seen == [{1}]
     assert world.followed() == other.followed() == {2}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["on its own thread", "on another thread"])
+def test_a_reload_ends_however_many_guards_are_called_for_the_first_time(world: World, elsewhere: bool) -> None:
+    """Each of its steps is followed by a first call; all guards follow it, the old ones and the new ones."""
+    made: list[Callable[[], object]] = []
+
+    def first_call() -> None:
+        if len(made) == 1_000:
+            pytest.fail("the reload does not end")
+        made.append(retry(delay=0, jitter=0)(lambda: world.fail()))
+        for call in (made[-1], world.retrying(lambda: world.fail())):
+            with pytest.raises(OSError):
+                call()
+
+    def begin(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code.co_filename.endswith("transaction.py"):
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(first_call).result() if elsewhere else first_call()
+
+    world.number = 2
+    before = sys.gettrace()
+    sys.settrace(begin)
+    try:
+        reload()
+    finally:
+        sys.settrace(before)
+
+    assert world.followed() | {world.attempts(call) for call in made} == {2}
 
 
 @pytest.mark.parametrize("stopped", [OSError, KeyboardInterrupt, GeneratorExit])
