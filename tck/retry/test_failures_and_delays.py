@@ -6,10 +6,12 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import faulttolerance
 from faulttolerance import (
     CircuitBreakerOpenException,
     Guard,
@@ -354,3 +356,21 @@ def test_time_out_ends_when_it_is_due_in_every_convention(invoke: Invoke, clock:
 
     assert type(failure_of(invoke, service)) is TimeoutException
     assert clock.monotonic() - began == pytest.approx(3, abs=0.01)
+
+
+def test_a_traceback_shows_few_lines_of_the_library(invoke: Invoke) -> None:
+    """R1: those that lead to the body, and none that asked a fallback where there is none."""
+
+    @retry(max_retries=1, delay=0)
+    @invoke.body
+    async def service() -> None:
+        raise OSError
+
+    failure_of(invoke, service)  # the first call finds its way
+    frames = traceback.extract_tb(failure_of(invoke, service).__traceback__)
+
+    library = Path(faulttolerance.__file__).parent
+    places = [(Path(frame.filename), frame.name) for frame in frames]
+    ours = [(file.name, name) for file, name in places if library in file.parents and file.parent.name != "testing"]
+    assert len(ours) <= {"blocking": 4, "asyncio": 3, "offloaded": 7, "task": 7}[invoke.convention], ours
+    assert places[-1][1] == "service"
