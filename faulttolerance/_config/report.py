@@ -32,12 +32,12 @@ from .source import Entry, Source
 
 
 class Unused(NamedTuple):
-    """A key that concerns nothing that is declared.
+    """A key that concerns nothing that is declared, or the name of a circuit breaker that nobody has.
 
     Args:
         key: As it stands in its source.
         source: Where it stands.
-        nearest: A key that would be used; empty if none is like it.
+        nearest: One that would be used; empty if none is like it.
     """
 
     key: str
@@ -193,6 +193,11 @@ class _Names:
         if path not in paths:
             path = _closest(path, filter(None, paths))
         return "/".join(filter(None, (path, leaf))) if leaf and path in paths else ""
+
+
+def nearest(name: object, among: Iterable[str]) -> str:
+    """Return what is most like *name* among others; empty if nothing is."""
+    return _closest(name, among) if isinstance(name, str) else ""
 
 
 def _closest(name: str, among: Iterable[str], likeness: float = 0.6) -> str:

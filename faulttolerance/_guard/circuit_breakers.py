@@ -125,6 +125,8 @@ class CircuitBreakers:
     def on_state_change(self, name: str, callback: Listener) -> Callable[[], object]:
         """Call ``callback(name, old, new)`` at each change of state; the breaker may come into being later.
 
+        ``validate()`` and ``check`` tell of a name that no breaker has by then.
+
         The callback runs on the thread whose call made the change, outside every lock. One that raises is logged.
 
         Returns:
@@ -196,6 +198,11 @@ def _resolve_breakers(name: str | None = None) -> None:
     """Let breakers be known whose methods were not called yet; if a name is given, those that have it."""
     for resolver in list(resolvers()):
         resolver.resolve_breaker(name)
+
+
+def awaited_names() -> list[str]:
+    """Give the names of breakers that are listened to, whether or not there are any."""
+    return list(dict.fromkeys(name for name, _ in list(_listeners.values())))
 
 
 def forget_listeners() -> None:

@@ -9,21 +9,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .._call.budgeting import named_budgets
-from .._call.state import conditions_of
+from .._call.state import alias_in, conditions_of
 from .._call.vetoing import Ask, vetoes
 from .._config import Declared, settings
-from .._config.report import Change, Unused, collisions, unused
+from .._config.report import Change, Unused, collisions, nearest, unused
 from .._config.snapshot import inputs_of
 from .._log import ERROR, INFO, WARNING, log, logger
 from .._metrics.catalogue import Series
 from .._metrics.counters import ledger
-from .._policy import Policy, parameters
+from .._policy import CircuitBreaker, Policy, parameters
 from .._shown import brief, shown
 from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry, transaction
 from .checking.definition import never_awaited_faults
-from .circuit_breakers import forget_listeners
+from .circuit_breakers import awaited_names, forget_listeners
 from .declaration import exempt
 from .effective import EffectivePolicies
 from .explanation import dict_of
@@ -271,7 +271,8 @@ def validate() -> list[Unused]:
     """Resolve every guard, and report everything that is wrong at once.
 
     Returns:
-        What is not wrong but useless: configuration keys that nothing uses, each with the nearest known key.
+        What is not wrong but useless, each with the nearest that is known: configuration keys that nothing uses, and
+        names of circuits that are listened to and that no guard has.
 
     Raises:
         FaultToleranceDefinitionException: With every fault of every guard and every key.
@@ -288,7 +289,19 @@ def validate() -> list[Unused]:
     faults += [*registry.budget_clashes(guarded), *strays(), *collisions(settings.snapshot, declared)]
     if faults:
         raise FaultToleranceDefinitionException(*faults)
-    return unused(settings.snapshot, declared)
+    return [*unused(settings.snapshot, declared), *_unheard(guarded)]
+
+
+def _unheard(guarded: Iterable[EffectivePolicies]) -> Iterator[Unused]:
+    """Find every name of a circuit breaker that is listened to in vain."""
+    known: set[str] = set()
+    for effective in guarded:
+        policies = {type(value.policy): value.policy for value in effective.values}  # also one that is switched off
+        if CircuitBreaker in policies:
+            known |= {effective.name, alias_in(policies)}
+    for name in awaited_names():
+        if name not in known:
+            yield Unused(name, "circuit_breakers.on_state_change", nearest(name, known))
 
 
 def unguarded(function: F) -> F:

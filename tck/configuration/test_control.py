@@ -13,6 +13,7 @@ import pytest
 
 from faulttolerance import (
     BulkheadException,
+    CircuitBreaker,
     CircuitBreakerOpenException,
     FaultToleranceDefinitionException,
     Guard,
@@ -20,6 +21,7 @@ from faulttolerance import (
     apply_guard,
     bulkhead,
     circuit_breaker,
+    circuit_breaker_name,
     circuit_breakers,
     configure,
     explain,
@@ -427,6 +429,27 @@ def test_validate_returns_keys_that_nothing_uses() -> None:
     configure(properties={key: 4})
 
     assert [(one.key, one.nearest) for one in validate()] == [(key, f"{HERE}.Failing/call/Retry/maxRetries")]
+
+
+def test_validate_returns_names_of_circuits_that_are_listened_to_and_that_no_guard_has() -> None:
+    """With the nearest that a guard has; what is there, under any of its names, is not returned."""
+
+    @circuit_breaker
+    @circuit_breaker_name("charging")
+    def charge() -> None: ...
+
+    named = Guard(circuit_breaker=CircuitBreaker(), name="shipping")
+    unguarded = Guard(retry=Retry(), name="billing")
+    for name in ("charging", f"{HERE}.Failing.broken", named.name, "no-such-circuit", unguarded.name, "chargin"):
+        circuit_breakers.on_state_change(name, lambda *_: None)
+    undo = circuit_breakers.on_state_change("no longer", lambda *_: None)
+    undo()
+
+    found = {one.key: one.nearest for one in validate()}
+
+    assert list(found) == ["no-such-circuit", "billing", "chargin"]
+    assert found["chargin"] == "charging"
+    assert charge() is None
 
 
 def test_validate_refuses_a_variable_that_stands_for_two_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,8 +319,8 @@ async def hedged(order: str) -> bytes:
 
 @asynchronous
 @hedge
-def hedged_apart(order: str) -> bytes:
-    return order.encode()
+def hedged_apart(order: str) -> Future[bytes]:
+    return completed_future(order.encode())
 
 
 async def race() -> None:
@@ -504,6 +504,18 @@ assert_type(awaitable("a"), AsyncCall[bytes])
 assert_type(awaitable_too("a"), AsyncCall[bytes])
 assert_type(in_an_executor("a"), Future[bytes])
 assert_type(by_awaitable("a"), Future[bytes])
+
+
+@asynchronous  # type: ignore[arg-type]
+def no_future(order: str) -> bytes:
+    return order.encode()
+
+
+@asynchronous_non_blocking  # type: ignore[arg-type]
+def no_awaitable(order: str) -> bytes:
+    return order.encode()
+
+
 handle(1)  # type: ignore[arg-type]
 outside("a", urgent=1)  # type: ignore[arg-type]
 Handles().method(1)  # type: ignore[arg-type]
