@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import ctypes
 import gc
 import os
 import queue
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -1021,6 +1023,24 @@ def test_finalizers_are_left_in_peace() -> None:
 
     assert reference() is None
     assert [one is not None for one in found] == [True, True, True, False]
+
+
+def test_functions_that_compiled_code_calls_are_interrupted() -> None:
+    """What they raise ends the call, or is printed by what called them; the call ends either way."""
+    found: list[str | None] = []
+
+    def called(*_: object) -> int:
+        look(found)
+        return 1
+
+    connection = sqlite3.connect(":memory:")
+    connection.create_function("called", 0, called)
+    connection.execute("select called()").fetchall()
+    connection.close()
+    ctypes.CFUNCTYPE(ctypes.c_int)(called)()
+    sorted([1], key=called)
+
+    assert found == [None, None, None]
 
 
 def standing(function: Callable[..., Iterator[object]], *args: Any) -> FrameType:
