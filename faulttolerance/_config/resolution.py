@@ -147,6 +147,8 @@ def resolved(declared: Declared, where: str, snapshot: Snapshot, switches: Switc
     policy, annotation, faults = declared.policy, declared.policy.annotation, list[Fault]()
     # Specification: "resilient functionalities disabled except fallback".
     enabled = switches.non_fallback_enabled or isinstance(policy, Fallback)
+    if not snapshot.concerns(annotation):
+        return Effective(policy, enabled), faults
     configured: dict[str, str] = {}
 
     def setting_of(name: str, keys: Callable[[Declared], list[Key]], parse: Callable[[object], bool]) -> bool | None:

@@ -150,6 +150,7 @@ class Snapshot:
             for entry in source.entries:
                 self._index.setdefault(folded(entry.name), []).append((rank, entry))
         self._mentioned = parameters_named(self._index)
+        self._concerned = frozenset(annotation for annotation, _ in self._mentioned)
 
     @property
     def is_empty(self) -> bool:
@@ -160,6 +161,10 @@ class Snapshot:
     def has_values(self) -> bool:
         """Whether a parameter may be set, which takes more than switching policies on and off, or observing them."""
         return any(name not in SETTINGS for _, name in self._mentioned)
+
+    def concerns(self, annotation: str) -> bool:
+        """Return whether a look-up of anything of a policy can find anything, for any method."""
+        return annotation in self._concerned
 
     def mentions(self, annotation: str, name: str) -> bool:
         """Whether a look-up of a parameter, ``enabled`` or ``mode`` can find anything, for any method."""

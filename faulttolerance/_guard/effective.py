@@ -85,9 +85,9 @@ class EffectivePolicies(NamedTuple):
 
 
 def effective_policies(
-    declaration: Declaration, cls: type | None, basis: Configuration
+    declaration: Declaration, cls: type | None, basis: Configuration, *, is_checked: bool = True
 ) -> tuple[EffectivePolicies, list[Fault]]:
-    """Find what holds for a guarded function, where *cls* uses it, and what is wrong with it."""
+    """Return what holds for a guarded function, where *cls* uses it, and, if *is_checked*, what is wrong with it."""
     if cls is None:
         name, function, interceptors = declaration.where, declaration.template, declaration.interceptors
         where = qualified_name_of(function)
@@ -116,7 +116,7 @@ def effective_policies(
     effective = EffectivePolicies(
         name, function, declared, values, interceptors, declared_by, switches, companions=companions
     )
-    return effective, faults or _faults(declaration, effective, cls)
+    return effective, faults or (_faults(declaration, effective, cls) if is_checked else [])
 
 
 def is_first(declaration: Declaration, cls: type) -> bool:

@@ -4,49 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import ref
 
 from .._cause import CausedBy
 from .._config import Switches, settings
 from .._config.formatting import formatted
+from .._log import tell_of_trouble
 from .._policy import ChronoUnit, Policy, parameters, seconds
+from .declaration import ClassLevel, declared_on
 from .effective import EffectivePolicies
-from .registry import every_effective, resolvers
+from .registry import name_of, renew_memos
+
+if TYPE_CHECKING:
+    from .registry import AnyResolver
+
+_Digest: TypeAlias = tuple[ref[type], tuple[ClassLevel, ...], str]
+"""That of one guard for one class: the class, the declarations on it and its bases, and the digest; empty for none."""
 
 
 def fingerprint() -> str:
-    """Give 16 hexadecimal digits that are the same in every process with the same code and configuration.
+    """Return 16 hexadecimal digits that are the same in every process with the same code and configuration.
 
     They are the first of SHA-256 over every effective value and switch of every guard that exists, by its name, in an
     order that does not depend on that of declarations; equal durations and sets are equal however they are written.
     Guards that one line makes count as one.
     """
-    return _digest(_canonical(effective) for effective in _every_effective())
+    basis = settings.basis
+
+    def renewed(resolver: AnyResolver, memo: Any) -> tuple[object, dict[int, _Digest]]:
+        """Return the digests of one guard: those of *memo* where nothing has changed since."""
+        known: dict[int, _Digest] = memo[1] if memo is not None and memo[0] is basis else {}
+        try:
+            found = {id(cls): _digest_for(resolver, cls, known.get(id(cls))) for cls in resolver.classes()}
+        except Exception as error:  # noqa: BLE001  # others are to be found
+            tell_of_trouble(name_of(resolver), "it is left out, for finding what holds for it failed", error)
+            return None, {}
+        if memo is not None and found == known:
+            return memo  # type: ignore[no-any-return]
+        return basis, found
+
+    def _digest_for(resolver: AnyResolver, cls: type | None, known: _Digest | None) -> _Digest:
+        user = NoneType if cls is None else cls
+        declared = () if cls is None else tuple(map(declared_on, cls.__mro__))
+        if known is not None and known[0]() is user and known[1] == declared:
+            return known
+        effective = resolver.in_force(cls, basis)
+        return ref(user), declared, _digest([_canonical(effective)]) if effective.declared else ""
+
+    return _digest(digest for _, known in renew_memos(renewed) for *_, digest in known.values() if digest)
 
 
 def fingerprint_of(effective: EffectivePolicies) -> str:
-    """Give the fingerprint of one guard."""
+    """Return the fingerprint of one guard."""
     return _digest([_canonical(effective)])
 
 
-_read: tuple[object, str] = (None, "")
+_is_shown = False
+"""Whether the gauge was read: its next reading is not to find out what holds for every guard."""
 
 
 def read_fingerprint() -> Iterator[tuple[tuple[str, ...], float]]:
-    """Give what the gauge ``ft.config.info`` shows; found anew when the configuration changes, or a guard is made."""
-    global _read
-    if not _switches().metrics_enabled:
-        return
-    basis = settings.state, sum(1 for _ in resolvers())
-    if _read[0] != basis:
-        _read = basis, fingerprint()
-    yield (_read[1],), 1
+    """Return what the gauge ``ft.config.info`` shows."""
+    global _is_shown
+    if _switches().metrics_enabled:
+        _is_shown = True
+        yield (fingerprint(),), 1
 
 
-def _every_effective() -> Iterator[EffectivePolicies]:
-    for _, _, effective in every_effective():
-        if effective.declared:
-            yield effective
+def follow_configuration() -> None:
+    """Remember what holds for every guard, once the configuration has changed: who reloads pays, and not who reads."""
+    if _is_shown:
+        fingerprint()
 
 
 def _switches() -> Switches:

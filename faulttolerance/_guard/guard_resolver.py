@@ -76,7 +76,16 @@ class GuardResolver(Resolver):
         self, cls: type | None = None, basis: Configuration | None = None
     ) -> tuple[EffectivePolicies, list[Fault]]:
         """Find what holds under the configuration *basis*, and what is wrong with it."""
-        basis = basis or settings.basis
+        effective, faults = self._resolved(basis or settings.basis)
+        return effective, faults or self._faults(effective)
+
+    def in_force(self, cls: type | None = None, basis: Configuration | None = None) -> EffectivePolicies:
+        """Return what holds under the configuration *basis*, whether or not something is wrong with it."""
+        basis, known = basis or settings.basis, self.effective
+        # Both are replaced by one swap, and the configuration was looked at first.
+        return known if known is not None and settings.state is basis else self._resolved(basis)[0]
+
+    def _resolved(self, basis: Configuration) -> tuple[EffectivePolicies, list[Fault]]:
         subject = (self, None)
         declared = carried(self.declared, basis.snapshot)
         values, faults = settings.resolve(declared, self.name, basis, subject)
@@ -84,7 +93,7 @@ class GuardResolver(Resolver):
         effective = EffectivePolicies(
             self.name, call_given, declared, values, switches=switches, line=self._line, companions=companions
         )
-        return effective, faults or self._faults(effective)
+        return effective, faults
 
     def _faults(self, effective: EffectivePolicies) -> list[Fault]:
         callers = [caller for caller in self.paths if caller in (call_given, *_BLOCKS)] or [call_awaited]

@@ -39,7 +39,8 @@ When a thread has left, exporters are connected if that is due."""
 RESOLVER = "__faulttolerance_resolver__"
 """The attribute by which a function that is a guard keeps its resolver."""
 
-_guards: dict[ref[Any], None] = {}
+_guards: dict[ref[Any], Any] = {}
+"""Each guard that lives with its memo: what ``fingerprint`` found of it, which goes with it."""
 _forget: Callable[[ref[Any]], None] = _guards.pop  # one for all: each look at it makes another
 
 
@@ -54,13 +55,29 @@ def add(guard: Callable[..., Any] | GuardResolver) -> ref[Any]:
 
 
 def resolvers() -> Iterator[AnyResolver]:
-    """Give those of all guards that live, in the order in which these were made."""
+    """Return the resolvers of all guards that live, in the order in which these were made."""
     for reference in list(_guards):
-        resolver = reference()
-        if isinstance(resolver, FunctionType):
-            resolver = getattr(resolver, RESOLVER, None)  # one that is being unpickled has none yet
-        if resolver is not None:
+        if (resolver := _resolver_of(reference())) is not None:
             yield resolver
+
+
+def _resolver_of(guard: Any) -> AnyResolver | None:
+    # One that is being unpickled has none yet.
+    return getattr(guard, RESOLVER, None) if isinstance(guard, FunctionType) else guard
+
+
+def renew_memos(renew: Callable[[AnyResolver, Any], Any]) -> list[Any]:
+    """Replace the memo of every guard that lives by what *renew* makes of its resolver and the memo; return them."""
+    memos = []
+    for reference in list(_guards):
+        guard = reference()  # lives until its memo is stored, or that would stay for ever
+        if (resolver := _resolver_of(guard)) is not None:
+            before = _guards.get(reference)
+            memo = renew(resolver, before)
+            if memo is not before:
+                _guards[reference] = memo
+            memos.append(memo)
+    return memos
 
 
 def meet_fleet() -> None:
@@ -99,7 +116,7 @@ def every_effective() -> Iterator[tuple[AnyResolver, type | None, EffectivePolic
     """Give what holds for every guard, with the class that has it; one that cannot be asked is left out."""
     for resolver in list(resolvers()):
         try:
-            found = [(resolver, cls, resolver.effective_policies(cls)[0]) for cls in resolver.classes()]
+            found = [(resolver, cls, resolver.in_force(cls)) for cls in resolver.classes()]
         except Exception as error:  # noqa: BLE001  # others are to be found
             tell_of_trouble(name_of(resolver), "it is left out, for finding what holds for it failed", error)
         else:

@@ -225,6 +225,10 @@ class MethodResolver(Resolver):
         """Find what holds for *cls* under the configuration *basis*, and what is wrong with it."""
         return effective_policies(self.declaration, cls, basis or settings.basis)
 
+    def in_force(self, cls: type | None, basis: Configuration | None = None) -> EffectivePolicies:
+        """Return what holds for *cls* under the configuration *basis*, whether or not something is wrong with it."""
+        return effective_policies(self.declaration, cls, basis or settings.basis, is_checked=False)[0]
+
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call path of *effective*, and what the state for *cls* is to become."""
         draft, declaration = Draft(self, cls, effective), self.declaration

@@ -24,6 +24,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .circuit_breakers import deliver_all
 from .effective import EffectivePolicies
+from .fingerprint import follow_configuration
 from .joining import Roll
 from .registry import clashes_of
 
@@ -109,8 +110,10 @@ def _run(
                 found = transaction.prepare()
                 if faults or (found and not is_lenient):
                     raise FaultToleranceDefinitionException(*found, *faults)
-                if transaction.commit(put):
-                    return transaction.changes
+                is_done = transaction.commit(put)
+            if is_done:
+                follow_configuration()
+                return transaction.changes
 
 
 def forget() -> None:
@@ -178,7 +181,7 @@ class _Transaction:
         resolver, cls = entry.resolver, entry.cls
         effective, faults = resolver.effective_policies(cls, self._after)
         draft = None if faults else resolver.draft(cls, effective)
-        former, _ = resolver.effective_policies(cls, self._before)
+        former = resolver.in_force(cls, self._before)
         self._found[entry.key] = effective, faults, changes(effective.name, former.values, effective.values)
         return draft
 

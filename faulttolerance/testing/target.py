@@ -68,7 +68,7 @@ class Target(NamedTuple):
         for resolver in self.guards or list(resolvers()):
             for cls in list(resolver.classes()):
                 if self.home is None or _is_of(self.home, resolver, cls):
-                    effective, _ = resolver.effective_policies(cls)
+                    effective = resolver.in_force(cls)
                     if effective.declared:
                         yield resolver, cls, effective
 

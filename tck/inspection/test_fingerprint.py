@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,8 +23,11 @@ from faulttolerance import (
     fingerprint,
     guards,
     reload,
+    retry,
     testing,
+    timeout,
 )
+from faulttolerance._metrics.counters import ledger
 from kit.program import python
 
 SHAPE = re.compile(r"[0-9a-f]{16}")
@@ -166,3 +172,102 @@ def test_each_guard_has_its_own() -> None:
 
     assert SHAPE.fullmatch(found["own"])
     assert found["own"] != fingerprint()
+
+
+@pytest.fixture
+def scrape() -> Iterator[Callable[[], tuple[str, int]]]:
+    """Read the gauge, and count what that calls."""
+    gc.collect()  # guards of other tests are not to go meanwhile
+    testing.reset()
+
+    def read() -> tuple[str, int]:
+        calls = 0
+
+        def count(frame: object, event: str, arg: object) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            reading = ledger.read()
+        finally:
+            sys.setprofile(before)
+        ((_, ((_, shown),)),) = reading.counts[""]
+        return shown, calls
+
+    yield read
+    testing.reset()
+
+
+def service(number: int) -> Guard:
+    guard = Guard(retry=Retry(), circuit_breaker=CircuitBreaker(), timeout=Timeout("2s"), name=f"service {number}")
+    guard.call(int)
+    return guard
+
+
+def test_a_guard_in_the_place_of_another_changes_the_gauge(scrape: Callable[[], tuple[str, int]]) -> None:
+    """However many there are: it is not remembered by their number."""
+    guard = Guard(retry=Retry(max_retries=1), name="replaced")
+    guard.call(int)
+    before, _ = scrape()
+    guard.close()
+    del guard
+    gc.collect()
+    guard = Guard(retry=Retry(max_retries=2), name="replaced")
+    guard.call(int)
+    after, _ = scrape()
+
+    assert after == fingerprint() != before
+
+
+def test_the_scrape_after_a_reload_or_a_new_guard_costs_what_any_other_does(
+    scrape: Callable[[], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reload finds out what holds for every guard, a new guard concerns itself alone."""
+    kept = [service(number) for number in range(100)]
+    scrape()
+    first, usual = scrape()
+    kept.append(service(100))
+    second, after_new = scrape()
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "11")
+    reload()
+    third, after_reload = scrape()
+    _, next_one = scrape()
+
+    assert len({first, second, third}) == 3
+    assert after_new < usual * 1.2
+    assert after_reload == next_one
+
+
+def test_a_class_that_is_decorated_late_changes_the_gauge(scrape: Callable[[], tuple[str, int]]) -> None:
+    class Client:
+        @retry
+        def charge(self) -> int:
+            return 1
+
+    Client().charge()
+    before, _ = scrape()
+    timeout("2s")(Client)
+    after, _ = scrape()
+
+    assert after == fingerprint() != before
+
+
+def test_a_new_subclass_changes_the_gauge_and_one_that_is_gone_changes_it_back(
+    scrape: Callable[[], tuple[str, int]],
+) -> None:
+    class Client:
+        @retry
+        def charge(self) -> int:
+            return 1
+
+    Client().charge()
+    before, _ = scrape()
+    other = type("Other", (Client,), {})
+    during, _ = scrape()
+    del other
+    gc.collect()
+    after, _ = scrape()
+
+    assert during != before == after
