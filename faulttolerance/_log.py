@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ._shown import escaped
+
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
@@ -88,12 +90,19 @@ def log(
             return
         try:
             _is_logging.set(True)  # in here: a signal's handler may raise as soon as it has returned
-            values = tuple(str(value) if isinstance(value, BaseException) else value for value in values)
+            values = tuple(map(_shown, values))
             ours.log(level, message, *values, exc_info=error, extra=fields, stacklevel=2)
         finally:
             _is_logging.set(False)
     except Exception as failure:  # noqa: BLE001  # whatever the application's handlers do
         _say_once(failure)
+
+
+def _shown(value: object) -> object:
+    """Return *value* as a line shows it: of an exception its words, of text no line break, for names are anybody's."""
+    if isinstance(value, BaseException):
+        return str(value)
+    return escaped(value) if isinstance(value, str) else value
 
 
 def tell_of_trouble(name: str, consequence: str, error: Exception) -> None:

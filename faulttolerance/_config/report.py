@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -68,18 +68,22 @@ class Change(NamedTuple):
         return escaped(f"{self.where}: {shown(self.before)} -> {shown(self.after)} ({self.source})")
 
 
-def keys(declared: Iterable[Declared]) -> dict[str, Key]:
-    """Give every key that concerns *declared*, by its preferred name."""
+def keys(declared: Iterable[Declared], mentions: Callable[[str, str], bool] = lambda *_: True) -> dict[str, Key]:
+    """Return every key that concerns *declared*, by its preferred name; only of parameters that something *mentions*.
+
+    A key takes longer to make than all the rest that is done with it.
+    """
     return {
         key.name: key
-        for policy in declared
-        for group in (
-            *(parameter_keys(policy, name) for name in parameters(policy.policy)),
-            enabled_keys(policy),
-            mode_keys(policy),
-        )
-        for key in group
+        for one in declared
+        for annotation in (one.policy.annotation,)
+        for name in (*parameters(one.policy), ENABLED, MODE)
+        if mentions(annotation, name)
+        for key in (_SETTINGS[name](one) if name in _SETTINGS else parameter_keys(one, name))
     }
+
+
+_SETTINGS: Mapping[str, Callable[[Declared], list[Key]]] = {ENABLED: enabled_keys, MODE: mode_keys}
 
 
 def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
@@ -88,18 +92,23 @@ def unused(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Unused]:
     In files and variables that others use too, only what looks like a key of this library is reported.
     """
     declared = list(declared)
-    known, ignoring = keys(declared), {key for one in declared for key in ignore_keys(one)}
+    ignoring = (key for one in declared for key in ignore_keys(one)) if snapshot.ignores_doubts else ()
     used = {
         (entry.name, entry.place)
-        for key in (*known.values(), *ignoring, *map(switch_key, SWITCHES))
+        for key in (*keys(declared, snapshot.mentions).values(), *ignoring, *map(switch_key, SWITCHES))
         for entry in snapshot.find_all(key)
     }
-    names = _Names(known.values())
-    return [
-        Unused(entry.name, entry.place, names.nearest(entry.name, source.is_environment))
+    left = [
+        (source, entry)
         for source in snapshot.sources
         for entry in source.entries
-        if (entry.name, entry.place) not in used and names.are_like(source, entry)
+        if (entry.name, entry.place) not in used
+    ]
+    names = _Names(keys(declared).values() if left else ())
+    return [
+        Unused(entry.name, entry.place, names.nearest(entry.name, source.is_environment))
+        for source, entry in left
+        if names.are_like(source, entry)
     ]
 
 
@@ -107,7 +116,7 @@ def collisions(snapshot: Snapshot, declared: Iterable[Declared]) -> list[Fault]:
     """Find every variable that the environment mapping gives to more than one key."""
     variables = [entry for source in snapshot.sources if source.is_environment for entry in source.entries]
     known: dict[str, list[Key]] = {}
-    for key in keys(declared).values() if variables else ():
+    for key in keys(declared, snapshot.mentions).values() if variables else ():
         for fold in key.folds:
             known.setdefault(fold, []).append(key)
     faults = []

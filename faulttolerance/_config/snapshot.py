@@ -21,6 +21,7 @@ from .key import (
     CONFIG_VARIABLE,
     ENABLED,
     FLEET_VARIABLES,
+    IGNORE,
     MODE,
     ORDINAL,
     PREFIX,
@@ -132,6 +133,9 @@ _PARAMETERS = {
 """Annotation and parameter by what a folded key ends with."""
 
 
+_IGNORE = folded(IGNORE)
+
+
 class Snapshot:
     """An immutable look-up.
 
@@ -150,6 +154,8 @@ class Snapshot:
             for entry in source.entries:
                 self._index.setdefault(folded(entry.name), []).append((rank, entry))
         self._mentioned = parameters_named(self._index)
+        self.ignores_doubts = any(fold.endswith(_IGNORE) for fold in self._index)
+        """Whether a look-up of codes of doubts can find anything."""
         self._concerned = frozenset(annotation for annotation, _ in self._mentioned)
 
     @property

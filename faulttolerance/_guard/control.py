@@ -122,10 +122,14 @@ class GuardedMethod:
         return f"GuardedMethod({self.name!r}, {', '.join(map(repr, self.policies))})"
 
 
-def guards() -> Iterator[GuardedMethod]:
-    """Give every guarded method that lives, once for each class that has it."""
+def guards(name: str | None = None) -> Iterator[GuardedMethod]:
+    """Return every guarded method that lives, once for each class that has it.
+
+    Args:
+        name: That of those that are meant; by default all are. The others are not looked at then.
+    """
     registry.meet_fleet()
-    for resolver, cls, effective in registry.every_effective():
+    for resolver, cls, effective in registry.every_effective(name):
         if effective.declared:
             yield GuardedMethod(resolver, cls, effective)
 
@@ -285,10 +289,10 @@ def validate() -> list[Unused]:
             effective, problems = resolver.effective_policies(cls)
             declared += effective.declared
             guarded.append(effective)
-            faults += [fault for fault in problems if fault not in faults]
+            faults += problems
     faults += [*registry.budget_clashes(guarded), *strays(), *collisions(settings.snapshot, declared)]
     if faults:
-        raise FaultToleranceDefinitionException(*faults)
+        raise FaultToleranceDefinitionException(*dict.fromkeys(faults))
     return [*unused(settings.snapshot, declared), *_unheard(guarded)]
 
 

@@ -226,7 +226,7 @@ def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterabl
 def codes_of(snapshot: Snapshot, keys: Iterable[Key]) -> frozenset[str]:
     """Give the codes that any of *keys* names."""
     codes = set()
-    for key in dict.fromkeys(keys):
+    for key in dict.fromkeys(keys) if snapshot.ignores_doubts else ():
         for entry in snapshot.find_all(key):
             several = entry.value if isinstance(entry.value, (list, tuple, set)) else str(entry.value).split(",")
             codes |= {str(code).strip().upper() for code in several}

@@ -88,13 +88,13 @@ def effective_policies(
     declaration: Declaration, cls: type | None, basis: Configuration, *, is_checked: bool = True
 ) -> tuple[EffectivePolicies, list[Fault]]:
     """Return what holds for a guarded function, where *cls* uses it, and, if *is_checked*, what is wrong with it."""
+    name = name_for(declaration, cls)
     if cls is None:
-        name, function, interceptors = declaration.where, declaration.template, declaration.interceptors
+        function, interceptors = declaration.template, declaration.interceptors
         where = qualified_name_of(function)
         declared = [Declared(policy, "method", *where) for policy in declaration.policies.values()]
         declared_by: dict[type[Policy], type] = {}
     else:
-        name = f"{class_name(cls)}.{declaration.name}"
         function, policies, owner = _followed(declaration, cls)
         declared, declared_by, interceptors = [], {}, ()
         # Rule L3: reached through super(), or by the name of a base class, a method runs unguarded.
@@ -117,6 +117,11 @@ def effective_policies(
         name, function, declared, values, interceptors, declared_by, switches, companions=companions
     )
     return effective, faults or (_faults(declaration, effective, cls) if is_checked else [])
+
+
+def name_for(declaration: Declaration, cls: type | None) -> str:
+    """Return how metrics and messages name a guarded function, where *cls* uses it."""
+    return declaration.where if cls is None else f"{class_name(cls)}.{declaration.name}"
 
 
 def is_first(declaration: Declaration, cls: type) -> bool:

@@ -85,6 +85,10 @@ class GuardResolver(Resolver):
         # Both are replaced by one swap, and the configuration was looked at first.
         return known if known is not None and settings.state is basis else self._resolved(basis)[0]
 
+    def name_for(self, cls: type | None) -> str:
+        """Return the name of the guard."""
+        return self.name
+
     def _resolved(self, basis: Configuration) -> tuple[EffectivePolicies, list[Fault]]:
         subject = (self, None)
         declared = carried(self.declared, basis.snapshot)
@@ -135,9 +139,10 @@ class GuardResolver(Resolver):
 
     def resolve_breaker(self, name: str | None = None) -> None:
         """Make the breaker known, if there is one; if a name is given, only if that is its name."""
+        if self.effective is not None:
+            return
         policies = {type(entry.policy): entry.policy for entry in self.declared}
-        names = (None, self.name, alias_in(policies))
-        if CircuitBreaker in policies and self.effective is None and name in names:
+        if CircuitBreaker in policies and name in (None, self.name, alias_in(policies)):
             self.come_into_use()
 
     def come_into_use(self, cls: type | None = None) -> None:

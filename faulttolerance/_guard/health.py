@@ -11,7 +11,7 @@ from .._record import Record
 from .._runtime.lane import lane
 from .._shown import one_or_several, shown
 from ..exceptions import Fault, FaultToleranceDefinitionException
-from .registry import every_effective, every_state, meet_fleet
+from .registry import every_state, meet_fleet, resolvers
 
 Status: TypeAlias = Literal["up", "degraded", "down"]
 
@@ -105,6 +105,6 @@ def _tell_of_strangers(patterns: tuple[str, ...]) -> None:
     """Log, once, a pattern that no guard matches: it is misspelt, or its guard is not made yet."""
     for pattern in set(patterns) - _looked_for:
         _looked_for.add(pattern)
-        names = (effective.name for _, _, effective in every_effective())
+        names = (resolver.name_for(cls) for resolver in resolvers() for cls in resolver.classes())
         if not any(fnmatchcase(name, pattern) for name in names):
             log(WARNING, "health(critical=%r): no guard has such a name", pattern)

@@ -112,11 +112,15 @@ def name_of(resolver: AnyResolver) -> str:
     return str(getattr(getattr(declaration, "function", None), "__qualname__", declaration.name))
 
 
-def every_effective() -> Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]:
-    """Give what holds for every guard, with the class that has it; one that cannot be asked is left out."""
+def every_effective(name: str | None = None) -> Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]:
+    """Return what holds for every guard, or those with a *name*, with the class that has it.
+
+    One that cannot be asked is left out.
+    """
     for resolver in list(resolvers()):
         try:
-            found = [(resolver, cls, resolver.in_force(cls)) for cls in resolver.classes()]
+            classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
+            found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
         except Exception as error:  # noqa: BLE001  # others are to be found
             tell_of_trouble(name_of(resolver), "it is left out, for finding what holds for it failed", error)
         else:

@@ -19,7 +19,7 @@ from ..exceptions import Fault, FaultToleranceDefinitionException
 from . import registry
 from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .declaration import CLASS, FUNCTION, Declaration, covering_at_home
-from .effective import EffectivePolicies, effective_policies, is_first
+from .effective import EffectivePolicies, effective_policies, is_first, name_for
 from .fingerprint import read_fingerprint
 from .joining import join
 from .registry import clashes_of
@@ -228,6 +228,10 @@ class MethodResolver(Resolver):
     def in_force(self, cls: type | None, basis: Configuration | None = None) -> EffectivePolicies:
         """Return what holds for *cls* under the configuration *basis*, whether or not something is wrong with it."""
         return effective_policies(self.declaration, cls, basis or settings.basis, is_checked=False)[0]
+
+    def name_for(self, cls: type | None) -> str:
+        """Return the name of the guard where *cls* uses it; found without its policies."""
+        return name_for(self.declaration, cls)
 
     def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
         """Assemble the call path of *effective*, and what the state for *cls* is to become."""

@@ -158,12 +158,8 @@ class _Transaction:
                     entry.resolver.drop(entry.cls, entry.swap)
             drafted, due = len(due), self._roll.due()
             more = len(due) < drafted  # else they come faster than they can be drafted: they find out when called
-        faults: list[Fault] = []
         clashes = clashes_of([effective for effective, *_ in self._found.values()])
-        for fault in chain(*(found for _, found, _ in self._found.values()), clashes):
-            if fault not in faults:  # a set would hash the values that are wrong
-                faults.append(fault)
-        return faults
+        return list(dict.fromkeys(chain(*(found for _, found, _ in self._found.values()), clashes)))
 
     def _draft_apart(self, entry: Entry) -> Draft | None:
         """Draft a guard; one that fails by itself is dropped, and finds out at its next call: others are to follow."""

@@ -8,7 +8,7 @@ every series such a call advances. What goes otherwise is appended with its seri
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import add
 from threading import RLock
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -218,12 +218,13 @@ class Reading(NamedTuple):
     counts: dict[str, dict[Series, float]]
     durations: dict[str, dict[str, Durations]]
 
-    def values(self, metric: Metric) -> Iterator[tuple[str, Series, float]]:
-        """Give every method, series and value of *metric*, a counter or a gauge."""
+    def by_metric(self) -> dict[str, list[tuple[str, Series, float]]]:
+        """Return every method, series and value, by the name of the metric, a counter or a gauge."""
+        found: dict[str, list[tuple[str, Series, float]]] = {}
         for method, counts in self.counts.items():
             for series, value in counts.items():
-                if series[0] == metric.name:
-                    yield method, series, value
+                found.setdefault(series[0], []).append((method, series, value))
+        return found
 
     def take(self, account: Account, *, levels: bool = True) -> None:
         """Add what *account* counted; without *levels*, what only grows."""

@@ -13,7 +13,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from .._log import WARNING, log
-from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, labels
+from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, Series, labels
 from .._metrics.counters import NO_DURATIONS, Durations, Reading, ledger
 from .otel_batch import add_again
 
@@ -24,7 +24,7 @@ class Exporter:
     def __init__(self, provider: MeterProvider) -> None:
         self.is_on = True
         """Whether the counts are shown; an instrument can be made only once and never taken away."""
-        self._reading: Reading | None = None
+        self._values: dict[str, list[tuple[str, Series, float]]] | None = None
         self._served: set[str] = set()
         self._recorded: dict[tuple[str, str], Durations] = {}
         meter = provider.get_meter("faulttolerance")
@@ -56,20 +56,21 @@ class Exporter:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             if not self.is_on:
                 return []
-            values = self._reading_for(metric.name).values(metric)
+            values = self._values_for(metric.name)
             return [Observation(value, labels(method, series)) for method, series, value in values]
 
         return observe
 
-    def _reading_for(self, name: str) -> Reading:
+    def _values_for(self, name: str) -> list[tuple[str, Series, float]]:
         """Read once per collection: a provider collects once at a time, and asks every instrument each time."""
-        reading = self._reading
-        if reading is None or name in self._served:
-            reading = self._reading = ledger.read()
+        values = self._values
+        if values is None or name in self._served:
+            reading = ledger.read()
+            values = self._values = reading.by_metric()
             self._served = set()
             self._record(reading)
         self._served.add(name)
-        return reading
+        return values.get(name, [])
 
     def _record(self, reading: Reading) -> None:
         if self._needs_view and reading.durations:

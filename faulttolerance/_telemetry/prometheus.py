@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.utils import floatToGoString
 
-from .._metrics.catalogue import BOUNDARIES, METRICS, Metric, labels
+from .._metrics.catalogue import BOUNDARIES, METRICS, Metric
 from .._metrics.counters import Reading, ledger
 
 LIMITS = tuple(map(floatToGoString, (*BOUNDARIES, float("inf"))))
@@ -51,9 +51,13 @@ class Collector:
         if self._gives_way():
             return
         reading = ledger.read()
+        values = reading.by_metric()
         for metric in METRICS:
             family = _family(metric)
-            _fill(family, metric, reading)
+            if metric.kind == "histogram":
+                _add_histograms(family, metric, reading)
+            for method, (_, tags), value in values.get(metric.name, ()):
+                family.add_metric([*((method,) if method else ()), *(tag for _, tag in tags)], value)
             if family.samples:
                 yield family
 
@@ -64,15 +68,11 @@ def _family(metric: Metric) -> Any:
     )
 
 
-def _fill(family: Any, metric: Metric, reading: Reading) -> None:
-    if metric.kind == "histogram":
-        for method, durations in reading.durations.items():
-            if samples := durations.get(metric.name):
-                buckets = list(zip(LIMITS, map(float, accumulate(samples.counts)), strict=True))
-                family.add_metric([method], buckets=buckets, sum_value=sum(samples.sums))
-        return
-    for method, series, value in reading.values(metric):
-        family.add_metric([*labels(method, series).values()], value)
+def _add_histograms(family: Any, metric: Metric, reading: Reading) -> None:
+    for method, durations in reading.durations.items():
+        if samples := durations.get(metric.name):
+            buckets = list(zip(LIMITS, map(float, accumulate(samples.counts)), strict=True))
+            family.add_metric([method], buckets=buckets, sum_value=sum(samples.sums))
 
 
 def is_exposed_by_opentelemetry(registry: CollectorRegistry) -> bool:

@@ -101,7 +101,7 @@ def listing(wanted: Wanted) -> Told:
 
 def guard_called(name: str) -> Told | None:
     """Tell everything of a guard, of the one made last where several are called so; ``None`` where none is."""
-    alike = [guard for guard in guards() if guard.name == name]
+    alike = list(guards(name))
     if not alike:
         return None
     guard = alike[-1]

@@ -13,7 +13,9 @@ import pytest
 
 from faulttolerance import (
     BulkheadException,
+    CircuitBreaker,
     Future,
+    Guard,
     TimeoutException,
     asynchronous,
     before_retry,
@@ -375,3 +377,16 @@ def test_a_call_after_a_record_is_logged_again(application: logging.Logger, capl
             retry(max_retries=0)(flaky(ConnectionError()))()
 
     assert len(caplog.records) == 2
+
+
+def test_a_name_of_many_lines_stays_on_the_line_of_its_record(caplog: pytest.LogCaptureFixture) -> None:
+    """Names are anybody's, a tenant's perhaps: none of them writes lines of its own. Fields keep it as it is."""
+    guard = Guard(circuit_breaker=CircuitBreaker(request_volume_threshold=1, failure_ratio=1.0), name="a\r\nERROR: b")
+    with caplog.at_level(logging.DEBUG, "faulttolerance"), pytest.raises(ZeroDivisionError):
+        guard.call(divmod, 1, 0)
+    guard.close()
+    record = next(record for record in caplog.records if "opened" in record.getMessage())
+
+    assert record.getMessage().startswith(r"a\r\nERROR: b: circuit breaker opened")
+    assert vars(record)["ft_method"] == guard.name
+    assert not any({*"\r\n"} & {*record.getMessage()} for record in caplog.records)

@@ -1,0 +1,144 @@
+"""What asks every guard costs each of them the same, however many there are; calls are counted, and no seconds."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from faulttolerance import (
+    Bulkhead,
+    CircuitBreaker,
+    Guard,
+    Retry,
+    Timeout,
+    circuit_breakers,
+    configure,
+    fingerprint,
+    guards,
+    health,
+    reload,
+    testing,
+    validate,
+)
+from faulttolerance._config import settings
+from faulttolerance._guard.doubt import doubts
+from faulttolerance._metrics.counters import ledger
+from faulttolerance.web.reading import Wanted, guard_called, overview
+
+
+@pytest.fixture(autouse=True)
+def nothing_else() -> Iterator[None]:
+    """No guard of another test, before and after."""
+    gc.collect()
+    testing.reset()
+    yield
+    testing.reset()
+    configure(properties={})
+
+
+def service(number: int) -> Guard:
+    guard = Guard(
+        retry=Retry(max_retries=2),
+        circuit_breaker=CircuitBreaker(),
+        timeout=Timeout("2s"),
+        bulkhead=Bulkhead(5),
+        name=f"service {number}",
+    )
+    guard.call(int)
+    return guard
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    """Count what *action* calls."""
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+ACTIONS: dict[str, Callable[[], object]] = {
+    "a scrape": ledger.read,
+    "fingerprint": fingerprint,
+    "health": health,
+    "guards": lambda: list(guards()),
+    "validate": validate,
+    "check": lambda: list(doubts(guards(), settings.snapshot)),
+    "circuits": circuit_breakers.names,
+    "the status page": lambda: overview((), Wanted(limit=100)),
+    "a reload": reload,
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
+@pytest.mark.parametrize("key", ["Retry/maxRetries", "service 1/Retry/maxRetries"])
+def test_twice_as_many_guards_cost_twice_as_much(action: Callable[[], object], key: str) -> None:
+    configure(properties={key: 3})
+    kept = [service(number) for number in range(40)]
+    action()
+    few = calls_of(action)
+    kept += [service(number) for number in range(40, 80)]
+    action()
+    many = calls_of(action)
+
+    assert many <= 2.1 * few
+
+
+def test_values_that_are_wrong_everywhere_cost_each_guard_the_same() -> None:
+    kept = [service(number) for number in range(40)]
+
+    def broken() -> None:
+        with pytest.raises(ValueError, match="maxRetries"):
+            configure(properties={f"{guard.name}/Retry/maxRetries": -5 for guard in kept})
+
+    broken()
+    few = calls_of(broken)
+    kept += [service(number) for number in range(40, 80)]
+    many = calls_of(broken)
+
+    assert many <= 2.1 * few
+
+
+def test_validating_looks_up_what_is_set_and_not_all_that_could_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable in the environment costs a look-up for each guard, not one for each of its parameters."""
+    kept = [service(number) for number in range(40)]
+    validate()
+    without = calls_of(validate)
+    monkeypatch.setenv("FAULTTOLERANCE_RETRY_MAXRETRIES", "11")
+    reload()
+    with_one = calls_of(validate)
+
+    assert validate() == []
+    assert len(kept) == 40
+    assert with_one < 3 * without
+
+
+def test_a_name_that_no_guard_has_costs_less_than_one_that_a_guard_has() -> None:
+    kept = [service(number) for number in range(40)]
+    everything = calls_of(lambda: overview((), Wanted()))
+    found, missed = (calls_of(lambda name=name: guard_called(name)) for name in ("service 7", "nothing"))
+
+    assert guard_called("nothing") is None
+    assert missed < found < everything / 4
+    assert len(kept) == 40
+
+
+def test_guards_are_found_by_name() -> None:
+    """Also where several have one, as copies of a class do; others are not looked at."""
+    kept = [service(number) for number in range(3)]
+    found = [guard.method for guard in guards("service 1")]
+    nothing = list(guards("service"))
+
+    assert found == [kept[1]]
+    assert nothing == []
