@@ -13,7 +13,7 @@ from operator import add
 from threading import RLock
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from .._log import tell_of_trouble
+from .._log import WARNING, log, tell_of_trouble
 from .._swap import Swap
 from .catalogue import BOUNDARIES, Meter, Metric, Schema, Series
 
@@ -21,6 +21,16 @@ T = TypeVar("T")
 
 FOLD = 1024
 """The number of entries at which a list is folded into the counts."""
+
+
+MOST_GONE = 1_000
+"""How many names keep their counts of which no guard lives; of more, those go that have been without one longest."""
+
+
+_DROPPED = (
+    "more than %d guards with names of their own are gone: the counts of those gone longest are dropped, and a name that"
+    " comes back counts from 0; name guards after what there are few of, or use partition_by"
+)
 
 
 class Durations(NamedTuple):
@@ -240,6 +250,9 @@ class Ledger:
         self._accounts: dict[Account, None] = {}
         self._departed: deque[Account] = deque()
         self._final = Reading({}, {})  # guarded by _lock
+        self._gone: dict[str, None] = {}  # guarded by _lock; names of what is final, what became so last at the end
+        self._drops = False  # whether counts were dropped
+        self._has_told = False
         self.of_process: list[tuple[Metric, Callable[[], Iterable[tuple[tuple[str, ...], float]]]]] = []
         """Metrics of the whole process, each with what gives its values by those of its tags."""
         self._is_read = False  # guarded by _lock; a signal handler may come in while its thread is in here
@@ -276,6 +289,7 @@ class Ledger:
                     reading.take(account)
             finally:
                 self._is_read = before
+        self._tell_of_drops()
         if reading.counts:
             reading.counts[""] = {
                 metric.series(tags): value for metric, read in self.of_process for tags, value in read()
@@ -287,12 +301,14 @@ class Ledger:
         with self._lock:
             self._accounts.clear()
             self._final = Reading({}, {})
+            self._gone = {}
 
     def begin_anew(self) -> None:
         """Start again at 0 in the child of a fork, where a thread that held the lock does not exist."""
         self._lock = RLock()
         Account.lock = RLock()
         self._final = Reading({}, {})
+        self._gone = {}
         self._is_read = False
         for account in self._accounts:
             account.begin_anew()
@@ -303,6 +319,28 @@ class Ledger:
             if account in self._accounts:
                 del self._accounts[account]
                 self._final.take(account, levels=False)
+                self._gone.pop(account.name, None)
+                self._gone[account.name] = None
+        if len(self._gone) > MOST_GONE:
+            self._drop_locked()
+
+    def _drop_locked(self) -> None:
+        """Drop the counts of names that have been without a guard longest, but for ``MOST_GONE`` of them."""
+        living = {account.name for account in self._accounts}
+        for name in list(self._gone):
+            if len(self._gone) <= MOST_GONE:
+                break
+            del self._gone[name]
+            if name not in living:
+                self._final.counts.pop(name, None)
+                self._final.durations.pop(name, None)
+                self._drops = True
+
+    def _tell_of_drops(self) -> None:
+        """Log once that counts were dropped; called outside the lock."""
+        if self._drops and not self._has_told:
+            self._has_told = True
+            log(WARNING, _DROPPED, MOST_GONE)
 
 
 ledger = Ledger()

@@ -35,6 +35,7 @@ class MultiprocessExporter:
         self._values: dict[tuple[str, ...], Any] = {}  # guarded by _lock
         self._held: dict[tuple[str, ...], float] = {}  # guarded by _lock; what was there before
         self._taken: dict[tuple[str, ...], float] = {}  # guarded by _lock
+        self._methods: set[str] = set()  # guarded by _lock; of the last reading
         self._failed: set[type[Exception]] = set()
 
     def write(self) -> None:
@@ -50,6 +51,8 @@ class MultiprocessExporter:
                 )
 
     def _write_locked(self, reading: Reading) -> None:
+        self._begin_again(self._methods - reading.counts.keys())
+        self._methods = set(reading.counts)
         for method, counts in reading.counts.items():
             for series, count in counts.items():
                 self._set(series[0], "", labels(method, series), count)
@@ -62,6 +65,11 @@ class MultiprocessExporter:
                 for limit, count in zip(LIMITS, samples.counts, strict=True):
                     self._set(name, "_bucket", {"method": method, "le": limit}, count)
                 self._set(name, "_sum", {"method": method}, sum(samples.sums))
+
+    def _begin_again(self, dropped: set[str]) -> None:
+        """Let counts of *dropped* names go on from where they stand: they come from 0, should a name come back."""
+        for key in [key for key in self._taken if dropped and key[2] in dropped]:
+            self._held[key] += self._taken.pop(key)
 
     def _set(self, name: str, suffix: str, labels: dict[str, str], total: float) -> None:
         metric, key = _BY_NAME[name], (name, suffix, *labels.values())
@@ -92,6 +100,7 @@ class MultiprocessExporter:
         self._lock = RLock()
         self._held = {}
         self._taken = {}
+        self._methods = set()
 
 
 def _mode(metric: Metric) -> str:

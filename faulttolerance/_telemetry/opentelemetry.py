@@ -76,6 +76,8 @@ class Exporter:
         if self._needs_view and reading.durations:
             self._needs_view = False
             log(WARNING, "the boundaries of histograms need opentelemetry-api 1.30, or a view that sets them")
+        for key in [key for key in self._recorded if key[0] not in reading.durations]:
+            del self._recorded[key]  # its counts were dropped, and begin at 0 should the name come back
         for method, durations in reading.durations.items():
             for name, samples in durations.items():
                 self._record_one(method, name, samples)

@@ -8,7 +8,7 @@ import pytest
 
 from faulttolerance._metrics import counters as counters_module
 from faulttolerance._metrics.catalogue import Schema, Series, advanced, call_series, schema_of
-from faulttolerance._metrics.counters import FOLD, Counters, Durations, Ledger, Reading
+from faulttolerance._metrics.counters import FOLD, MOST_GONE, Counters, Durations, Ledger, Reading
 from faulttolerance._policy import Bulkhead, Retry, Timeout
 from faulttolerance._swap import Swap
 
@@ -154,3 +154,54 @@ def test_an_account_that_goes_while_it_is_read_is_in_the_reading_once() -> None:
 def test_counters_whose_making_was_interrupted_go_without_a_word() -> None:
     """By rule R0: Ctrl-C during the first call of a method leaves no second traceback behind."""
     Counters.__new__(Counters).__del__()
+
+
+def gone(ledger: Ledger, *names: str) -> None:
+    """Let each of *names* count a failure, and have no guard any more."""
+    for name in names:
+        entered(ledger, name).add(FAILED)
+
+
+def test_names_that_are_gone_keep_their_counts_up_to_a_thousand() -> None:
+    """Of more, those go that have been without a guard longest: a guard for each tenant does not grow for ever."""
+    ledger = Ledger()
+    gone(ledger, *(f"tenant {number}" for number in range(MOST_GONE)))
+    all_there = set(ledger.read().durations)
+    gone(ledger, "tenant 0", "one more", "and one more")
+    reading = ledger.read()
+
+    assert all_there == {f"tenant {number}" for number in range(MOST_GONE)}
+    assert all_there - reading.counts.keys() == all_there - reading.durations.keys() == {"tenant 1", "tenant 2"}
+    assert reading.counts["tenant 0"][FAILED[0]] == 2
+
+
+def test_a_name_that_has_a_guard_keeps_what_those_before_it_counted() -> None:
+    ledger = Ledger()
+    gone(ledger, "kept")
+    living = entered(ledger, "kept")
+    gone(ledger, *(f"tenant {number}" for number in range(2 * MOST_GONE)))
+    living.add(FAILED)
+    reading = ledger.read()
+
+    assert reading.counts["kept"][FAILED[0]] == 2
+    assert len(reading.durations) == MOST_GONE + 1
+
+
+def test_a_name_that_comes_back_after_its_counts_were_dropped_counts_from_0() -> None:
+    ledger = Ledger()
+    gone(ledger, "back", *(f"tenant {number}" for number in range(MOST_GONE)))
+    without = ledger.read().counts
+    gone(ledger, "back")
+
+    assert "back" not in without
+    assert ledger.read().counts["back"][FAILED[0]] == 1
+
+
+def test_dropping_counts_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = Ledger()
+    for number in range(3):
+        gone(ledger, *(f"tenant {number} {other}" for other in range(MOST_GONE)))
+        ledger.read()
+
+    (record,) = caplog.records
+    assert "more than 1000 guards with names of their own are gone" in record.getMessage()

@@ -288,3 +288,39 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+DROPPED = """
+import gc, sys
+import prometheus_client
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector
+from faulttolerance import Guard, Retry
+from faulttolerance._metrics.counters import MOST_GONE, ledger
+from faulttolerance._telemetry.multiprocess import MultiprocessExporter
+exporter = MultiprocessExporter()
+def call(name, times=1):
+    guard = Guard(retry=Retry(), name=name)
+    for _ in range(times):
+        guard.call(int)
+    guard.close()
+call("back", 5)
+exporter.write()
+for number in range(MOST_GONE + 1):
+    call(f"tenant {number}")
+exporter.write()
+assert "back" not in ledger.read().counts
+call("back", 7)
+exporter.write()
+registry = CollectorRegistry()
+MultiProcessCollector(registry)
+tags = {"method": "back", "result": "valueReturned", "fallback": "notDefined"}
+print(registry.get_sample_value("ft_invocations_total", tags))
+"""
+
+
+def test_a_name_whose_counts_were_dropped_goes_on_in_the_files(tmp_path: Path) -> None:
+    """A file forgets nothing: what a name counts that comes back is added, also where it is more than before."""
+    process = start(tmp_path, DROPPED, 0)
+
+    assert process.communicate(timeout=60)[0].strip() == "12.0"
