@@ -161,19 +161,16 @@ class degradations:  # noqa: N801  # a context manager is called like a function
     []
     """
 
-    __slots__ = ("_found", "_token")
+    __slots__ = ("_found",)
 
     def __enter__(self) -> list[Degradation]:
         self._found: list[Degradation] = []
-        self._token = collecting.set((*collecting.get(), self._found))
+        collecting.set((*collecting.get(), self._found))
         return self._found
 
     def __exit__(self, *failure: object) -> None:
-        try:
-            collecting.reset(self._token)
-        except ValueError:
-            # Left in another context than entered, as some frameworks do: the list stays out of what follows there.
-            collecting.set(tuple(found for found in collecting.get() if found is not self._found))
+        # Only this list: blocks of generators end in any order, and some frameworks leave in another context.
+        collecting.set(tuple(found for found in collecting.get() if found is not self._found))
 
 
 Event: TypeAlias = (

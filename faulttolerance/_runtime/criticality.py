@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import Context, ContextVar
 from enum import IntEnum
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from .._shown import shown
 
@@ -24,12 +24,12 @@ class Criticality(IntEnum):
     @classmethod
     def current(cls) -> Criticality:
         """Return the level that holds for calls of the running context."""
-        return _level(_innermost.get())
+        return _level(_blocks.get())
 
 
 def level_in(context: Context) -> Criticality:
     """Return the level that holds for calls of *context*."""
-    return _level(context.get(_innermost))
+    return _level(context.get(_blocks, ()))
 
 
 Level: TypeAlias = Criticality | Literal["best_effort", "degraded", "normal", "critical"]
@@ -65,14 +65,16 @@ class criticality:  # noqa: N801  # it is used as a statement, like a function
         self.level = found
 
     def __enter__(self) -> Criticality:
-        _innermost.set((self, _innermost.get()))
+        _blocks.set((*_blocks.get(), self))
         return self.level
 
     def __exit__(self, *_: object) -> None:
-        innermost = _innermost.get()
-        # It is another one where a coroutine is closed that nobody goes on with: outside of its context.
-        if innermost is not None and innermost[0] is self:
-            _innermost.set(innermost[1])
+        blocks = _blocks.get()
+        # Blocks of generators end in any order; one of a coroutine that is closed may end in another context.
+        for index in reversed(range(len(blocks))):
+            if blocks[index] is self:
+                _blocks.set(blocks[:index] + blocks[index + 1 :])
+                return
 
     async def __aenter__(self) -> Criticality:
         return self.__enter__()
@@ -84,12 +86,9 @@ class criticality:  # noqa: N801  # it is used as a statement, like a function
         return f"criticality({self.level.name.lower()!r})"
 
 
-_Blocks: TypeAlias = "tuple[criticality, Any] | None"
-"""A block and those around it."""
-
-_innermost: ContextVar[_Blocks] = ContextVar("faulttolerance_criticality", default=None)
-"""The innermost block of the running context."""
+_blocks: ContextVar[tuple[criticality, ...]] = ContextVar("faulttolerance_criticality", default=())
+"""The blocks of the running context, the outermost first."""
 
 
-def _level(innermost: _Blocks) -> Criticality:
-    return Criticality.NORMAL if innermost is None else innermost[0].level
+def _level(blocks: tuple[criticality, ...]) -> Criticality:
+    return blocks[-1].level if blocks else Criticality.NORMAL

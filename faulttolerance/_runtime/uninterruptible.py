@@ -8,7 +8,7 @@ from types import TracebackType
 from .callback import to_its_end
 from .clock import clock, raise_if_expired
 from .interrupting.async_exception import withdraw
-from .interrupting.thread_deadlines import Entry, ThreadDeadlines, deadlines_here
+from .interrupting.thread_deadlines import Entry, ThreadDeadlines, deadlines_here, standing_entry
 from .interrupting.watchdog import watchdog
 from .task_deadline import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standing
 
@@ -94,7 +94,7 @@ class _Block:
 
     def __init__(self, deadlines: ThreadDeadlines) -> None:
         self.deadlines = deadlines
-        self.outer = deadlines.innermost
+        self.outer = standing_entry(deadlines.innermost)
         self.mask = [-1.0, self.outer, True]
         self.held: list[TaskDeadline] = []
 
@@ -104,9 +104,7 @@ def _take_off(deadlines: ThreadDeadlines, mask: Entry) -> None:
     mask[2] = False
     if deadlines is not deadlines_here():
         return
-    top = deadlines.innermost
-    while type(top) is list and not top[2]:
-        top = deadlines.innermost = top[1]
+    top = deadlines.innermost = standing_entry(deadlines.innermost)
     while top is not None:
         if top[1] is mask and type(top) is list:
             top[1] = mask[1]

@@ -13,7 +13,7 @@ from types import FrameType
 
 from ..frames import module_of
 from .roles import is_ours
-from .thread_deadlines import RESUMABLE, BlockDeadline, Entry, ThreadDeadlines, deadlines_here
+from .thread_deadlines import RESUMABLE, BlockDeadline, Entry, ThreadDeadlines, deadlines_here, standing_entry
 
 _ASYNC_GENERATOR = 0x200
 NO_BLOCK = BlockDeadline((inf, None))
@@ -23,7 +23,9 @@ _OPENING = ("__enter__", "__aenter__")
 
 def block_deadline(entry: Entry) -> BlockDeadline:
     """Make *entry* that of the block which is being entered."""
-    deadline = BlockDeadline(entry)
+    due, outer, *rest = entry
+    # Here, too: one that ended under a call, which then put it back, stands there until the next one begins.
+    deadline = BlockDeadline((due, standing_entry(outer), *rest))
     deadline.holder = holder_of_block()
     return deadline
 
@@ -33,8 +35,7 @@ def end_block(deadlines: ThreadDeadlines, entry: Entry) -> None:
     entry.is_over = True
     entry.holder = None
     if deadlines is deadlines_here():
-        while type(top := deadlines.innermost) is BlockDeadline and top.is_over:
-            deadlines.innermost = top[1]
+        deadlines.innermost = standing_entry(deadlines.innermost)
 
 
 def holder_of_block() -> FrameType | None:

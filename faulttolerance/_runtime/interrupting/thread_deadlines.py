@@ -198,6 +198,13 @@ def chain(deadlines: ThreadDeadlines) -> Iterator[Entry]:
         entry = entry[1]
 
 
+def standing_entry(entry: Entry) -> Entry:
+    """Return the nearest one that is no block's which has ended: *entry*, or one around it."""
+    while (type(entry) is BlockDeadline and entry.is_over) or (type(entry) is list and not entry[2]):
+        entry = entry[1]
+    return entry
+
+
 def uncovered(deadlines: ThreadDeadlines) -> Iterator[Entry]:
     """Give the deadlines from the innermost to the first mask, but for those of blocks that are at rest."""
     for entry in chain(deadlines):
