@@ -275,6 +275,8 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
                 record.began, record.passed = began, passed if RATE_LIMIT or BULKHEAD else NO_GATE
+                if RATE_LIMIT:
+                    record.asked = asked
                 record.permit, record.era = permit if GATE or BULKHEAD else None, era if GATE else NOT_ADMITTED
                 record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
                 record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)

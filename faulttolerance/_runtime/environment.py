@@ -30,7 +30,9 @@ class AttemptRecord:
 
     # Attributes of the class, so that making one calls no Python: most stay as they are.
     began = 0.0
-    """When the attempt asked to be let in."""
+    """When the attempt asked to be let in; where it waited for its turn, when that came."""
+    asked = 0.0
+    """When it asked for its turn, where there is a rate limit."""
     permit: object = None
     """The key of its permit and of its probe place; ``None`` where it took neither."""
     passed = 0

@@ -18,6 +18,7 @@ from faulttolerance import (
     circuit_breakers,
     fallback,
     guards,
+    rate_limit,
     reload,
     retry,
     timeout,
@@ -126,6 +127,18 @@ def test_an_exception_that_is_a_success_may_be_slow_too(invoke: Invoke) -> None:
 
     assert [invoke.outcome(client.service) for _ in range(2)] == [KeyError, KeyError]
     assert circuit_breakers.state(name) == "open"
+
+
+@pytest.mark.parametrize(("wait", "state"), [(999, "closed"), (1000, "open")])
+def test_what_waits_inside_the_circuit_is_part_of_a_slow_call(
+    invoke: Invoke, clock: Clock, wait: int, state: str
+) -> None:
+    """Rule C5: from the moment the circuit lets a call in, also while that waits for its turn under a rate limit."""
+    turns = rate_limit(1, window=timedelta(milliseconds=wait), max_wait=5000)
+    client, name = client_of(invoke, circuit_breaker(slow=1000, **BREAKER), turns)
+
+    assert [invoke(client.service) for _ in range(3)] == ["served"] * 3
+    assert circuit_breakers.state(name) == state
 
 
 def test_a_quick_success_is_a_success(invoke: Invoke) -> None:
