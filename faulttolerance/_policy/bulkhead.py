@@ -20,8 +20,8 @@ class Bulkhead(Policy, is_observable=True):
         value: Calls that may run at once; at least 1.
         waiting_task_queue: Calls that may wait for their turn; at least 1. Synchronous calls wait only where there is a
             *max_wait*, and are refused else where all permits are taken.
-        max_wait: How long a call may wait, synchronous or not, in milliseconds; 0: asynchronous ones for as long as it
-            takes, synchronous ones not at all.
+        max_wait: How long a call may wait, synchronous or not, in milliseconds; 0: synchronous ones not at all,
+            asynchronous ones for *latency*, or where that is 0, too, for as long as it takes.
         latency: How long nine in ten calls are to take at most, in milliseconds. The limit moves for that, and *value*
             is the highest; 0: it stays at *value*.
     """

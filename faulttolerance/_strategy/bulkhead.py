@@ -144,7 +144,7 @@ class Bulkhead:
         limit: Calls that may run at once; with a *latency*, at most.
         queue: Calls that may wait, of those that can be woken.
         name: Whose bulkhead it is, for the message of a refusal.
-        max_wait: Seconds that a call may wait; 0.0: as long as it takes.
+        max_wait: Seconds that a call may wait; 0.0: *latency*, or where that is 0.0 as long as it takes.
         latency: Seconds that nine in ten calls are to take at most, for which the limit moves; 0.0: it stays.
         now: Gives the moment in seconds; asked only where a call has to wait, or waits, or the limit moves.
         lock_free: Whether callers may rely on the interpreter's single steps; by default, whether there is a GIL.
@@ -186,6 +186,12 @@ class Bulkhead:
     def running(self) -> int:
         """How many calls hold a permit."""
         return min(len(self.held), self._ceiling)
+
+    @property
+    def longest_wait(self) -> float:
+        """How many seconds a call may wait, of those that may: the target of the limit where nothing else is said."""
+        adaptive = self.adaptive
+        return self.max_wait or (0.0 if adaptive is None else adaptive.latency)
 
     @property
     def waiting_count(self) -> int:
@@ -316,8 +322,8 @@ class Bulkhead:
             self.waiting.filled_since, self.waiting.tiers_differ = now, False
         elif waiter.tier != next(iter(self.waiting.values())).tier:
             self.waiting.tiers_differ = True
-        if self.max_wait:
-            waiter.until = now + self.max_wait
+        if longest := self.longest_wait:
+            waiter.until = now + longest
         # Also where it may not wait: those that wait may all get in now, and leave room for one more.
         self.waiting[attempt_id] = waiter
         self._admit_waiters_locked(woken)
@@ -385,7 +391,7 @@ class Bulkhead:
 
     def _admit_waiters_locked(self, woken: list[Waiter]) -> None:
         held, waiting = self.held, self.waiting
-        now = self._now() if len(waiting) and (self.max_wait or waiting.tiers_differ) else 0.0
+        now = self._now() if len(waiting) and (self.longest_wait or waiting.tiers_differ) else 0.0
         self._refuse_overdue_locked(woken, now)
         while len(waiting) and len(held) < self.limit:
             waiter = self._next_locked(now)
@@ -419,11 +425,11 @@ class Bulkhead:
         """Choose who gets the next permit (rules Q3, Q4, K1)."""
         if not self._is_congested_locked(now):
             return next(iter(self.waiting.values()))
-        return self._choose_locked(max, newest=self.max_wait > 0.0)
+        return self._choose_locked(max, newest=self.longest_wait > 0.0)
 
     def _loser_locked(self, now: float) -> Waiter:
         """Choose who leaves a queue that is too long (rules Q3, K1): who would be served last."""
-        return self._choose_locked(min, newest=not (self.max_wait > 0.0 and self._is_congested_locked(now)))
+        return self._choose_locked(min, newest=not (self.longest_wait > 0.0 and self._is_congested_locked(now)))
 
     def _choose_locked(self, choose: Callable[..., Waiter], newest: bool) -> Waiter:
         waiters = reversed(self.waiting.values()) if newest else iter(self.waiting.values())
@@ -431,9 +437,10 @@ class Bulkhead:
         return choose(waiters, key=_tier) if self.waiting.tiers_differ else next(waiters)
 
     def _is_congested_locked(self, now: float) -> bool:
-        if not (self.max_wait or self.waiting.tiers_differ):
+        longest = self.longest_wait
+        if not (longest or self.waiting.tiers_differ):
             return False
-        return now - self.waiting.filled_since > (self.max_wait or _CONGESTED_AFTER)
+        return now - self.waiting.filled_since > (longest or _CONGESTED_AFTER)
 
     def _wake(self, woken: list[Waiter]) -> None:
         wake_all(woken, lambda waiter: self.release(waiter.attempt_id))

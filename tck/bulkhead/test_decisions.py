@@ -758,7 +758,7 @@ def test_every_interleaving_with_a_moving_limit_keeps_the_promises(
 
 def adaptive(limit: int, queue_length: int = 10) -> tuple[Bulkhead, list[float]]:
     now = [0.0]
-    return Bulkhead(limit, queue_length, latency=0.25, now=lambda: now[0]), now
+    return Bulkhead(limit, queue_length, max_wait=60.0, latency=0.25, now=lambda: now[0]), now
 
 
 def test_a_limit_that_rises_wakes_as_many_as_there_is_room_for() -> None:

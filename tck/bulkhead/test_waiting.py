@@ -185,6 +185,43 @@ def test_no_call_waits_longer_than_it_may_even_if_the_body_hangs(way: str) -> No
 
 
 @every_way
+def test_no_call_waits_longer_than_calls_are_to_take(way: str) -> None:
+    """By rule Q1: where the limit adapts and no longest wait is named; a synchronous call does not wait at all."""
+    scene = play(way, bulkhead(1, latency=300), come(0, "hangs", 50), come(0.1, "b"))
+
+    assert scene.ends["b"] == (("full", 0.1) if way == "blocking" else ("waited", 0.4))
+
+
+def test_synchronous_calls_of_a_guard_do_not_wait_where_others_do(clock: VirtualClock) -> None:
+    """By rule Q1: a guard has one bulkhead for both, and a latency lets no synchronous call wait."""
+    guard = Guard(bulkhead=Bulkhead(1, latency=300))
+    running = clock.start(guard.call, faulttolerance.sleep, 2)
+    clock.sleep(0.1)
+    with pytest.raises(BulkheadException) as refusal:
+        guard.call(lambda: None)
+
+    async def wait() -> str:
+        began = clock.monotonic()
+        with pytest.raises(BulkheadException) as refusal:
+            await guard.call_async(asyncio.sleep, 0)
+        return f"{refusal.value.reason} after {clock.monotonic() - began:g} s"
+
+    assert refusal.value.reason == "full"
+    assert clock.run(wait()) == "waited after 0.3 s"
+    running.result()
+
+
+@pytest.mark.parametrize("way", ["asyncio", "offloaded", "task"])
+def test_a_longest_wait_that_is_named_counts_beside_a_latency(way: str) -> None:
+    """By rule Q1: be it longer or shorter."""
+    for max_wait in 100, 900:
+        limited = bulkhead(1, latency=300, max_wait=max_wait)
+        scene = play(way, limited, come(0, "hangs", 50), come(0.1, "b"))
+
+        assert scene.ends["b"] == ("waited", pytest.approx(0.1 + max_wait / 1000))
+
+
+@every_way
 def test_as_many_wait_as_the_queue_says(way: str) -> None:
     """By rule Q1: synchronous calls, too, wait up to ``waiting_task_queue``."""
     scene = play(way, bulkhead(1, 1, max_wait=900), come(0, "a", 0.5), come(0.1, "b", 0), come(0.2, "c", 0))

@@ -118,6 +118,20 @@ def test_a_limit_that_adapts(load: float) -> None:
         assert quantile(served, 0.99) <= 1.75 * LATENCY
 
 
+@pytest.mark.parametrize("load", [1.2, 2.0])
+def test_what_waits_under_a_limit_that_adapts(load: float) -> None:
+    """By rule Q1: in the usual queue, which names no longest wait; callers wait no longer than the target allows."""
+    with virtual_time() as clock:
+        scene = Scene(clock, 3)
+        guards = four(lambda: Guard(bulkhead=Bulkhead(200, latency=LATENCY * 1000)))
+        clock.run(scene.play(guards, behind(scene, usual(scene)), lambda now: load * CAPACITY, 21.0))
+    served = [one.seconds for one in scene.between(6.0, 20.0) if one.failure is None]
+
+    assert len(served) / 14.0 / CAPACITY >= 0.97
+    assert quantile(served, 0.5) <= LATENCY
+    assert quantile(served, 0.99) <= 2 * LATENCY
+
+
 def test_a_limit_after_a_hang() -> None:
     """By rule A1: target G2, a hang of 10 s."""
     with virtual_time() as clock:
