@@ -76,12 +76,11 @@ from .exceptions import (
     ThrottleException,
     TimeoutException,
 )
-from .typing import FallbackHandler
+from .typing import ExecutionContext, FallbackHandler
 
 if TYPE_CHECKING:
     from ._event import Degradation, degradations
     from ._fleet.redis import RedisFleet
-    from ._guard.callback import ExecutionContext
     from ._guard.circuit_breakers import circuit_breakers
     from ._guard.control import configure, guards, reload, reload_on, unguarded, validate, veto_retries
     from ._guard.explanation import explain
@@ -191,7 +190,6 @@ __all__ = [
 _LATER = {
     "._event": ("Degradation", "degradations"),
     "._fleet.redis": ("RedisFleet",),
-    "._guard.callback": ("ExecutionContext",),
     "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate", "veto_retries"),
     "._guard.explanation": ("explain",),
     "._guard.guard": ("Guard", "apply_guard"),

@@ -58,7 +58,7 @@ from .hedging import has_lost, racing
 from .mistakes import Mistakes
 from .observing import timed
 from .remembering import Remembering
-from .row import Binding, Layer, Memory, Policies, Row, key_of
+from .row import Binding, Layer, Memory, Policies, Row, StrategyLookup, key_of
 
 
 class Strategies(tuple[Any, ...]):
@@ -320,7 +320,7 @@ def _bulkhead_values(policy: Bulkhead) -> tuple[int, int, float, float]:
     return policy.value, policy.waiting_task_queue, max_wait, latency
 
 
-def _bulkhead_of(name: str, policy: Bulkhead, strategies: Strategies) -> bulkhead.Bulkhead:
+def _bulkhead_of(name: str, policy: Bulkhead, strategies: StrategyLookup) -> bulkhead.Bulkhead:
     breaker = strategies.get(CircuitBreaker)
     lock = breaker.lock if breaker is not None else None  # one less per method
     limit, queue, max_wait, latency = _bulkhead_values(policy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from .._metrics.counters import Counters
 from .._policy import Policy
@@ -12,10 +12,15 @@ from .._runtime.environment import Environment
 from .._strategy import back_off, circuit_breaker
 from .._strategy.observed import Tell
 
-if TYPE_CHECKING:
-    from .order import Strategies
-
 Policies = Mapping[type[Policy], Policy]
+
+
+class StrategyLookup(Protocol):
+    """The strategies of one guarded function that remember something between calls."""
+
+    def get(self, policy: type[Policy]) -> Any:
+        """Return the strategy of *policy*; ``None`` where there is none."""
+        ...
 
 
 class Binding(NamedTuple):
@@ -23,7 +28,7 @@ class Binding(NamedTuple):
 
     name: str
     policies: Policies
-    strategies: Strategies
+    strategies: StrategyLookup
     asynchronous: bool
     detached: bool
     """Whether attempts run detached from the call (``@asynchronous``), and their deadlines with them."""
@@ -51,7 +56,7 @@ environment, a coroutine function around one; else, without an environment, a fu
 class Memory(NamedTuple):
     """Makes the strategy of a policy that remembers something between calls, and gives it new values."""
 
-    make: Callable[[str, Any, Strategies], Any]
+    make: Callable[[str, Any, StrategyLookup], Any]
     """Makes the strategy, given a name, the policy and the strategies of the rows above."""
     renew: Callable[[Any, Any], object]
     """Gives the strategy the values of the policy."""

@@ -25,7 +25,7 @@ from . import registry, transaction
 from .checking.definition import never_awaited_faults
 from .circuit_breakers import awaited_names, forget_listeners
 from .declaration import exempt
-from .effective import EffectivePolicies
+from .effective import EffectivePolicies, every_effective
 from .explanation import dict_of
 from .fingerprint import fingerprint, fingerprint_of
 from .guard import strays
@@ -129,7 +129,7 @@ def guards(name: str | None = None) -> Iterator[GuardedMethod]:
         name: That of those that are meant; by default all are. The others are not looked at then.
     """
     registry.meet_fleet()
-    for resolver, cls, effective in registry.every_effective(name):
+    for resolver, cls, effective in every_effective(name):
         if effective.declared:
             yield GuardedMethod(resolver, cls, effective)
 

@@ -3,10 +3,11 @@
 # Without the annotations of __future__: those of a named tuple would be compiled at every import.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .._call.order import RANK
 from .._config import Declared, Effective, State as Configuration, Switches, carried, settings
+from .._log import tell_of_trouble
 from .._policy import Bulkhead, Policy, Timeout
 from .._runtime.blocking import GuardedCall
 from .._runtime.environment import Environment
@@ -14,8 +15,12 @@ from .._signature.lookup import home_of
 from .._signature.method import as_method, bound_when_called
 from .._signature.naming import class_name, qualified_name_of
 from ..exceptions import Fault
+from . import registry
 from .checking.definition import callback_faults, companion_faults, latency_faults
 from .declaration import INSTANCE, Declaration, accessors, covering, declaration_of, first_definition, unbound
+
+if TYPE_CHECKING:
+    from .registry import AnyResolver
 
 
 class Companion(Protocol):
@@ -122,6 +127,21 @@ def effective_policies(
 def name_for(declaration: Declaration, cls: type | None) -> str:
     """Return how metrics and messages name a guarded function, where *cls* uses it."""
     return declaration.where if cls is None else f"{class_name(cls)}.{declaration.name}"
+
+
+def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]":
+    """Return what holds for every guard, or those with a *name*, with the class that has it.
+
+    One that cannot be asked is left out.
+    """
+    for resolver in list(registry.resolvers()):
+        try:
+            classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
+            found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
+        except Exception as error:  # noqa: BLE001  # others are to be found
+            tell_of_trouble(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
+        else:
+            yield from found
 
 
 def is_first(declaration: Declaration, cls: type) -> bool:

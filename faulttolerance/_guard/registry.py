@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
 from .._call.state import alias_in
@@ -19,11 +19,39 @@ from ..exceptions import Fault
 
 if TYPE_CHECKING:
     from .._call.state import State
-    from .effective import EffectivePolicies
-    from .guard_resolver import GuardResolver
-    from .resolver import MethodResolver
+    from .._config import State as Configuration
+    from .._policy import Policy
+    from .._swap import Swap
 
-    AnyResolver: TypeAlias = MethodResolver | GuardResolver
+    class InForce(Protocol):
+        """The policies that hold for one guard and one class: ``EffectivePolicies``."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def policies(self) -> dict[type[Policy], Policy]: ...
+
+    class AnyResolver(Protocol):
+        """The resolver of a guard. What it makes is typed by those who make it: they stand above the registry."""
+
+        declaration: Any
+        uses: tuple[Any, ...]
+
+        def use_of(self, cls: type | None) -> Any: ...
+        def state(self, cls: type | None) -> State | None: ...
+        def states(self) -> list[State]: ...
+        def classes(self) -> Iterable[type | None]: ...
+        def resolved(self) -> list[type | None]: ...
+        def come_into_use(self, cls: type | None) -> None: ...
+        def resolve_breaker(self, name: str | None = None) -> None: ...
+        def effective_policies(
+            self, cls: type | None, basis: Configuration | None = None
+        ) -> tuple[Any, list[Fault]]: ...
+        def in_force(self, cls: type | None, basis: Configuration | None = None) -> Any: ...
+        def name_for(self, cls: type | None) -> str: ...
+        def draft(self, cls: type | None, effective: Any) -> Any: ...
+        def put(self, cls: type | None, draft: Any, swap: Swap) -> None: ...
+        def drop(self, cls: type | None, swap: Swap) -> None: ...
 
 
 class _Resolving(Section):
@@ -44,7 +72,7 @@ _guards: dict[ref[Any], Any] = {}
 _forget: Callable[[ref[Any]], None] = _guards.pop  # one for all: each look at it makes another
 
 
-def add(guard: Callable[..., Any] | GuardResolver) -> ref[Any]:
+def add(guard: Callable[..., Any] | AnyResolver) -> ref[Any]:
     """Remember *guard*, a function or what a ``Guard`` keeps, as long as it lives; give the reference to it.
 
     It serves whoever else refers to the guard weakly: one reference per guard, and not two.
@@ -112,21 +140,6 @@ def name_of(resolver: AnyResolver) -> str:
     return str(getattr(getattr(declaration, "function", None), "__qualname__", declaration.name))
 
 
-def every_effective(name: str | None = None) -> Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]:
-    """Return what holds for every guard, or those with a *name*, with the class that has it.
-
-    One that cannot be asked is left out.
-    """
-    for resolver in list(resolvers()):
-        try:
-            classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
-            found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
-        except Exception as error:  # noqa: BLE001  # others are to be found
-            tell_of_trouble(name_of(resolver), "it is left out, for finding what holds for it failed", error)
-        else:
-            yield from found
-
-
 def follow_all() -> None:
     """Let every breaker, bulkhead and rate window take the values that are in force."""
     for state in every_state():
@@ -136,7 +149,7 @@ def follow_all() -> None:
             tell_of_trouble(state.name, "it keeps values that held before, for taking new ones failed", error)
 
 
-def clashes_of(several: Iterable[EffectivePolicies], own: State | None = None) -> list[Fault]:
+def clashes_of(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
     """Tell what is wrong with the names under which *several* guards, and those that were called, have something.
 
     With *own*, the state of the only one of them, others of its name are looked at, too.
@@ -148,7 +161,7 @@ def clashes_of(several: Iterable[EffectivePolicies], own: State | None = None) -
     return faults
 
 
-def _breaker_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
+def _breaker_clashes(several: Iterable[InForce]) -> list[Fault]:
     """Tell what is wrong with the names that ``@circuit_breaker_name`` gives breakers of several guards."""
     wanted = [(alias, effective.name) for effective in several if (alias := alias_in(effective.policies))]
     if not wanted:
@@ -165,7 +178,7 @@ def _breaker_clashes(several: Iterable[EffectivePolicies]) -> list[Fault]:
     return faults
 
 
-def budget_clashes(several: Iterable[EffectivePolicies], own: State | None = None) -> list[Fault]:
+def budget_clashes(several: Iterable[InForce], own: State | None = None) -> list[Fault]:
     """Tell where guards say different things of a retry budget by the name of which they share it (rule B1).
 
     With *own*, the state of the only one of *several*, others of its name are looked at, too: a factory makes such.

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from .._guard.callback import ExecutionContext
-    from .._signature.call_key import Key
+    from ..typing import ExecutionContext, Key
 
 
 class LastGood(Record):

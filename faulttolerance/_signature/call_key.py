@@ -12,16 +12,15 @@ from contextlib import suppress
 from difflib import get_close_matches
 from inspect import Parameter, Signature
 from types import MethodType
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary, ref
 
 from .._shown import shown
 from .annotation import signature_of
 from .kind import is_coroutine_function
 
-Key: TypeAlias = Callable[..., Hashable] | str | tuple[str, ...] | None
-"""A callable with the parameters of the guarded function, the names of some of these, or ``None``: the target and all
-arguments. Of a method, the callable may leave the instance or the class out."""
+if TYPE_CHECKING:
+    from ..typing import Key
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

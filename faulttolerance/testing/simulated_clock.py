@@ -12,7 +12,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from .._call import attempt, retrying
-from .._runtime.clock import Alarm, chance, clock as shared_clock, next_deadline, raise_if_expired
+from .._runtime.clock import chance, clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.interrupting.watchdog import watchdog
 from .._runtime.loop_thread import loop_thread
 from .._runtime.pool import Job, pool
@@ -21,6 +21,7 @@ from .strands import SimulatedTimer, Wait
 from .waiter import VirtualTimeStalled
 
 if TYPE_CHECKING:
+    from ..typing import Alarm
     from .simulated_loop import SimulatedLoop
 
 _UNLOCKED = (attempt.__name__, retrying.__name__)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from .._log import ERROR, WARNING, log
-from .._runtime.clock import Alarm, clock as shared_clock, next_deadline, raise_if_expired
+from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
 from .._runtime.interrupting.thread_deadlines import this_thread
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
@@ -25,6 +25,7 @@ from .waiter import Sleeper, VirtualTimeStalled, Waiter
 if TYPE_CHECKING:
     import asyncio
 
+    from ..typing import Alarm
     from .virtual_loop import VirtualLoop
 
 Seed: TypeAlias = float | str | bytes | None

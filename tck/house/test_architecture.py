@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import pytest
@@ -62,6 +62,44 @@ LARGE_FUNCTIONS = {
 
 LARGE_FILES: dict[str, int] = {}
 """Files that may exceed the limit, each with the lines that it may have."""
+
+CIRCLES = {
+    (
+        "_call/bound",
+        "_call/replacing",
+        "_call/retrying",
+    ): "settling an attempt leads to a retry or a fallback, which ask the policies",
+    ("_guard/deadline", "_guard/decorator"): "a deadline is a decorator, and its value chooses that decorator",
+    (
+        "_guard/guard",
+        "_guard/guard_resolver",
+        "_guard/port",
+    ): "a Guard makes a resolver and ports, which keep it",
+    ("_policy/elsewhere", "_policy/parameter"): "a value with a wrong name loads the names that other libraries have",
+    (
+        "_runtime/awaited",
+        "_runtime/body",
+    ): "an attempt on a thread makes the task that awaits its result",
+    (
+        "_runtime/deadline_queue",
+        "_runtime/environment",
+        "_runtime/task_deadline",
+    ): "a deadline, the queue that it stands in, and the attempt that it is noted on",
+    (
+        "_runtime/interrupting/cancels",
+        "_runtime/interrupting/pending_interrupt",
+        "_runtime/interrupting/thread_deadlines",
+    ): "a thread keeps what is pending for it, which refers to its deadlines",
+    (
+        "testing/simulated_loop",
+        "testing/simulated_run",
+        "testing/strands",
+    ): "a run owns its threads and loops, each of which knows its run",
+    ("testing/virtual_clock", "testing/virtual_loop"): "a clock makes loops, which follow it",
+}
+"""Files that import one another, imports for type checkers and inside functions included, and the reason for each."""
+
+MOST_FILES_OF_A_CIRCLE = 3
 
 BRANCHES = (
     ast.If,
@@ -151,6 +189,34 @@ def files_named(tree: ast.AST) -> set[str]:
     }
 
 
+def imports_of(file: str) -> set[str]:
+    """The files of the package that *file* imports anywhere: at its top, for type checkers, or inside a function."""
+    found: set[str] = set()
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            room = PurePosixPath(file).parents[node.level - 1] / (node.module or "").replace(".", "/")
+            for path in (room, *(room / alias.name for alias in node.names)):
+                found |= {f"{path}.py", f"{path}/__init__.py"} & {*FILES}
+    return found - {f"{folder}/__init__.py" for folder in PurePosixPath(file).parents}
+
+
+def circles_in(imports: dict[str, set[str]]) -> set[tuple[str, ...]]:
+    """The largest sets of files in which each leads to each other one."""
+    reached: dict[str, set[str]] = {}
+    for file in imports:
+        seen, ahead = set(), [file]
+        while ahead:
+            fresh = imports[ahead.pop()] - seen
+            seen |= fresh
+            ahead += fresh
+        reached[file] = seen
+    return {
+        tuple(sorted(other.removesuffix(".py") for other in reached[file] if file in reached[other]))
+        for file in imports
+        if file in reached[file]
+    }
+
+
 FUNCTIONS = {f"{file} {name}": measure for file in FILES for name, measure in measured(parsed(file))}
 
 
@@ -190,6 +256,14 @@ def test_sinks_see_events_and_counts_and_nothing_else_of_ours(file: str) -> None
     }
 
     assert ours <= {"_event", "_log", "_metrics", "_shown"}
+
+
+def test_files_that_import_one_another_are_few_and_each_circle_has_its_reason() -> None:
+    """Type checkers and readers follow every import, wherever it stands."""
+    circles = circles_in({file: imports_of(file) for file in FILES})
+
+    assert circles == {tuple(sorted(circle)) for circle in CIRCLES}
+    assert all(len(circle) <= MOST_FILES_OF_A_CIRCLE for circle in circles)
 
 
 def test_a_function_can_be_read_in_one_go() -> None:

@@ -13,16 +13,24 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import takewhile
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import ref
 
 from ..native import get_ident, get_native_id, local, native
 from ..one_step import uncollected
 
 if TYPE_CHECKING:
-    from ..inherited import Inherited
     from .cancels import Cancel
     from .pending_interrupt import PendingInterrupt
+
+    class Heir(Protocol):
+        """A deadline of this thread, as it counts for a call that the thread offloaded."""
+
+        entry: Entry
+        was_missed: bool
+
+        def __hash__(self) -> int: ...
+
 
 Entry: TypeAlias = Any
 """``(when, outer)``, ``(when, outer, why)`` or ``[-1.0, outer, alive]``; a recursive type would say no more."""
@@ -95,7 +103,7 @@ class ThreadDeadlines:
         """The deadline that could not interrupt the thread at once, if there is one; kept by the watchdog alone."""
         self.seen_blocked: tuple[int, int] | None = None
         """The frame and instruction at which the thread was seen to be blocked."""
-        self.heirs: dict[Inherited, None] = {}
+        self.heirs: dict[Heir, None] = {}
         """The deadlines of this thread that count for calls which it offloaded, as long as those are under way."""
         self.cancels: dict[Cancel, None] = {}
         """What is to be called when a deadline passes, by the blocks of ``on_deadline`` that are not left yet."""
