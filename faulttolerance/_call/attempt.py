@@ -270,21 +270,19 @@ def attempt(function: Callable[..., Any], policies: _Bound, environment: _Tasks,
                     settle(deadlines, entry) if DEADLINE and deadlines.in_flight is not None else get_ident()
                 except Interrupted as interrupted:
                     failure = interrupted
+            asked = asked if RATE_LIMIT else began
             if progress is None:
-                progress, progress.began, progress.attempts = CallRecord(), asked if RATE_LIMIT else began, 1
+                progress, progress.began, progress.attempts = CallRecord(), asked, 1
             if GATE or RATE_LIMIT or BULKHEAD or DEADLINE or JUDGED or BLOCK:
                 record = record if DETACHED or (BULKHEAD and record is not None) else AttemptRecord()  # pyright: ignore[reportAssignmentType]
-                record.began, record.passed = began, passed if RATE_LIMIT or BULKHEAD else NO_GATE
-                if RATE_LIMIT:
-                    record.asked = asked
+                record.asked, record.began, record.passed = asked, began, passed if RATE_LIMIT or BULKHEAD else NO_GATE
                 record.permit, record.era = permit if GATE or BULKHEAD else None, era if GATE else NOT_ADMITTED
                 record.deadline = deadline if DEADLINE and ASYNC else NO_DEADLINE
                 record.deadlines, record.entry = (deadlines, entry) if DEADLINE and not ASYNC else (None, None)
                 if JUDGED and policies.fail_when is not None:
                     ended_by = policies.consult(record, failure, result)
                     failure = await ended_by if ASYNC else ended_by
-                failure = policies.settle(record, failure, progress)
-            permit = None  # nothing is held any more
+                failure, permit = policies.settle(record, failure, progress), None  # nothing is held any more
             if progress.attempts > 1:
                 return failure, result
             if ASYNC or BLOCK:

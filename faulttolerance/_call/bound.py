@@ -282,7 +282,7 @@ class BoundPolicies:
                 self.slow
                 and verdict is SUCCESS
                 and not record.refused_by
-                and (record.ended or now) >= (record.asked or record.began) + self.slow
+                and (record.ended or now) >= record.asked + self.slow
             ):
                 verdict, kind = FAILURE, "slow call"
             record.verdict = verdict._value_  # ``value`` is a function of Python

@@ -30,9 +30,9 @@ class AttemptRecord:
 
     # Attributes of the class, so that making one calls no Python: most stay as they are.
     began = 0.0
-    """When the attempt asked to be let in; where it waited for its turn, when that came."""
+    """When the attempt asked to be let in, or when the turn came that it waited for."""
     asked = 0.0
-    """When it asked for its turn, where there is a rate limit."""
+    """When it asked to be let in, before it waited for a turn."""
     permit: object = None
     """The key of its permit and of its probe place; ``None`` where it took neither."""
     passed = 0
