@@ -10,7 +10,20 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import Guard, Retry, Timeout, apply_guard, asynchronous, bulkhead, retry, timeout
+from faulttolerance import (
+    CircuitBreaker,
+    Guard,
+    Retry,
+    Timeout,
+    apply_guard,
+    asynchronous,
+    bulkhead,
+    configure,
+    fingerprint,
+    retry,
+    timeout,
+)
+from faulttolerance._metrics.counters import ledger
 
 
 class Order:
@@ -74,3 +87,39 @@ def test_a_function_that_a_guard_decorated_goes_when_it_is_dropped(uncollected: 
     guard.close()
 
     assert [one() for one in seen] == [None, None, None]
+
+
+@pytest.mark.parametrize("toggled", ["Retry/enabled", "Timeout/enabled"])
+def test_changes_of_the_configuration_leave_nothing_behind(uncollected: None, toggled: str) -> None:
+    """Each has values that were never there before; objects are counted, once what is kept of the last 128 is full."""
+    guard = Guard(
+        retry=Retry(max_retries=2), circuit_breaker=CircuitBreaker(), timeout=Timeout(30_000), name="often configured"
+    )
+
+    def change(number: int) -> None:
+        configure(
+            properties={
+                "often configured/Retry/maxRetries": number,
+                "often configured/CircuitBreaker/delay": f"{number}ms",
+                "often configured/Timeout/value": 30_000 + number,
+                f"often configured/{toggled}": number % 3 > 0,
+            }
+        )
+        guard.call(int)
+        fingerprint()
+        ledger.read()  # durations that nobody reads wait by the thousand
+
+    def objects_after(numbers: range) -> int:
+        for number in numbers:
+            change(number)
+        gc.collect()
+        return len(gc.get_objects())
+
+    try:
+        objects_after(range(1, 226))
+        few, many = objects_after(range(226, 241)), objects_after(range(241, 301))
+    finally:
+        configure(properties={})
+        guard.close()
+
+    assert many <= few + 10
