@@ -19,7 +19,7 @@ asked: list[str] = []
 class Prices:
     @fleet_wide
     @rate_limit(10)
-    @circuit_breaker(delay="5s", skip_on=RateLimitException)
+    @circuit_breaker(fail_on=OSError, skip_on=RateLimitException, delay="5s")
     def get(self, product: str) -> str:
         asked.append(product)
         return f"{product}: 9.50"

@@ -11,7 +11,7 @@ answer_takes = 3.0
 
 
 @circuit_breaker_name("search")
-@circuit_breaker(request_volume_threshold=4, window=60_000, slow=2000, delay=5000, max_delay=60_000)
+@circuit_breaker(fail_on=OSError, request_volume_threshold=4, window=60_000, slow=2000, delay=5000, max_delay=60_000)
 def search(term: str) -> list[str]:
     time.sleep(answer_takes)
     return [f"{term} one", f"{term} two"]

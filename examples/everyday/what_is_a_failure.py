@@ -19,7 +19,7 @@ def fetch() -> Answer:
 
 
 client = Guard(
-    circuit_breaker=CircuitBreaker(request_volume_threshold=4, failure_ratio=1.0),
+    circuit_breaker=CircuitBreaker(fail_on=OSError, request_volume_threshold=4, failure_ratio=1.0),
     fail_when=FailWhen(result=lambda answer: answer.status >= 500),
 )
 

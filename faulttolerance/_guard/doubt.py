@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .._config import Key, Snapshot, ignore_keys
 from .._policy import (
+    AdaptiveThrottle,
     Bulkhead,
     ChronoUnit,
     CircuitBreaker,
@@ -16,6 +17,7 @@ from .._policy import (
     FailWhen,
     Fallback,
     FibonacciBackoff,
+    HonorRetryAfter,
     Policy,
     RateLimit,
     Retry,
@@ -28,7 +30,14 @@ from .._policy import (
 )
 from .._shown import brief, escaped, shown
 from .._signature.annotation import signature_of
-from ..exceptions import BulkheadException, RateLimitException, TimeoutException
+from ..exceptions import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    FaultToleranceException,
+    RateLimitException,
+    ThrottleException,
+    TimeoutException,
+)
 from .explanation import layers
 from .guard import decorated_functions
 
@@ -188,6 +197,44 @@ def _parameters_of(function: FunctionType) -> list[str]:
     return [*signature.parameters] if signature is not None else []
 
 
+def _blaming(policies: Policies) -> Said:
+    when = policies.get(FailWhen)
+    if when is not None and when.exception is not None:
+        return
+    for kind in (CircuitBreaker, AdaptiveThrottle):
+        gate = policies.get(kind)
+        if gate is None or gate.fail_on != (Exception,):
+            continue
+        if all(isinstance(one, type) and issubclass(one, FaultToleranceException) for one in gate.skip_on):
+            yield (
+                f"@{kind.__name__}(fail_on) is Exception: mistakes of callers, as a ValueError, count against the"
+                " callee, and enough of them refuse the calls of all; name in fail_on what says that the callee is in"
+                " trouble, or in skip_on what callers do wrong"
+            )
+
+
+def _insistent(policies: Policies) -> Said:
+    retry = _retry_by_sets(policies)
+    for kind, error, refuses in _REFUSALS if retry is not None else ():
+        if policies.get(kind) is None or error in retry.retry_on or not _has_class_of(error, retry.retry_on):
+            continue
+        waits = HonorRetryAfter in policies and error in (CircuitBreakerOpenException, RateLimitException)
+        if not waits and not _names(error, retry.abort_on):
+            yield (
+                f"@Retry(retry_on) is {_listed(retry.retry_on)}, which {error.__name__} is, too: what {refuses} is"
+                f" tried again at once, and refused again; name {error.__name__} in abort_on, or in retry_on if that"
+                " is meant"
+            )
+
+
+_REFUSALS = (
+    (CircuitBreaker, CircuitBreakerOpenException, "an open circuit refuses"),
+    (AdaptiveThrottle, ThrottleException, "the adaptive throttle refuses"),
+    (RateLimit, RateLimitException, "the rate limit refuses"),
+    (Bulkhead, BulkheadException, "a full bulkhead refuses"),
+)
+
+
 LINTS: Mapping[str, Callable[[Policies], Said]] = {
     "FT001": _uncounted,
     "FT002": _bare,
@@ -198,6 +245,8 @@ LINTS: Mapping[str, Callable[[Policies], Said]] = {
     "FT008": _swallows,
     "FT009": _as_if_seconds,
     "FT010": _stunted,
+    "FT012": _blaming,
+    "FT013": _insistent,
 }
 """What is asked of the policies of one guard, by the code of the doubt."""
 _NESTED, _MISTAKEN = "FT007", "FT011"

@@ -46,7 +46,7 @@ DOUBTFUL: Mapping[str, list[Callable[[], ft.Guard]]] = {
     ],
     "FT005": [lambda: ft.Guard(timeout=ft.Timeout(5)), lambda: ft.Guard(timeout=ft.Timeout("9999us"))],
     "FT006": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay="1s"), timeout=ft.Timeout("1001ms")),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, delay="1s"), timeout=ft.Timeout("1001ms")),
     ],
     "FT008": [
         lambda: ft.Guard(fallback=ft.Fallback(lambda context: None)),
@@ -54,10 +54,10 @@ DOUBTFUL: Mapping[str, list[Callable[[], ft.Guard]]] = {
         lambda: ft.Guard(fallback=ft.Fallback(lambda context: None, skip_on=OSError)),
     ],
     "FT009": [
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=30)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=0, max_delay=60)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(window=60)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(slow=2)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, delay=30)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, delay=0, max_delay=60)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, window=60)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, slow=2)),
         lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay=2, jitter=0)),
         lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, max_duration=10)),
         lambda: ft.Guard(
@@ -74,6 +74,23 @@ DOUBTFUL: Mapping[str, list[Callable[[], ft.Guard]]] = {
     "FT010": [
         lambda: ft.Guard(retry=ft.Retry(retry_on=OSError), exponential_backoff=ft.ExponentialBackoff()),
         lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, jitter_kind="full"), fibonacci_backoff=ft.FibonacciBackoff()),
+    ],
+    "FT012": [
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker()),
+        lambda: ft.Guard(adaptive_throttle=ft.AdaptiveThrottle()),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(skip_on=ft.BulkheadException), bulkhead=ft.Bulkhead(3)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(), fail_when=ft.FailWhen(result=bool)),
+    ],
+    "FT013": [
+        lambda: ft.Guard(
+            retry=ft.Retry(abort_on=ValueError), circuit_breaker=ft.CircuitBreaker(fail_on=(*TROUBLE, OSError))
+        ),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=RuntimeError), adaptive_throttle=ft.AdaptiveThrottle(fail_on=OSError)),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=ft.FaultToleranceException), rate_limit=ft.RateLimit(3)),
+        lambda: ft.Guard(retry=ft.Retry(abort_on=ValueError), bulkhead=ft.Bulkhead(3)),
+        lambda: ft.Guard(
+            retry=ft.Retry(abort_on=ValueError), honor_retry_after=ft.HonorRetryAfter(), bulkhead=ft.Bulkhead(3)
+        ),
     ],
 }
 
@@ -117,7 +134,7 @@ SETTLED: Mapping[str, list[Callable[[], ft.Guard]]] = {
     ],
     "FT009": [
         lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=100, max_delay="1s", window="1m", slow=10)),
-        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(delay=0)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE, delay=0)),
         lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay=30, delay_unit="seconds", max_duration=0)),
         lambda: ft.Guard(retry=ft.Retry(max_retries=0, delay=2, max_duration=10)),
         lambda: ft.Guard(deadline=ft.Deadline("5s"), rate_limit=ft.RateLimit(3, window=0.01, max_wait="1s")),
@@ -132,6 +149,21 @@ SETTLED: Mapping[str, list[Callable[[], ft.Guard]]] = {
         ),
         lambda: ft.Guard(retry=ft.Retry(retry_on=OSError, delay="1s"), fibonacci_backoff=ft.FibonacciBackoff()),
         lambda: ft.Guard(retry=ft.Retry(max_retries=0), exponential_backoff=ft.ExponentialBackoff()),
+    ],
+    "FT012": [
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(fail_on=TROUBLE)),
+        lambda: ft.Guard(adaptive_throttle=ft.AdaptiveThrottle(skip_on=ValueError)),
+        lambda: ft.Guard(circuit_breaker=ft.CircuitBreaker(), fail_when=ft.FailWhen(exception=lambda failure: True)),
+    ],
+    "FT013": [
+        lambda: ft.Guard(retry=careful(), circuit_breaker=ft.CircuitBreaker(), bulkhead=ft.Bulkhead(3)),
+        lambda: ft.Guard(retry=ft.Retry(abort_on=ft.RefusedException), circuit_breaker=ft.CircuitBreaker()),
+        lambda: ft.Guard(retry=ft.Retry(retry_on=(OSError, ft.BulkheadException)), bulkhead=ft.Bulkhead(3)),
+        lambda: ft.Guard(
+            retry=ft.Retry(abort_on=ValueError), honor_retry_after=ft.HonorRetryAfter(), rate_limit=ft.RateLimit(3)
+        ),
+        lambda: ft.Guard(retry=ft.Retry(max_retries=0), circuit_breaker=ft.CircuitBreaker()),
+        lambda: ft.Guard(retry=ft.Retry()),
     ],
 }
 
