@@ -292,7 +292,7 @@ def _payment(hedges: Hedge, binding: Binding) -> Payment:
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
-    """Tell whether the gate refuses nothing and a permit is free, as far as those are more than observed (rule H2)."""
+    """Tell whether the gate refuses nothing and the bulkhead has room to spare, as far as they are obeyed (rule H2)."""
 
     def obeyed(kind: type[policies.Policy]) -> Any:
         return binding.strategies.get(kind) if kind in binding.policies and binding.tell_of(kind) is None else None
@@ -303,7 +303,7 @@ def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
         return (
             (breaker is None or breaker.state.is_closed)
             and (throttle is None or not throttle.probability(now))
-            and (permits is None or (len(permits.held) < permits.limit and not permits.waiting_count))
+            and (permits is None or permits.has_room_to_spare(now))
         )
 
     return is_there

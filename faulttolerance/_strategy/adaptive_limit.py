@@ -22,6 +22,8 @@ _MEMORY: Final = 200
 _ANY: Final = 2**30 - 1
 """More than ever run; a number that the interpreter compares in one step with another one."""
 _REST: Final = 60.0
+_JUST: Final = 10.0
+"""For so many seconds a callee that was too slow is sent nothing that it need not do."""
 _HOPELESS_AFTER: Final = 60.0
 """After so many seconds at a limit of 1 a target that calls alone exceed is wrong."""
 
@@ -110,6 +112,10 @@ class AdaptiveLimit:
         else:
             self.quiet = _ANY if self.exact >= self.ceiling else math.ceil(self.exact / 2) - 1
         return self._since != was
+
+    def has_just_fallen(self, now: float) -> bool:
+        """Return whether it was lowered within the last ten seconds."""
+        return 0.0 <= now - self._since < _JUST
 
     def is_at_rest(self, now: float) -> bool:
         """Return whether it was not lowered for a minute."""

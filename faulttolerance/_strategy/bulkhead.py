@@ -198,6 +198,12 @@ class Bulkhead:
         """How many calls wait for a permit."""
         return len(self.waiting)
 
+    def has_room_to_spare(self, now: float) -> bool:
+        """Return whether an attempt that nobody needs has room: a permit is free, and the limit has not just fallen."""
+        adaptive = self.adaptive
+        is_calm = adaptive is None or not adaptive.has_just_fallen(now)
+        return is_calm and len(self.held) < self.limit and not len(self.waiting)
+
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if it is forgotten: no permit is held or waited for, no limit lowered."""
         adaptive = self.adaptive

@@ -170,6 +170,17 @@ def test_an_unused_limit_does_not_rise() -> None:
     assert limit.exact == 20 + 1 / 20
 
 
+def test_a_limit_has_just_fallen_for_ten_seconds() -> None:
+    """By rule H2: not at its beginning, and not by a clock that is over."""
+    limit = AdaptiveLimit(40, TARGET)
+    assert not limit.has_just_fallen(0.0)
+
+    now = lower(limit, 100.0)
+
+    assert [limit.has_just_fallen(now + after) for after in (0.0, 9.999, 10.0)] == [True, True, False]
+    assert not limit.has_just_fallen(now - 50.0)
+
+
 def test_a_slow_method_learns_too() -> None:
     """Three late calls lower the limit, however much time is between them (trap 13)."""
     limit = AdaptiveLimit(10, TARGET)

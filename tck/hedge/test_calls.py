@@ -236,6 +236,24 @@ def test_a_hedge_never_queues_for_a_permit(way: Way) -> None:
 
 
 @ways
+@pytest.mark.parametrize(("rest", "sent"), [(9.0, 0), (11.0, 1)])
+def test_no_hedge_is_sent_for_ten_seconds_after_a_limit_fell(way: Way, rest: float, sent: int) -> None:
+    """By rule H2: though permits are free, what was too slow is sent nothing that it need not do."""
+
+    async def scene(run: Run) -> None:
+        await run.hold(8)  # their bodies take 80 ms and more, and end before a hedge is due
+        await run.passes(rest)
+        await run.call()
+
+    bulkhead = {"value": 20, "latency": 50}
+    late = [(0.08 + number / 1000, "late") for number in range(8)]
+    race = Race(way, *late, (1.0, "slow"), scene=scene, hedge=AFTER_100, bulkhead=bulkhead)
+
+    assert race.outcomes[0] == "slow"
+    assert len(race.sent) == sent
+
+
+@ways
 def test_no_hedge_is_a_probe_of_a_half_open_circuit(way: Way) -> None:
     """By rule H2: a circuit that is not closed gets no second attempt."""
 

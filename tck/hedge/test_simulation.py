@@ -29,6 +29,9 @@ class TestHedge:
         assert hedges.slowed("after 50 ms", 2).extra >= 0.98
 
     def test_workers_that_are_nearly_full_are_not_pushed_over(self) -> None:
+        """Where they drop what was given up: the page says that it takes this."""
         hedged, alone = (hedges.busy(kind, 460.0, 5) for kind in (hedges.OURS, hedges.NONE))
+        on_and_on = hedges.busy(hedges.OURS, 460.0, 5, drop=False)
 
         assert hedged.p99 <= alone.p99
+        assert on_and_on.p99 > alone.p99

@@ -84,10 +84,12 @@ class Winners(After):
 
 
 class Replicas:
-    """Workers behind one queue; an attempt whose caller has gone leaves the queue, but not a worker."""
+    """Workers behind one queue; an attempt whose caller has gone leaves the queue, if they *drop* it, but no worker."""
 
-    def __init__(self, timers: Timers, workers: float, draw: Callable[[random.Random], float]) -> None:
-        self.timers, self.workers, self.draw = timers, workers, draw
+    def __init__(
+        self, timers: Timers, workers: float, draw: Callable[[random.Random], float], drop: bool = True
+    ) -> None:
+        self.timers, self.workers, self.draw, self.drop = timers, workers, draw, drop
         self.slowness = 1.0
         self._busy = 0
         self._queue: dict[int, Callable[[], object]] = {}
@@ -103,8 +105,9 @@ class Replicas:
         return self._number
 
     def cancel(self, number: int) -> None:
-        """Take an attempt out of the queue, if it is there."""
-        self._queue.pop(number, None)
+        """Take an attempt out of the queue, if it is there and not to be worked on all the same."""
+        if self.drop:
+            self._queue.pop(number, None)
 
     def _work(self, tell: Callable[[], object]) -> None:
         self._busy += 1
@@ -142,12 +145,12 @@ class Hedged:
 
     def __init__(
         self, hedger: Hedger, seconds: float, seed: int, per_second: float = RATE, workers: float = math.inf,
-        slow: float = 1.0, most: float = math.inf,
+        slow: float = 1.0, most: float = math.inf, drop: bool = True,
     ) -> None:  # fmt: skip
         """From the 60th second on all is as many times as slow; no attempt takes longer than *most*."""
         self.simulation = Simulation(seed)
         self.hedger, self.seconds = hedger, seconds
-        self.replicas = Replicas(self.simulation, workers, lambda chance: min(most, durations(chance)))
+        self.replicas = Replicas(self.simulation, workers, lambda chance: min(most, durations(chance)), drop)
         self.ends: list[Ended] = []
         self.simulation.after(60.0, lambda: setattr(self.replicas, "slowness", slow))
         self.simulation.arrivals(per_second, self._call)
@@ -227,6 +230,6 @@ def hung(kind: str, seed: int) -> Tail:
 
 
 @cache
-def busy(kind: str, per_second: float, seed: int) -> Tail:
+def busy(kind: str, per_second: float, seed: int, drop: bool = True) -> Tail:
     """Let fourteen workers do it, no attempt for longer than half a second: 400 a second are 80 % of what they can."""
-    return Hedged(KINDS[kind](), 60.0, seed, per_second, WORKERS, most=0.5).tail(15.0, 60.0)
+    return Hedged(KINDS[kind](), 60.0, seed, per_second, WORKERS, most=0.5, drop=drop).tail(15.0, 60.0)
