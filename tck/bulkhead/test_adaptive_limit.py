@@ -297,7 +297,7 @@ def test_many_run_beyond_an_observed_limit() -> None:
 
 def test_a_limit_that_falls_ends_nothing() -> None:
     """By rule A1: those that run go on, and who comes is refused until enough of them have left."""
-    guard = Guard(bulkhead=Bulkhead(8, 1, latency=250), name="falls")
+    guard = Guard(bulkhead=Bulkhead(8, 1, latency=250, max_wait="10m"), name="falls")
     with virtual_time() as clock:
 
         async def main() -> list[str]:
@@ -435,7 +435,7 @@ def test_a_target_that_is_wrong_is_said_once(invoke: Invoke, caplog: pytest.LogC
 
 def test_a_queue_hides_no_target_that_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
     """By rule A4: a call alone is one that ran alone, also where its permit goes to a waiter when it ends."""
-    guard = Guard(bulkhead=Bulkhead(4, latency=250), name=f"acme.limited{next(_numbers)}")
+    guard = Guard(bulkhead=Bulkhead(4, latency=250, max_wait="10m"), name=f"acme.limited{next(_numbers)}")
 
     async def client(clock: Any) -> None:
         while clock.monotonic() < until:
