@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from .._event import GaveUp, RetryScheduled, sinks
+from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
 from .._log import WARNING, log
 from .._metrics.counters import FOLD
 from .._runtime.blocking import Arguments, Aside, pause
 from .._runtime.clock import clock
-from .._runtime.environment import StoppedIteration
+from .._runtime.environment import InItsContext, StoppedIteration
 from .._runtime.interruption import remaining
 from .._strategy.back_off import Delays
 from .._strategy.retry import UNASKED, Answer, Retry, Stop, Told
+from .._strategy.verdict import matches
 from ..exceptions import FaultToleranceException, RefusedException
 from .budgeting import take
-from .replacing import InItsContext, replaced, replaced_async
 from .vetoing import objection_to, vetoes
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def follow(
             delay = _next_delay(policies, call, failure)
             if delay is None:
                 if retry is None or failure is not call.refusal or not retry.gives_result:
-                    failure, result = replaced(policies, call, failure, args, kwargs)
+                    failure, result = _replaced(policies, call, failure, args, kwargs)
                     if failure is not None:
                         with InItsContext(failure):
                             raise failure
@@ -278,7 +278,7 @@ async def follow_async(
             delay = _next_delay(policies, call, failure, result is LEFT)
             if delay is None:
                 if retry is None or failure is not call.refusal or not retry.gives_result:
-                    failure, result = await replaced_async(policies, call, failure, args, kwargs)
+                    failure, result = await _replaced_async(policies, call, failure, args, kwargs)
                     if failure is not None:
                         with InItsContext(failure):
                             raise failure
@@ -393,6 +393,65 @@ def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, fa
             inner.guard,
             inner.limit,
         )
+
+
+def _replaced(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
+) -> tuple[BaseException | None, Any]:
+    """Return what replaces *failure* of a synchronous call, behind the failure that nothing does (rule FB1)."""
+    fallbacks = iter(policies.fallbacks)
+    try:
+        while fallback := _next_fallback(policies, call, failure, fallbacks):
+            try:
+                result = fallback[1](args, kwargs, failure, call.attempts)
+            except BaseException as error:  # noqa: BLE001  # raised where no further one is for it
+                failure = error
+            else:
+                _collect(policies.name, failure, fallback[0])
+                return None, result
+        return failure, None
+    finally:
+        del failure  # its traceback holds this frame
+
+
+async def _replaced_async(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
+) -> tuple[BaseException | None, Any]:
+    """Return what replaces *failure* of an asynchronous call, behind the failure that nothing does (rule FB1)."""
+    assert policies.environment is not None
+    fallbacks = iter(policies.fallbacks)
+    try:
+        while fallback := _next_fallback(policies, call, failure, fallbacks):
+            try:
+                result = await policies.environment.call(fallback[1], args, kwargs, failure, call.attempts)
+            except BaseException as error:  # noqa: BLE001  # as above
+                failure = StoppedIteration.meant(error)
+            else:
+                _collect(policies.name, failure, fallback[0])
+                return None, result
+        return StoppedIteration.of(failure) if policies.detached or policies.is_block else failure, None
+    finally:
+        del failure  # its traceback holds this frame
+
+
+def _next_fallback(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Aside]]
+) -> tuple[str, Aside] | None:
+    """Return what is asked next to replace *failure*, behind its name; ``None`` where nothing is."""
+    applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
+    fallback = next(fallbacks, None) if applies else None
+    if fallback is not None:
+        if sinks.wanted[FallbackApplied]() and sinks.is_heard(FallbackApplied, call):
+            sinks.tell(FallbackApplied(policies.name, failure), call)
+        if call.replaced is None:
+            call.replaced = failure
+    return fallback
+
+
+def _collect(name: str, failure: BaseException, by: str) -> None:
+    """Tell who collects degradations that a fallback has answered (rule Y2)."""
+    for found in collecting.get():
+        found.append(Degradation(name, failure, by))
 
 
 def _count_retry(policies: BoundPolicies, call: CallRecord) -> None:

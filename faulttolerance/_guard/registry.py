@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from weakref import ref
 
 from .._call.state import alias_in
+from .._config import settings
 from .._log import tell_of_trouble
 from .._metrics.counters import ledger
 from .._policy import RetryBudget
 from .._runtime.fork import Section, at_fork
 from .._runtime.native import get_ident
+from .._swap import Swap
 from .._telemetry.connect import telemetry
 from ..exceptions import Fault
 
@@ -217,6 +219,85 @@ def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:
     near = get_close_matches(name, names, 1) if isinstance(name, str) else ()
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return KeyError(f"no {kind} is named {name!r}{hint}")
+
+
+_open: dict[ref[Any], None] = {}
+"""The changes of everything that are under way."""
+
+
+def join(resolver: AnyResolver, cls: type | None, swap: Swap) -> None:
+    """Let each change under way find out that *swap* changes the guard for *cls*, together with the stores of *swap*.
+
+    Where the change cannot follow any more, it drops the call path: the next call finds what holds then.
+    """
+    for reference in list(_open):
+        roll: Roll | None = reference()
+        if roll is not None:
+            entry = Entry(resolver, cls, origin=swap)
+            resolver.drop(cls, entry.swap)
+            swap.item(roll.entries, entry.key, entry)
+            swap.item(roll.stores, entry.key, entry.stores)
+
+
+class Entry:
+    """What a change does to the guard of one resolver for one class. A later entry replaces it as a whole."""
+
+    __slots__ = ("cls", "is_drafted", "origin", "resolver", "stores", "swap")
+
+    def __init__(self, resolver: AnyResolver, cls: type | None, *, origin: Swap | None = None) -> None:
+        self.resolver = resolver
+        self.cls = cls
+        self.swap = Swap()
+        self.stores = iter(self.swap.steps)
+        self.is_drafted = False
+        # What a first call stored goes with the entry, not amidst the change that drops it.
+        self.origin = origin
+
+    @property
+    def key(self) -> tuple[AnyResolver, int]:
+        """By which it is found; comparing classes could run code of the application."""
+        return self.resolver, id(self.cls)
+
+
+class Roll:
+    """The guards in use, from ``with`` on with those that come into use meanwhile."""
+
+    __slots__ = ("__weakref__", "_reference", "entries", "stores")
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[AnyResolver, int], Entry] = {}
+        self.stores: dict[tuple[AnyResolver, int] | None, Iterator[tuple[Any, ...]]] = {None: iter(())}
+        """The stores of each entry, as ``Version.force`` makes them, behind those of the change itself."""
+        self._reference = ref(self, _close)
+
+    def __enter__(self) -> Self:
+        swap = Swap()
+        swap.item(_open, self._reference, None)
+        settings.version.force(swap)  # a first call that did not see it begins again
+        for resolver in resolvers():
+            for cls in resolver.resolved():
+                entry = Entry(resolver, cls)
+                self.entries.setdefault(entry.key, entry)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _close(self._reference)
+
+    def due(self) -> list[Entry]:
+        """Give the entries whose guards are yet to be drafted, or anew."""
+        return [entry for entry in list(self.entries.values()) if not entry.is_drafted]
+
+    def renewed(self, former: Entry) -> Entry:
+        """Replace an entry by one to which a draft is put that is made after this."""
+        entry = Entry(former.resolver, former.cls)
+        entry.is_drafted = True
+        self.entries[entry.key] = entry
+        self.stores[entry.key] = entry.stores
+        return entry
+
+
+def _close(reference: ref[Any]) -> None:
+    _open.pop(reference, None)
 
 
 def _in_child() -> None:

@@ -21,7 +21,6 @@ from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
 from .declaration import CLASS, FUNCTION, Declaration, covering_at_home
 from .effective import EffectivePolicies, effective_policies, is_first, name_for
 from .fingerprint import read_fingerprint
-from .joining import join
 from .registry import clashes_of
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ class Draft:
                 raise FaultToleranceDefinitionException(*clashes)
             swap = Swap()
             self.put(swap)
-            join(self._resolver, self._cls, swap)
+            registry.join(self._resolver, self._cls, swap)
             try:
                 is_done = settings.version.swap(seen, swap)
             finally:

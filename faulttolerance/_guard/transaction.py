@@ -5,7 +5,7 @@ predicates are code of the application, which may call guarded functions on this
 Then one swap puts it in force. It fails if another configuration was put in force meanwhile, by another thread, or by
 a signal handler on this one; then everything is prepared anew. So what is older never replaces what is newer, and a
 change that does not come through leaves all as it was. A first call meanwhile fails nothing: its guard joins the others
-(``joining.py``), and is prepared as well, or finds at its next call what holds.
+(``registry.py``), and is prepared as well, or finds at its next call what holds.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from . import registry
 from .circuit_breakers import deliver_all
 from .effective import EffectivePolicies
 from .fingerprint import follow_configuration
-from .joining import Roll
-from .registry import clashes_of
+from .registry import Roll, clashes_of
 
 if TYPE_CHECKING:
-    from .joining import Entry
+    from .registry import Entry
     from .resolver import Draft
 
 

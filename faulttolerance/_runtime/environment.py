@@ -110,6 +110,22 @@ class StoppedIteration(RuntimeError):
         return error if cause is None else cause
 
 
+class InItsContext:
+    """Keeps the context of an error that is raised in the block, instead of what the caller handles."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._context = error.__context__
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            BaseException.__setattr__(error, "__context__", self._context)  # what is frozen refuses an assignment
+
+
 class Turn(NamedTuple):
     """What a call waits for until another one wakes it."""
 

@@ -66,7 +66,6 @@ LARGE_FILES: dict[str, int] = {}
 CIRCLES = {
     (
         "_call/bound",
-        "_call/replacing",
         "_call/retrying",
     ): "settling an attempt leads to a retry or a fallback, which ask the policies",
     ("_guard/deadline", "_guard/decorator"): "a deadline is a decorator, and its value chooses that decorator",
