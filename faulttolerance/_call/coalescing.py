@@ -124,7 +124,7 @@ class Coalescing:
                     if not seat.leads:
                         return _shared(seat)
                 assert seat.flight is not None
-                await environment.hand_down(_own, (*own, seat.flight))
+                _own.set((*own, seat.flight))
                 try:
                     result = await call(args, kwargs)
                     outcome = result, None, None, ()

@@ -150,7 +150,8 @@ class Hedging:
             race = self._begin()
             runs: dict[int, Run] = {}
             try:
-                await begin(call, args, kwargs, _entry, _Entry(race, 0), partial(runs.__setitem__, 0), race.ring)
+                entry, begun = partial(_entry.set, _Entry(race, 0)), partial(runs.__setitem__, 0)
+                await begin(partial(call, args, kwargs), entry, begun, race.ring)
                 while True:
                     if (winner := self._look(race, runs)) is not None:
                         return winner.result()
@@ -162,8 +163,8 @@ class Hedging:
                         if self._may_send(now) and (is_paid := self._payment.take()) is not False:
                             if is_paid:
                                 race.paid.add(number)
-                            begun, entry = partial(runs.__setitem__, number), _Entry(race, number)
-                            await begin(other, args, kwargs, _entry, entry, begun, race.ring)
+                            entry, begun = partial(_entry.set, _Entry(race, number)), partial(runs.__setitem__, number)
+                            await begin(partial(other, args, kwargs), entry, begun, race.ring)
                         continue
                     turn = environment.turn()
                     race.wake = turn.wake

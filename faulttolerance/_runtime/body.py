@@ -14,7 +14,7 @@ from .._strategy.bulkhead import Waiter
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .awaited import AwaitedTask, drop
-from .callback import take, to_its_end
+from .callback import take, to_its_end, while_alive
 from .clock import clock
 from .criticality import level_in
 from .environment import Attempt, StoppedIteration
@@ -38,7 +38,6 @@ class Body(Suspension):
     """An attempt on a thread, and afterwards what it returned, where that is awaited."""
 
     def __init__(self, attempt: Attempt) -> None:
-        super().__init__()
         self.attempt = attempt
         self._unbegun = [None]
         """Emptied by whoever begins the body, who then also gives its permit back, or by whoever withdraws it."""
@@ -70,12 +69,12 @@ class Body(Suspension):
             call.attempted = True
             call.is_shared = True
             if bulkhead is not None:
-                waiter = self._waiter = Waiter(record, NO_THREAD, self._wake, level_in(call.context))
+                waiter = self._waiter = Waiter(record, NO_THREAD, self._wake, level_in(call.steps))
                 record.queued = bulkhead.enter(waiter) is not None
                 if not record.queued:
                     self._waiter = None
                 elif waiter.until < math.inf:
-                    self._longest_wait = clock.call_at(waiter.until, partial(_expire_wait, ref(self)))
+                    self._longest_wait = clock.call_at(waiter.until, partial(while_alive, ref(self), Body.expire_wait))
             if attempt.deadline is not None:
                 self.set_timer(attempt.deadline)
             if not record.queued:
@@ -168,7 +167,7 @@ class Body(Suspension):
         self._note_beginning()
         error: BaseException | None = None
         result = None
-        context = call.context.copy()
+        context = call.context_of_body()
         try:
             try:
                 # No need to wake the watchdog, as ``be_watched`` does: there is a timer for the same moment.
@@ -318,12 +317,6 @@ class Body(Suspension):
     def _take_over(self, future: concurrent.futures.Future[Any]) -> None:
         error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
         self.end_elsewhere(None if error is not None else future.result(), error)
-
-
-def _expire_wait(known: ref[Body]) -> None:
-    body = known()
-    if body is not None:
-        body.expire_wait()
 
 
 def _entry_of(attempt: Attempt, outer: Entry) -> Entry:

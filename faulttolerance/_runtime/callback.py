@@ -10,9 +10,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
+from weakref import ref
 
 from .native import local
+
+T = TypeVar("T")
 
 
 def take(token: list[None]) -> bool:
@@ -22,6 +25,13 @@ def take(token: list[None]) -> bool:
     except IndexError:
         return False
     return True
+
+
+def while_alive(known: ref[T], function: Callable[[T], object]) -> None:
+    """Call *function* of an object that timers do not keep, unless it is gone."""
+    known_object = known()
+    if known_object is not None:
+        function(known_object)
 
 
 def completion(future: Any) -> Iterator[object]:

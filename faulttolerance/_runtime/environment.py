@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from contextvars import ContextVar
     from typing import TypeVarTuple
 
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.gate import Era
     from .._strategy.left_behind import LeftBehind
     from ..typing import Timer
-    from .blocking import GuardedCall
     from .interrupting.thread_deadlines import Entry, ThreadDeadlines
     from .task_deadline import TaskDeadline
 
     Ts = TypeVarTuple("Ts")
 
-T = TypeVar("T")
+MakeCall: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 
 
 class AttemptRecord:
@@ -142,23 +140,18 @@ class Run(Protocol):
 
     def done(self) -> bool:
         """Tell whether it has ended."""
-        ...
 
     def cancelled(self) -> bool:
         """Tell whether it was cancelled."""
-        ...
 
     def result(self) -> Any:
         """Return or raise what it came to."""
-        ...
 
     def exception(self) -> BaseException | None:
         """Give what it raised, if it raised anything."""
-        ...
 
     def cancel(self) -> object:
         """End it."""
-        ...
 
 
 class Environment(Protocol):
@@ -166,64 +159,45 @@ class Environment(Protocol):
 
     def pause(self, seconds: float) -> Awaitable[None]:
         """Wait between two attempts."""
-        ...
 
     def attempt(self, attempt: Attempt) -> Awaitable[Any]:
         """Run an attempt; its result or failure, or ``TimeoutException`` at its deadline."""
-        ...
 
     def ident(self) -> int:
         """Give the thread that leaves a call behind in the child of a fork, which is not there; 0: every child does."""
-        ...
 
     def turn(self) -> Turn:
         """Make what the call can wait for until another one wakes it."""
-        ...
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Run a short callback after so long."""
-        ...
 
     def call_after(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Do the same where many calls give the same number of seconds, one of few."""
-        ...
-
-    def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
-        """Let *variable* have *value* in the context of attempts that begin from now on."""
-        ...
 
     def begin(
-        self,
-        call: GuardedCall,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        variable: ContextVar[T],
-        value: T,
-        begun: Callable[[Run], object],
-        ended: Callable[[], object],
+        self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
     ) -> Awaitable[None]:
-        """Begin a call beside this one, in a copy of the context in which *variable* has *value*.
+        """Begin a call beside this one, in a copy of its context.
 
-        *begun* is given it before anything of it runs, for ``leave``, wherever this is interrupted; *ended* is called
-        once it has ended, also where it was cancelled, from any thread.
+        Args:
+            make: Makes the coroutine of the call.
+            prepare: Sets variables of that context.
+            begun: Gets the call before anything of it runs, for ``leave``, wherever this is interrupted.
+            ended: Is called once the call has ended, also where it was cancelled, from any thread.
         """
-        ...
 
     def leave(self, runs: Collection[Run]) -> None:
         """End what goes on beside the call; nobody waits for it any more."""
-        ...
 
     def end(self, runs: Collection[Run]) -> Awaitable[None]:
         """End what goes on beside the call, and wait for it as the caller would, who gives up."""
-        ...
 
     def hand_on_deadline(self) -> Awaitable[Timer | None]:
         """Let detached attempts that are made from now on end with the deadline that began last.
 
         Gives what is to be cancelled when that is over.
         """
-        ...
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         """Run a fallback or another function of the application, and await what it returns if that can be awaited."""
-        ...

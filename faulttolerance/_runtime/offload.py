@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .body import Body
 from .clock import clock
-from .environment import Attempt, AttemptRecord, Environment, Run, Turn
+from .environment import Attempt, AttemptRecord, Environment, MakeCall, Run, Turn
 from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread
 from .native import get_ident
-from .offloaded import NO_THREAD, Beginning, HandedDown, HandedOnDeadline, OffloadedCall, Pause, Waiting
+from .offloaded import NO_THREAD, OffloadedCall, Part, Step, Waiting
 from .pool import pool
 from .ruling import begin_call_deadline
+from .task_deadline import current
 
 if TYPE_CHECKING:
-    from contextvars import ContextVar
-
     from ..typing import Timer
-    from .environment import T, Ts
+    from .environment import Ts
 
 Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
@@ -35,22 +34,7 @@ Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[An
 def start(guarded: Guarded, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Future[Any]:
     """Begin a call whose attempts run in a ``ThreadEnvironment``, and give its future; raises no ``Exception``."""
     future: Future[Any] = Future()
-    call = OffloadedCall(future)
-    try:
-        if not pool.enter(call):
-            future.set_exception(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
-            return future
-        future._stop = call.stop
-        call.coroutine = guarded(args, kwargs)
-        if call.is_ruled():
-            call.watch_ruling()
-        if call.stopped:
-            call.discard()  # no time is left
-        else:
-            call.run(None, may_run=False)
-    except BaseException:
-        call.discard()
-        raise
+    OffloadedCall(future).begin(partial(guarded, args, kwargs))
     return future
 
 
@@ -78,8 +62,10 @@ def shutdown(timeout: float | None = None) -> bool:
 class ThreadEnvironment(Environment):
     """The environment of calls that ``start`` begins; no thread is held while they wait."""
 
+    begin_deadline = staticmethod(begin_call_deadline)
+
     def pause(self, seconds: float) -> Awaitable[None]:
-        return Pause(seconds)
+        return Waiting(seconds)
 
     def attempt(self, attempt: Attempt) -> Awaitable[Any]:
         return Body(attempt)
@@ -96,25 +82,24 @@ class ThreadEnvironment(Environment):
 
     call_after = call_later
 
-    begin_deadline = staticmethod(begin_call_deadline)
-
     def hand_on_deadline(self) -> Awaitable[Timer]:
-        return HandedOnDeadline()
-
-    def hand_down(self, variable: ContextVar[T], value: T) -> Awaitable[None]:
-        return HandedDown(partial(variable.set, value))
+        deadline: Any = current.get()
+        return Step(lambda call: deadline.watch(call.interrupt))
 
     def begin(
-        self,
-        call: Guarded,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        variable: ContextVar[T],
-        value: T,
-        begun: Callable[[Run], object],
-        ended: Callable[[], object],
+        self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
     ) -> Awaitable[None]:
-        return Beginning(partial(call, args, kwargs), partial(variable.set, value), begun, ended)
+        def take(call: OffloadedCall) -> None:
+            future: Future[Any] = Future()
+
+            def announce() -> Coroutine[Any, Any, Any]:
+                begun(future)
+                future.add_done_callback(lambda _: ended())
+                return make()
+
+            Part(call, future, prepare).begin(announce)
+
+        return Step(take)
 
     def leave(self, runs: Collection[Run]) -> None:
         for run in runs:

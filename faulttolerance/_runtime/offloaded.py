@@ -10,20 +10,22 @@ import concurrent.futures
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._log import DEBUG, log
 from ..exceptions import TimeoutException
+from .callback import while_alive
 from .clock import clock
-from .environment import StoppedIteration
+from .environment import MakeCall, StoppedIteration
 from .future import Future
 from .inherited import Inherited, inherit
 from .interrupting.thread_deadlines import ThreadDeadlines, deadlines_here
 from .pool import pool
-from .ruling import RulingWatch, call_deadline
+from .ruling import RulingWatch
 from .task_deadline import NO_DEADLINE, TaskDeadline, current, nearest_ruling, standing, work_under
 
 if TYPE_CHECKING:
@@ -42,43 +44,68 @@ class OffloadedCall:
     """Not there before the call is under way."""
     outer: OffloadedCall | None = None
     """The call of which it is a part."""
+    attempted = False
+    """Whether a first attempt was made."""
+    stopped = False
+    """Whether the caller gave up."""
+    is_shared = False
+    """Whether another thread than the caller's may have gone on with the call."""
     overdue: TaskDeadline | None = None
     """The deadline of the call itself that has passed, as long as the coroutine has not heard of it."""
+    heirs: Sequence[Inherited] = ()
+    """The deadlines of the caller's thread that decide on further attempts."""
+    _for_bodies: Inherited | None = None
+    """What stands for the innermost of them in a body, which they do not outlive."""
     _watch: RulingWatch | None = None
 
     def __init__(self, future: Future[Any]) -> None:
         self.future: Future[Any] | None = future
-        self.context = copy_context()
-        """The context of the caller; each body runs in a copy of it, and the coroutine in another."""
+        self.steps = copy_context()
+        """The context of the coroutine; each body runs in a copy of it."""
         self.loop = _running_loop()
-        self.attempted = False
-        """Whether a first attempt was made."""
         self.suspended: list[Suspension] = []
         """The suspension that the coroutine awaits; written before ``stopped`` is read, and read after that is set."""
-        self.stopped = False
-        """Whether the caller gave up."""
-        self.is_shared = False
-        """Whether another thread than the caller's may have gone on with the call."""
-        self.heirs: Sequence[Inherited] = ()
-        """The deadlines of the caller's thread that decide on further attempts."""
         self._innermost = current.get()
         """The innermost deadline under which it was made."""
         deadlines = deadlines_here()
-        if deadlines.innermost is None:
-            self.steps = self.context.copy()
-        else:
+        if deadlines.innermost is not None:
             self._inherit(deadlines)
 
     def _inherit(self, deadlines: ThreadDeadlines) -> None:
         enclosing = standing(current.get())
         for_bodies, self.heirs = inherit(deadlines, enclosing), inherit(deadlines, enclosing)
         deadlines.heirs.update(dict.fromkeys(self.heirs))
-        if for_bodies:
-            self.context.run(work_under, for_bodies[-1])
-        self.steps = self.context.copy()
         if self.heirs:
-            self._innermost = self.heirs[-1]
-            self.steps.run(work_under, self.heirs[-1])
+            self._innermost, self._for_bodies = self.heirs[-1], for_bodies[-1]
+            self.steps.run(work_under, self._innermost)
+
+    def context_of_body(self) -> Context:
+        """Return a context for a body, or another call of the application."""
+        context = self.steps.copy()
+        if self._for_bodies is not None and context[current] is self._innermost:
+            context.run(work_under, self._for_bodies)
+        return context
+
+    def begin(self, make: MakeCall) -> None:
+        """Begin the coroutine that *make* makes, and go on to its first body on this thread."""
+        future = self.future
+        assert future is not None
+        try:
+            if not pool.enter(self, is_part=self.outer is not None):
+                future.set_exception(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
+                return
+            future._stop = self.stop
+            self.coroutine = make()
+            if self._is_ruled():
+                self._watch = RulingWatch(self._innermost, clock.call_at, self._end_with_ruling)
+                self._watch.look()
+            if self.stopped:
+                self._discard()  # no time is left
+            else:
+                self.run(None, may_run=False)
+        except BaseException:
+            self._discard()
+            raise
 
     def run(self, error: BaseException | None, may_run: bool) -> None:
         """Go on, by raising *error* where there is one, until the coroutine waits for something that is not there yet.
@@ -105,6 +132,9 @@ class OffloadedCall:
                 if not may_run and not isinstance(failure, Exception):
                     raise  # somebody means this thread, and not the call that it was about to begin
                 return
+            if type(suspension) is Step:
+                suspension.value, error = suspension.take(self), None
+                continue
             suspension.call = self
             suspended.append(suspension)
             if self.stopped and suspension.claim():
@@ -120,16 +150,26 @@ class OffloadedCall:
 
     def stop(self, may_interrupt: bool) -> None:
         """End the call for a caller who gave up; what was neither used nor failed is given back before this returns."""
+        if not self._abandon(may_interrupt):
+            future = self.future
+            if future is not None:
+                future.await_end_of(lambda: self.future is None)
+
+    def _abandon(self, may_interrupt: bool) -> bool:
+        """End the call, and what it waits for; return false where some thread steps it, which will see."""
         self.stopped = True
         try:
             suspension = self.suspended.pop()
         except IndexError:
-            future = self.future
-            if future is not None:
-                future.await_end_of(lambda: self.future is None)
-            return  # some thread steps it, and will see
+            return False
         suspension.abandon(may_interrupt)
         self._close()
+        return True
+
+    def _discard(self) -> None:
+        """End the call where its caller never got the future: a signal's handler raised meanwhile."""
+        if not self._abandon(may_interrupt=True) and not self.is_shared:
+            self._close()
 
     def interrupt(self, deadline: TaskDeadline) -> None:
         """End what the call waits for, because its own *deadline* has passed; called by the timer."""
@@ -149,14 +189,9 @@ class OffloadedCall:
         self.overdue = None
         return True
 
-    def is_ruled(self) -> bool:
-        """Tell whether the call was made under a deadline that it is to end with (rule D4)."""
+    def _is_ruled(self) -> bool:
+        """Return whether the call was made under a deadline that it is to end with (rule D4)."""
         return self._innermost is not NO_DEADLINE and nearest_ruling(self._innermost) is not None
-
-    def watch_ruling(self) -> None:
-        """End the call when such a deadline passes, if that rules then."""
-        self._watch = RulingWatch(self._innermost, clock.call_at, self._end_with_ruling)
-        self._watch.look()
 
     def _end_with_ruling(self) -> None:
         future = self.future
@@ -165,18 +200,6 @@ class OffloadedCall:
                 future.fail(TimeoutException("an enclosing deadline passed, under which this call was made"))
             finally:
                 self.stop(may_interrupt=True)
-
-    def discard(self) -> None:
-        """End the call where its caller never got the future: a signal's handler raised meanwhile."""
-        self.stopped = True
-        try:
-            suspension = self.suspended.pop()
-        except IndexError:
-            if self.is_shared:
-                return  # some thread steps it, and will see
-        else:
-            suspension.abandon(may_interrupt=True)
-        self._close()
 
     def give_up(self, error: BaseException) -> None:
         """End the call where no thread can be had to go on with it; the suspension is claimed."""
@@ -253,29 +276,42 @@ class Part(OffloadedCall):
         self.outer = outer
         self.future = future
         self.loop = outer.loop
-        self.context, self.steps = outer.context.copy(), outer.steps.copy()
-        for context in (self.context, self.steps):
-            context.run(prepare)
-        self.attempted = self.stopped = self.is_shared = False
+        self.steps = outer.steps.copy()
+        self.steps.run(prepare)
         self.suspended = []
-        self.heirs = ()
+        self._innermost, self._for_bodies = outer._innermost, outer._for_bodies
+
+    def _is_ruled(self) -> bool:
+        """Return false: what ends the outer call ends this one."""
+        return False
 
     def _is_called_off(self, error: BaseException | None) -> bool:
         """Tell whether the outer call has ended this one; a cancellation that comes out of the body is that one's."""
         return self.stopped
 
 
+class Step:
+    """Something that concerns the call and takes no time; ``await`` returns what *take* returned of the call."""
+
+    value: object
+
+    def __init__(self, take: Callable[[OffloadedCall], object]) -> None:
+        self.take = take
+
+    def __await__(self) -> Generator[Step, None, Any]:
+        yield self
+        return self.value
+
+
 class Suspension:
-    """Something that the coroutine waits for; ``await`` gives ``value`` once it is resumed."""
+    """Something that the coroutine waits for; ``await`` returns ``value`` once it is resumed."""
 
     call: OffloadedCall
-
-    def __init__(self) -> None:
-        self.ident = NO_THREAD
-        """The thread that runs a body."""
-        self._timer: Timer | None = None
-        self.value: Any = None
-        self.error: BaseException | None = None
+    ident = NO_THREAD
+    """The thread that runs a body."""
+    value: Any = None
+    error: BaseException | None = None
+    _timer: Timer | None = None
 
     def __await__(self) -> Generator[Suspension, None, Any]:
         yield self
@@ -287,7 +323,7 @@ class Suspension:
 
     def abandon(self, may_interrupt: bool) -> None:
         """Undo what was begun, for a caller who gave up and has claimed the suspension."""
-        raise NotImplementedError
+        self.cancel_timer()
 
     def expire(self) -> None:
         """Go on because its time has come; called by the timer."""
@@ -296,7 +332,7 @@ class Suspension:
     def set_timer(self, when: float) -> None:
         """Have ``expire`` called once *when* has come."""
         # A clock may keep a timer that was cancelled until it would have been due, but not the call.
-        self._timer = clock.call_at(when, partial(_ring, ref(self)))
+        self._timer = clock.call_at(when, partial(while_alive, ref(self), type(self).expire))
 
     def cancel_timer(self) -> None:
         """Forget the timer."""
@@ -333,53 +369,22 @@ class Suspension:
             del error
 
 
-def _ring(known: ref[Suspension]) -> None:
-    suspension = known()
-    if suspension is not None:
-        suspension.expire()
-
-
-class Pause(Suspension):
-    """The time between two attempts; no thread waits for it."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds = seconds
-
-    def begin(self, may_run: bool) -> bool:
-        """Set the timer; without a delay, only leave the caller's thread."""
-        self.call.is_shared = True
-        if self._seconds > 0.0:
-            self.set_timer(clock.monotonic() + self._seconds)
-            return False
-        if may_run:
-            return self.claim()
-        self.expire()
-        return False
-
-    def expire(self) -> None:
-        """Make the next attempt."""
-        self.go_on()
-
-    def abandon(self, may_interrupt: bool) -> None:
-        """Forget the timer."""
-        self.cancel_timer()
-
-
 class Waiting(Suspension):
-    """The time until another call wakes this one; no thread waits for it."""
+    """The time until another call wakes this one, or until *seconds* are over; no thread waits for it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_woken = False
+    def __init__(self, seconds: float = inf) -> None:
+        self._seconds = seconds
+        self._is_woken = seconds <= 0.0
 
     def begin(self, may_run: bool) -> bool:
-        """Go on at once where it was woken already."""
+        """Set the timer; where it was woken already, only leave the caller's thread."""
         self.call.is_shared = True
         if self._is_woken and may_run:
             return self.claim()
         if self._is_woken:
             self.go_on()
+        elif self._seconds < inf:
+            self.set_timer(clock.monotonic() + self._seconds)
         return False
 
     def wake(self) -> None:
@@ -388,84 +393,9 @@ class Waiting(Suspension):
         if hasattr(self, "call"):
             self.go_on()
 
-    def abandon(self, may_interrupt: bool) -> None:
-        """Do nothing: who waits no longer leaves where it is known."""
-
-
-class HandedDown(Suspension):
-    """A step that concerns the context of the bodies, and takes no time."""
-
-    def __init__(self, step: Callable[[], object]) -> None:
-        super().__init__()
-        self._step = step
-
-    def begin(self, may_run: bool) -> bool:
-        """Take it."""
-        self.call.context.run(self._step)
-        return self.claim()
-
-    def abandon(self, may_interrupt: bool) -> None:
-        """Do nothing: the context goes with the call."""
-
-
-class Beginning(Suspension):
-    """A step that begins another call beside this one, and takes no time.
-
-    Args:
-        make: Makes its coroutine.
-        prepare: Is called in its context.
-        begun: Is given its future, before it begins.
-        ended: Is called when it has ended.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[], Coroutine[Any, Any, Any]],
-        prepare: Callable[[], object],
-        begun: Callable[[Future[Any]], object],
-        ended: Callable[[], object],
-    ) -> None:
-        super().__init__()
-        self._make = make
-        self._prepare = prepare
-        self._begun = begun
-        self._ended = ended
-
-    def begin(self, may_run: bool) -> bool:
-        """Take it; the first body of the other call runs on another thread."""
-        future: Future[Any] = Future()
-        part, ended = Part(self.call, future, self._prepare), self._ended
-        try:
-            pool.enter_part(part)
-            future._stop = part.stop
-            self._begun(future)
-            future.add_done_callback(lambda _: ended())
-            part.coroutine = self._make()
-            part.run(None, may_run=False)
-            if self.claim():
-                return True
-        except BaseException:
-            part.discard()
-            raise
-        future.cancel()  # the caller gave up meanwhile
-        return False
-
-    def abandon(self, may_interrupt: bool) -> None:
-        """Do nothing: ``begin`` sees to it."""
-
-
-class HandedOnDeadline(Suspension):
-    """A step that lets the deadline that has begun count for the bodies, and end what the call waits for."""
-
-    def begin(self, may_run: bool) -> bool:
-        """Take it; ``value`` becomes the timer."""
-        call, deadline = self.call, call_deadline(self.call.steps)
-        call.context.run(work_under, deadline)
-        self.value = deadline.watch(call.interrupt)
-        return self.claim()
-
-    def abandon(self, may_interrupt: bool) -> None:
-        """Do nothing: the context goes with the call, and the timer knows it weakly."""
+    def expire(self) -> None:
+        """Go on: the time is over."""
+        self.go_on()
 
 
 def _cancellation() -> BaseException:

@@ -81,17 +81,13 @@ class Pool:
 
     # Calls
 
-    def enter(self, call: Hashable) -> bool:
-        """Count *call* as under way; false, and not counted, while the pool is shut down."""
+    def enter(self, call: Hashable, is_part: bool = False) -> bool:
+        """Count *call* as under way; false, and not counted, while the pool is shut down, unless another call has it."""
         self._calls[call] = None
-        if self._shutdowns:
+        if self._shutdowns and not is_part:
             self.leave(call)
             return False
         return True
-
-    def enter_part(self, part: Hashable) -> None:
-        """Count *part* as under way: it belongs to a call that is, also while the pool is shut down."""
-        self._calls[part] = None
 
     def leave(self, call: Hashable) -> None:
         """Note that *call* is over."""

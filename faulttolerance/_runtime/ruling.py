@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import Context
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
+from .callback import while_alive
 from .clock import clock
 from .task_deadline import EXPIRED, TaskDeadline, current, nearest_ruling, standing
 
@@ -49,19 +50,13 @@ class RulingWatch:
             self.cancel()
             end()
         else:
-            self._timer = self._call_at(nearest.when, partial(_look, ref(self)))
+            self._timer = self._call_at(nearest.when, partial(while_alive, ref(self), RulingWatch.look))
 
     def cancel(self) -> None:
         """Look no more."""
         self._end = None
         if self._timer is not None:
             self._timer.cancel()
-
-
-def _look(known: ref[RulingWatch]) -> None:
-    watch = known()
-    if watch is not None:
-        watch.look()
 
 
 class CallDeadline(TaskDeadline):
@@ -76,7 +71,7 @@ class CallDeadline(TaskDeadline):
     def watch(self, end: Callable[[TaskDeadline], object]) -> Self:
         """Have *end* called when it passes."""
         self._ends = [end]
-        self._timer = clock.call_at(self.when, partial(_expire, ref(self)))
+        self._timer = clock.call_at(self.when, partial(while_alive, ref(self), CallDeadline.expire))
         return self
 
     def cancel(self) -> None:
@@ -92,21 +87,8 @@ class CallDeadline(TaskDeadline):
                 end(self)
 
 
-def _expire(known: ref[CallDeadline]) -> None:
-    deadline = known()
-    if deadline is not None:
-        deadline.expire()
-
-
-class _NoQueue:
-    """Stands for the queue of a deadline that no loop watches."""
-
-    ident = 0
-    loop = None
-    pending: dict[TaskDeadline, None] = {}  # noqa: RUF012  # nothing is ever stored in it
-
-
-_NO_QUEUE: Any = _NoQueue()
+_NO_QUEUE: Any = SimpleNamespace(ident=0, loop=None, pending={})
+"""Stands for the queue of a deadline that no loop watches; nothing is ever stored in it."""
 
 
 def begin_call_deadline(seconds: float, when: float, what: str) -> CallDeadline:
@@ -116,11 +98,4 @@ def begin_call_deadline(seconds: float, when: float, what: str) -> CallDeadline:
     deadline.queue = _NO_QUEUE
     deadline.rule()
     current.set(deadline)
-    return deadline
-
-
-def call_deadline(steps: Context) -> CallDeadline:
-    """Give the deadline that began last in *steps*, of an offloaded call."""
-    deadline = steps[current]
-    assert isinstance(deadline, CallDeadline)
     return deadline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from contextvars import copy_context
 from functools import partial
 from math import inf
@@ -25,11 +25,8 @@ from .native import get_ident
 from .task_deadline import NO_DEADLINE, NO_TASK, TaskDeadline, current, nearest_ruling, standing, work_under
 
 if TYPE_CHECKING:
-    from contextvars import ContextVar
-
     from ..typing import Timer
-    from .blocking import GuardedCall
-    from .environment import T, Ts
+    from .environment import MakeCall, Ts
     from .ruling import RulingWatch
 
 
@@ -125,17 +122,13 @@ class TaskEnvironment(Environment):
 
     acquire = staticmethod(acquire_in_task)
     begin_deadline = staticmethod(begin_deadline)
+    ident = staticmethod(get_ident)
+    turn = staticmethod(turn_in_task)
 
     async def pause(self, seconds: float) -> None:
         if seconds > 0.0:
             running_loop("to wait for the next attempt")
         await asyncio.sleep(seconds)
-
-    def ident(self) -> int:
-        return get_ident()
-
-    def turn(self) -> Turn:
-        return turn_in_task()
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(seconds, to_its_end(callback), None)
@@ -143,22 +136,12 @@ class TaskEnvironment(Environment):
     def call_after(self, seconds: float, callback: Callable[[], object]) -> Timer:
         return Expiry(asyncio.get_running_loop(), seconds, callback)
 
-    async def hand_down(self, variable: ContextVar[T], value: T) -> None:
-        variable.set(value)
-
     async def begin(
-        self,
-        call: GuardedCall,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        variable: ContextVar[T],
-        value: T,
-        begun: Callable[[Run], object],
-        ended: Callable[[], object],
+        self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
     ) -> None:
         loop, context = running_loop("a call with hedges"), copy_context()
-        context.run(variable.set, value)
-        body, task = call(args, kwargs), None
+        context.run(prepare)
+        body, task = make(), None
         try:
             task = context.run(loop.create_task, body)  # not every loop takes a context
             begun(task)

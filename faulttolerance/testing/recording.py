@@ -204,8 +204,6 @@ class _Recorder:
         async def recording_awaited(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             record = begin(args, kwargs)
             try:
-                if (hand_down := getattr(environment, "hand_down", None)) is not None:
-                    await hand_down(_under_way, _under_way.get())
                 result = await call(args, kwargs)
             except BaseException as error:
                 record._end(clock.monotonic(), failure=error)
