@@ -19,7 +19,7 @@ from .._metrics.catalogue import advanced
 from .._metrics.counters import FOLD, Counters
 from .._runtime.blocking import Arguments, GuardedCall
 from .._runtime.clock import clock
-from .._runtime.environment import Environment, Run, StoppedIteration
+from .._runtime.environment import Environment, StoppedIteration
 from .._runtime.event_loop import refuse_trio
 from .._runtime.interruption import remaining
 from .._signature.kind import is_coroutine_function
@@ -30,6 +30,7 @@ from ..exceptions import RefusedException, TimeoutException
 from .budgeting import take
 
 if TYPE_CHECKING:
+    from .._runtime.environment import Run
     from ..typing import Timer
     from .row import Binding
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
-from functools import partial
 from typing import Any, TypeVar
 
 from .. import typing
-from .callback import completion
+from .callback import completer
 from .event_loop import keep, running_loop
 
 T = TypeVar("T")
@@ -18,11 +16,10 @@ T = TypeVar("T")
 class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
     """A call of an ``@asynchronous async def``, and of an ``@asynchronous_non_blocking def`` (rule R7a)."""
 
-    __slots__ = ("__weakref__", "_context", "_start", "_steps", "_task")
+    __slots__ = ("__weakref__", "_start", "_steps", "_task")
 
-    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]], context: Context | None = None) -> None:
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._start: Callable[[], Coroutine[Any, Any, T]] | None = start
-        self._context = context
         self._steps: Generator[Any, None, T] | None = None
         self._task: asyncio.Task[T] | None = None
         if asyncio._get_running_loop() is not None:
@@ -34,7 +31,7 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
                 raise asyncio.CancelledError  # it was cancelled, or closed, before it began
             loop = asyncio._get_running_loop() or running_loop("an `@asynchronous async def`")
             start, self._start = self._start, None
-            self._task = keep(loop.create_task(start(), context=self._context))
+            self._task = keep(loop.create_task(start()))
         return self._task
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -96,10 +93,8 @@ class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
 
 
 async def _from_other_loop(task: asyncio.Task[T]) -> T:
-    loop = asyncio.get_running_loop()
-    ended = loop.create_future()
-    tell: Any = partial(loop.call_soon_threadsafe, next, completion(ended))
-    task.get_loop().call_soon_threadsafe(task.add_done_callback, tell)
+    ended = asyncio.get_running_loop().create_future()
+    task.get_loop().call_soon_threadsafe(task.add_done_callback, completer(ended))
     await ended
     try:
         return task.result()

@@ -86,8 +86,7 @@ class AwaitedTask:
 
         if self._limit is not None:
             self._limit.counts = self._limit.previous
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self._body.end_elsewhere(None if error is not None else task.result(), error)
+        self._body.take_over(task, asyncio.CancelledError)
 
     def _return_loop(self, _: object = None) -> None:
         if self._is_borrowed:

@@ -6,13 +6,14 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
 from .._log import WARNING, log
 from .._strategy.bulkhead import Bulkhead, Waiter
 from .clock import Alarm, clock
 from .criticality import Criticality
+from .event_loop import loop_here
 from .frames import module_of
 from .native import get_ident
 
@@ -28,15 +29,12 @@ _HEAP_TYPE = 1 << 9
 _warned: set[str] = set()
 
 
-class ThreadAdmission:
+class ThreadAdmission(NamedTuple):
     """A thread's place in the queue of a bulkhead."""
 
-    __slots__ = ("_alarm", "_bulkhead", "_waiter")
-
-    def __init__(self, bulkhead: Bulkhead, waiter: Waiter, alarm: Alarm) -> None:
-        self._bulkhead = bulkhead
-        self._waiter = waiter
-        self._alarm = alarm
+    bulkhead: Bulkhead
+    waiter: Waiter
+    alarm: Alarm
 
     def wait(self) -> float:
         """Sleep until the permit is there; return the moment.
@@ -45,12 +43,12 @@ class ThreadAdmission:
             BulkheadException: None came free in time, or another call took the place.
             Interrupted: A deadline of this thread passed.
         """
-        waiter = self._waiter
-        clock.sleep(max(0.0, waiter.until - clock.monotonic()), self._alarm)
+        bulkhead, waiter, alarm = self
+        clock.sleep(max(0.0, waiter.until - clock.monotonic()), alarm)
         if not (waiter.admitted or waiter.reason):
-            self._bulkhead.expire(waiter)
+            bulkhead.expire(waiter)
         if waiter.reason:
-            raise self._bulkhead.refusal(waiter.reason)
+            raise bulkhead.refusal(waiter.reason)
         return clock.monotonic()
 
 
@@ -67,8 +65,7 @@ def acquire_on_thread(bulkhead: Bulkhead, permit: object) -> ThreadAdmission | N
 
 def pause(name: str, seconds: float) -> None:
     """Wait between two attempts; once per guard, warn where that holds up an event loop (rule R12)."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None and name not in _warned:
+    if name not in _warned and loop_here() is not None:
         _warned.add(name)
         log(
             WARNING,

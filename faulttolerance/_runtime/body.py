@@ -10,7 +10,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from .._strategy.bulkhead import Waiter
+from .._strategy.bulkhead import Bulkhead, Waiter
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .awaited import AwaitedTask, drop
@@ -164,7 +164,9 @@ class Body(Suspension):
         if not take(self._unbegun):
             self.release_permit()  # withdrawn, perhaps before it had anything to give back
             return False
-        self._note_beginning()
+        self.ident = get_ident()
+        if attempt.bulkhead is not None:
+            self._enter(attempt.bulkhead)
         error: BaseException | None = None
         result = None
         context = call.context_of_body()
@@ -192,16 +194,15 @@ class Body(Suspension):
         finally:
             del error
 
-    def _note_beginning(self) -> None:
-        record, bulkhead = self.attempt.record, self.attempt.bulkhead
-        self.ident = get_ident()
-        if bulkhead is not None:
-            bulkhead.held[record] = self.ident
-            if not self._unwoken:
-                record.running_since = clock.monotonic()
-                if self._longest_wait is not None:
-                    self._longest_wait.cancel()
-            record.admitted = True
+    def _enter(self, bulkhead: Bulkhead) -> None:
+        """Let the permit be this thread's, now that the body begins."""
+        record = self.attempt.record
+        bulkhead.held[record] = self.ident
+        if not self._unwoken:
+            record.running_since = clock.monotonic()
+            if self._longest_wait is not None:
+                self._longest_wait.cancel()
+        record.admitted = True
 
     def release_permit(self) -> None:
         """Give the permit back, or the place in the queue."""
@@ -239,8 +240,10 @@ class Body(Suspension):
         finally:
             del error
 
-    def end_elsewhere(self, result: Any, error: BaseException | None) -> None:
-        """Go on with what the attempt came to on another thread than this one; may be called again."""
+    def take_over(self, future: Any, cancelled: type[BaseException]) -> None:
+        """Go on, on another thread than this one, with what *future* came to; may be called again."""
+        error = cancelled() if future.cancelled() else future.exception()
+        result = None if error is not None else future.result()
         try:
             self.release_permit()
             self.cancel_timer()
@@ -303,7 +306,7 @@ class Body(Suspension):
             self._awaited = result
             if not self.is_awaited:
                 result.cancel()
-            result.add_done_callback(to_its_end(self._take_over, result))
+            result.add_done_callback(to_its_end(self.take_over, result, concurrent.futures.CancelledError))
             return False
         try:
             self._awaited = AwaitedTask(self, result)
@@ -313,10 +316,6 @@ class Body(Suspension):
             self.release_permit()
             return self._conclude(None, error, clock.monotonic())
         return False
-
-    def _take_over(self, future: concurrent.futures.Future[Any]) -> None:
-        error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
-        self.end_elsewhere(None if error is not None else future.result(), error)
 
 
 def _entry_of(attempt: Attempt, outer: Entry) -> Entry:

@@ -58,6 +58,16 @@ def complete_soon(future: Any) -> None:
         by_loop.setdefault(id(loop), (loop, []))[1].append(completion(future))
 
 
+def completer(future: Any) -> Callable[[object], None]:
+    """Return a callback, for any thread, that completes *future* on its loop, if nobody has closed that."""
+
+    def complete(_: object) -> None:
+        with suppress(RuntimeError):
+            complete_soon(future)
+
+    return complete
+
+
 @contextmanager
 def together() -> Iterator[None]:
     """Wake each loop once, at the end of the block, for all that this thread completes soon.

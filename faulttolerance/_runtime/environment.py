@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import asyncio
+    import concurrent.futures
     from typing import TypeVarTuple
 
     from .._strategy.bulkhead import Bulkhead
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from .task_deadline import TaskDeadline
 
     Ts = TypeVarTuple("Ts")
+    Run: TypeAlias = asyncio.Task[Any] | concurrent.futures.Future[Any]
+    """A call that goes on beside another one."""
 
 MakeCall: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 
@@ -133,25 +137,6 @@ class Turn(NamedTuple):
     """Wakes it, from any thread; before it waits, too."""
     comes: Awaitable[object]
     """To be awaited once."""
-
-
-class Run(Protocol):
-    """Something that goes on beside the call: a task, or an offloaded call of its own."""
-
-    def done(self) -> bool:
-        """Tell whether it has ended."""
-
-    def cancelled(self) -> bool:
-        """Tell whether it was cancelled."""
-
-    def result(self) -> Any:
-        """Return or raise what it came to."""
-
-    def exception(self) -> BaseException | None:
-        """Give what it raised, if it raised anything."""
-
-    def cancel(self) -> object:
-        """End it."""
 
 
 class Environment(Protocol):

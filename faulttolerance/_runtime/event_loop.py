@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def loop_here() -> Any:
+    """Return the event loop of asyncio that runs on this thread, if one does; does not import asyncio."""
+    asyncio = sys.modules.get("asyncio")
+    return None if asyncio is None else asyncio._get_running_loop()
+
+
 def refuse_trio(what: str) -> None:
     """Refuse to wait in a task of trio, where nothing that asyncio can wait for may be awaited.
 

@@ -9,7 +9,7 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from .callback import completion
+from .callback import completer
 from .event_loop import running_loop
 
 T = TypeVar("T")
@@ -166,17 +166,8 @@ class Future(concurrent.futures.Future[T]):
         import asyncio
 
         if not self.done():
-            loop = running_loop("to await a future")
-            turn = loop.create_future()
-            ends = completion(turn)
-
-            def tell(_: object) -> None:
-                try:
-                    loop.call_soon_threadsafe(next, ends, None)
-                except RuntimeError:
-                    pass  # the loop was closed; nobody waits there any more
-
-            self.add_done_callback(tell)
+            turn = running_loop("to await a future").create_future()
+            self.add_done_callback(completer(turn))
             try:
                 yield from turn
             except asyncio.CancelledError:

@@ -13,20 +13,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .body import Body
-from .clock import clock
-from .environment import Attempt, AttemptRecord, Environment, MakeCall, Run, Turn
+from .environment import Attempt, AttemptRecord, Environment, MakeCall, Turn
 from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread
 from .native import get_ident
-from .offloaded import NO_THREAD, OffloadedCall, Part, Step, Waiting
+from .offloaded import NO_THREAD, OffloadedCall, Part, Step, Waiting, call_later
 from .pool import pool
 from .ruling import begin_call_deadline
 from .task_deadline import current
 
 if TYPE_CHECKING:
     from ..typing import Timer
-    from .environment import Ts
+    from .environment import Run, Ts
 
 Guarded: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
@@ -63,6 +62,7 @@ class ThreadEnvironment(Environment):
     """The environment of calls that ``start`` begins; no thread is held while they wait."""
 
     begin_deadline = staticmethod(begin_call_deadline)
+    call_later = call_after = staticmethod(call_later)
 
     def pause(self, seconds: float) -> Awaitable[None]:
         return Waiting(seconds)
@@ -76,11 +76,6 @@ class ThreadEnvironment(Environment):
     def turn(self) -> Turn:
         waiting = Waiting()
         return Turn(NO_THREAD, waiting.wake, waiting)
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        return clock.call_at(clock.monotonic() + seconds, callback)
-
-    call_after = call_later
 
     def hand_on_deadline(self) -> Awaitable[Timer]:
         deadline: Any = current.get()

@@ -21,6 +21,7 @@ from ..exceptions import TimeoutException
 from .callback import while_alive
 from .clock import clock
 from .environment import MakeCall, StoppedIteration
+from .event_loop import loop_here
 from .future import Future
 from .inherited import Inherited, inherit
 from .interrupting.thread_deadlines import ThreadDeadlines, deadlines_here
@@ -29,12 +30,15 @@ from .ruling import RulingWatch
 from .task_deadline import NO_DEADLINE, TaskDeadline, current, nearest_ruling, standing, work_under
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ..typing import Timer
 
 NO_THREAD = 0
 """Stands for the thread of a permit or a place in the queue while no thread runs the body; no thread has this ident."""
+
+
+def call_later(seconds: float, callback: Callable[[], object]) -> Timer:
+    """Run a short callback after so long, on a thread of the clock."""
+    return clock.call_at(clock.monotonic() + seconds, callback)
 
 
 class OffloadedCall:
@@ -62,7 +66,7 @@ class OffloadedCall:
         self.future: Future[Any] | None = future
         self.steps = copy_context()
         """The context of the coroutine; each body runs in a copy of it."""
-        self.loop = _running_loop()
+        self.loop = loop_here()
         self.suspended: list[Suspension] = []
         """The suspension that the coroutine awaits; written before ``stopped`` is read, and read after that is set."""
         self._innermost = current.get()
@@ -97,7 +101,7 @@ class OffloadedCall:
             future._stop = self.stop
             self.coroutine = make()
             if self._is_ruled():
-                self._watch = RulingWatch(self._innermost, clock.call_at, self._end_with_ruling)
+                self._watch = RulingWatch(self._innermost, call_later, self._end_with_ruling)
                 self._watch.look()
             if self.stopped:
                 self._discard()  # no time is left
@@ -402,11 +406,6 @@ def _cancellation() -> BaseException:
     """Make what a deadline of the call raises where it waits, which is control flow."""
     error: BaseException = sys.modules["asyncio"].CancelledError()
     return error
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    asyncio = sys.modules.get("asyncio")
-    return asyncio._get_running_loop() if asyncio is not None else None
 
 
 def _is_cancellation(error: BaseException | None) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator
 from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
-from sys import modules
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .clock import clock, raise_if_expired
+from .event_loop import loop_here
 from .greenlets import lock_here
 from .inherited import Inherited
 from .interrupting.cancels import Cancel, make_due
@@ -167,8 +167,7 @@ def _nearest_of_task(before: float) -> TaskDeadline | None:
 
 def _is_of_running_loop(deadline: TaskDeadline) -> bool:
     """Tell whether the loop that watches *deadline* runs on this thread, and so what is called may belong to it."""
-    asyncio = modules.get("asyncio")
-    loop = asyncio._get_running_loop() if asyncio is not None else None
+    loop = loop_here()
     if loop is None or isinstance(deadline, Inherited):
         return False
     queue = getattr(deadline, "queue", NO_QUEUE)

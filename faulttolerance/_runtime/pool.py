@@ -82,7 +82,7 @@ class Pool:
     # Calls
 
     def enter(self, call: Hashable, is_part: bool = False) -> bool:
-        """Count *call* as under way; false, and not counted, while the pool is shut down, unless another call has it."""
+        """Count *call* as under way; false, and not counted, where the pool is shut down and *call* is no part of one."""
         self._calls[call] = None
         if self._shutdowns and not is_part:
             self.leave(call)
@@ -168,25 +168,22 @@ class Pool:
                 return None
             parked.append(worker)
             has_something = self._urgent or self._waiting or self._shutdowns or self.is_crowded
-            if has_something or worker.wake.acquire(timeout=_IDLE_SECONDS):
-                self._unpark(worker)
-                continue
+            is_idle = not has_something and not worker.wake.acquire(timeout=_IDLE_SECONDS)
             self._unpark(worker)
-            self._end(worker)
-            return None
+            if is_idle:
+                self._end(worker)
+                return None
 
     def _take(self, worker: _Worker) -> Job | None:
         """Take the next job for *worker*, if there is one that it should do."""
-        try:
-            return self._urgent.popleft()
-        except IndexError:
-            pass
-        if worker.leaving or self.is_crowded:
-            return None
-        try:
-            return self._waiting.popleft()
-        except IndexError:
-            return None
+        for queue in (self._urgent, self._waiting):
+            if queue is self._waiting and (worker.leaving or self.is_crowded):
+                break
+            try:
+                return queue.popleft()
+            except IndexError:
+                pass
+        return None
 
     def _wake_the_next(self) -> None:
         with suppress(RuntimeError):  # there is no further thread to be had, so this one goes on with the queue

@@ -21,22 +21,22 @@ class RulingWatch:
 
     Args:
         deadline: The innermost of them.
-        call_at: Runs a short callback at a moment of the shared clock.
+        call_later: Runs a short callback after so many seconds.
         end: Ends the call.
         task: The task that runs the call, whose own deadlines end it without this.
     """
 
-    __slots__ = ("__weakref__", "_call_at", "_deadline", "_end", "_task", "_timer")
+    __slots__ = ("__weakref__", "_call_later", "_deadline", "_end", "_task", "_timer")
 
     def __init__(
         self,
         deadline: TaskDeadline,
-        call_at: Callable[[float, Callable[[], object]], Timer],
+        call_later: Callable[[float, Callable[[], object]], Timer],
         end: Callable[[], object],
         task: object = None,
     ) -> None:
         self._deadline = deadline
-        self._call_at = call_at
+        self._call_later = call_later
         self._end: Callable[[], object] | None = end
         self._task = task
         self._timer: Timer | None = None
@@ -46,11 +46,12 @@ class RulingWatch:
         end, nearest = self._end, nearest_ruling(self._deadline, self._task)
         if end is None or nearest is None:
             return
-        if nearest.when <= clock.monotonic():
+        seconds = nearest.when - clock.monotonic()
+        if seconds <= 0.0:
             self.cancel()
             end()
         else:
-            self._timer = self._call_at(nearest.when, partial(while_alive, ref(self), RulingWatch.look))
+            self._timer = self._call_later(seconds, partial(while_alive, ref(self), RulingWatch.look))
 
     def cancel(self) -> None:
         """Look no more."""

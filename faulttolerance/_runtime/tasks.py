@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from .._strategy.bulkhead import Bulkhead, Waiter
@@ -18,7 +19,7 @@ from .callback import complete_soon, completion, to_its_end
 from .clock import clock
 from .criticality import Criticality
 from .deadline_queue import Expiry, begin_deadline, conclude_at, queue_of
-from .environment import Attempt, Environment, Run, Turn
+from .environment import Attempt, Environment, Turn
 from .event_loop import keep, running_loop
 from .interrupting.block_deadline import has_yielded, holder_of_block
 from .native import get_ident
@@ -26,32 +27,30 @@ from .task_deadline import NO_DEADLINE, NO_TASK, TaskDeadline, current, nearest_
 
 if TYPE_CHECKING:
     from ..typing import Timer
-    from .environment import MakeCall, Ts
+    from .environment import MakeCall, Run, Ts
     from .ruling import RulingWatch
 
 
-class TaskAdmission:
+class TaskAdmission(NamedTuple):
     """A task's place in the queue of a bulkhead; ``await`` gives the moment at which the permit was there."""
 
-    __slots__ = ("_bulkhead", "_future", "_waiter")
-
-    def __init__(self, bulkhead: Bulkhead, waiter: Waiter, future: asyncio.Future[None]) -> None:
-        self._bulkhead = bulkhead
-        self._waiter = waiter
-        self._future = future
+    bulkhead: Bulkhead
+    waiter: Waiter
+    comes: asyncio.Future[None]
 
     def __await__(self) -> Generator[Any, None, float]:
-        waiter, timer = self._waiter, None
+        bulkhead, waiter, comes = self
+        timer = None
         try:
             if waiter.until < inf:
-                expire = to_its_end(self._bulkhead.expire, waiter)
-                timer = self._future.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
-            yield from self._future
+                expire = to_its_end(bulkhead.expire, waiter)
+                timer = comes.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
+            yield from comes
         finally:
             if timer is not None:
                 timer.cancel()
         if waiter.reason:
-            raise self._bulkhead.refusal(waiter.reason)
+            raise bulkhead.refusal(waiter.reason)
         return clock.monotonic()
 
 
@@ -117,11 +116,16 @@ class _BlockDeadline(TaskDeadline):
             super().expire()
 
 
+def _call_later(seconds: float, callback: Callable[[], object]) -> Timer:
+    return asyncio.get_running_loop().call_later(seconds, to_its_end(callback), None)
+
+
 class TaskEnvironment(Environment):
     """The environment of calls that run as tasks of the running loop."""
 
     acquire = staticmethod(acquire_in_task)
     begin_deadline = staticmethod(begin_deadline)
+    call_later = staticmethod(_call_later)
     ident = staticmethod(get_ident)
     turn = staticmethod(turn_in_task)
 
@@ -129,9 +133,6 @@ class TaskEnvironment(Environment):
         if seconds > 0.0:
             running_loop("to wait for the next attempt")
         await asyncio.sleep(seconds)
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        return asyncio.get_running_loop().call_later(seconds, to_its_end(callback), None)
 
     def call_after(self, seconds: float, callback: Callable[[], object]) -> Timer:
         return Expiry(asyncio.get_running_loop(), seconds, callback)
@@ -153,10 +154,8 @@ class TaskEnvironment(Environment):
 
     def leave(self, runs: Collection[Run]) -> None:
         for task in runs:
-            try:
+            with suppress(RuntimeError):  # the loop was closed, and will not go on with the task
                 task.cancel()
-            except RuntimeError:
-                pass  # the loop was closed, and will not go on with the task
 
     async def end(self, runs: Collection[Any]) -> None:
         # What has ended the call may close what they use.
@@ -179,7 +178,7 @@ class TaskEnvironment(Environment):
         if attempt.deadline is not None:  # there before the body, which an eager task begins at once
             deadline = attempt.record.deadline = _DetachedDeadline(attempt.deadline, ends)
         body = self._body(attempt)
-        watch = _watch_ruling(loop)
+        watch = _watch_ruling()
         try:
             task = keep(loop.create_task(body))
             task.add_done_callback(partial(next, ends))
@@ -255,7 +254,7 @@ class BlockEnvironment(TaskEnvironment):
         return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block()))
 
 
-def _watch_ruling(loop: asyncio.AbstractEventLoop) -> RulingWatch | None:
+def _watch_ruling() -> RulingWatch | None:
     """Have the running call cancelled at a deadline of another task, under which it was made; ``None``: there is none.
 
     One of its own cancels it anyway.
@@ -265,25 +264,16 @@ def _watch_ruling(loop: asyncio.AbstractEventLoop) -> RulingWatch | None:
         return None
     from .ruling import RulingWatch
 
-    def call_at(when: float, callback: Callable[[], object]) -> Timer:
-        return loop.call_later(max(0.0, when - clock.monotonic()), to_its_end(callback), None)
-
-    watch = RulingWatch(latest, call_at, task.cancel, task)
+    watch = RulingWatch(latest, _call_later, task.cancel, task)
     watch.look()
     return watch
 
 
 def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, error: BaseException) -> None:
     """End an attempt whose caller does not wait for it any more, because of *error*."""
-    try:
-        if task is None:
-            body.close()
-        elif isinstance(error, asyncio.CancelledError):
-            task.cancel(*error.args[:1])  # with the reason, if one was given
-        else:
-            task.cancel()
-    except RuntimeError:
-        pass  # the loop was closed, and will not go on with the task
+    reason = error.args[:1] if isinstance(error, asyncio.CancelledError) else ()
+    with suppress(RuntimeError):  # the loop was closed, and will not go on with the task
+        body.close() if task is None else task.cancel(*reason)
 
 
 def _tell(ended: Callable[[], object], task: asyncio.Task[Any]) -> None:

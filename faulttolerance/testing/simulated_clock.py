@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._call import attempt, retrying
 from .._runtime.clock import chance, clock as shared_clock, next_deadline, raise_if_expired
+from .._runtime.event_loop import loop_here
 from .._runtime.interrupting.watchdog import watchdog
 from .._runtime.loop_thread import loop_thread
 from .._runtime.pool import Job, pool
@@ -176,8 +177,7 @@ def in_use(clock: SimulatedClock) -> Iterator[None]:
 
 
 def _refuse_foreign_loop() -> None:
-    asyncio = sys.modules.get("asyncio")
-    loop = asyncio._get_running_loop() if asyncio is not None else None
+    loop = loop_here()
     if loop is not None and not hasattr(loop, "who"):
         raise VirtualTimeStalled(
             "simulate() is active, and this event loop is none of its own: let sim.start(...) start the coroutine"

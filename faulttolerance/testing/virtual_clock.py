@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from .._log import ERROR, WARNING, log
 from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
+from .._runtime.event_loop import loop_here
 from .._runtime.interrupting.thread_deadlines import this_thread
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
@@ -258,8 +259,7 @@ class VirtualClock:
     # Waiting: under the lock
 
     def _look_at_loop(self) -> None:
-        asyncio = sys.modules.get("asyncio")
-        loop = asyncio._get_running_loop() if asyncio is not None else None
+        loop = loop_here()
         if loop is None or getattr(loop, "virtual_clock", None) is self:
             return
         # Who asks is the coroutine of a guard or of a test, or else a function, which sleeps on this clock as ever.
