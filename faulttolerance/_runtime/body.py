@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import math
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from functools import partial
 from inspect import isawaitable
@@ -13,7 +14,6 @@ from weakref import ref
 from .._strategy.bulkhead import Bulkhead, Waiter
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
-from .awaited import AwaitedTask, drop
 from .callback import take, to_its_end, while_alive
 from .clock import clock
 from .criticality import level_in
@@ -24,12 +24,14 @@ from .interrupting.async_exception import Interrupted
 from .interrupting.roles import TIMED_ATTEMPT, register
 from .interrupting.thread_deadlines import Entry, ThreadDeadlines, deadlines_here
 from .interruption import NOT_WANTED, settle
+from .loop_thread import loop_thread
 from .native import get_ident
-from .offloaded import NO_THREAD, Suspension
+from .offloaded import NO_THREAD, Suspension, log_dropped
 from .pool import pool
+from .task_deadline import TaskDeadline, current, standing, work_under
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
 
     from ..typing import Timer
 
@@ -46,10 +48,8 @@ class Body(Suspension):
         self._waiter: Waiter | None = None
         """Its place in the queue of the bulkhead."""
         self._longest_wait: Timer | None = None
-        self._withdrawn = False
-        """Whether the body will never begin; looked at after a place in that queue was taken."""
         self._is_over = False
-        """Whether the body has ended, or will never begin."""
+        """Whether the body has ended, or will never begin; looked at after a place in that queue was taken."""
         self._deadlines: ThreadDeadlines | None = None
         self._entry: Any = None
         self._awaited: AwaitedTask | concurrent.futures.Future[Any] | None = None
@@ -74,14 +74,14 @@ class Body(Suspension):
                 if not record.queued:
                     self._waiter = None
                 elif waiter.until < math.inf:
-                    self._longest_wait = clock.call_at(waiter.until, partial(while_alive, ref(self), Body.expire_wait))
+                    self._longest_wait = clock.call_at(waiter.until, partial(while_alive, ref(waiter), bulkhead.expire))
             if attempt.deadline is not None:
                 self.set_timer(attempt.deadline)
             if not record.queued:
                 if may_run and not pool.is_crowded:
                     return self._run_body()
                 pool.submit(partial(self._resume_after, self._run_body))
-            elif self._withdrawn:
+            elif self._is_over:
                 self.release_permit()
             return False
         except BaseException as error:
@@ -95,7 +95,6 @@ class Body(Suspension):
             self.cancel_timer()
             claimed = self.claim()
             if take(self._unbegun):
-                self._withdrawn = True
                 if not isinstance(error, BulkheadException):
                     self.release_permit()
             elif claimed and not isinstance(error, Exception):
@@ -107,12 +106,6 @@ class Body(Suspension):
             return claimed
         finally:
             del error
-
-    def expire_wait(self) -> None:
-        """Leave the queue of the bulkhead: it took too long."""
-        bulkhead, waiter = self.attempt.bulkhead, self._waiter
-        if bulkhead is not None and waiter is not None:
-            bulkhead.expire(waiter)
 
     def _wake(self) -> None:
         """Run the body, if it has got its permit now; called from any thread, and at times twice."""
@@ -262,7 +255,7 @@ class Body(Suspension):
             self.error = TimeoutException(self.attempt.late(self.attempt.record))
             self._withdraw(may_interrupt=False, may_cancel=True)
             left_behind = self.attempt.left_behind
-            if left_behind is not None and not self._withdrawn:
+            if left_behind is not None and not self._is_over:
                 left_behind.add(self)
                 if self._is_over:
                     left_behind.remove(self)
@@ -275,7 +268,6 @@ class Body(Suspension):
 
     def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> None:
         if take(self._unbegun):
-            self._withdrawn = True
             self.release_permit()
         else:
             self._give_up(may_interrupt, may_cancel)
@@ -294,11 +286,9 @@ class Body(Suspension):
 
     def _is_to_be_awaited(self, result: Any) -> bool:
         awaits = self.attempt.awaits
-        if not awaits and awaits is not None:
-            return False
         if isinstance(result, concurrent.futures.Future):
             return bool(awaits)
-        return isawaitable(result)
+        return awaits is not False and isawaitable(result)
 
     def _await(self, result: Any, context: Context) -> bool:
         """Let the attempt end with *result*; the permit is kept meanwhile."""
@@ -325,3 +315,91 @@ def _entry_of(attempt: Attempt, outer: Entry) -> Entry:
     if attempt.interrupt:
         return (attempt.deadline, outer)
     return (math.inf, (attempt.deadline, outer, NOT_WANTED))
+
+
+class AwaitedTask:
+    """The task that awaits what a body returned.
+
+    It belongs to the loop of the awaitable, where that has one, else to the caller's, else to one that is borrowed.
+    What is called on the loop may be called twice, and so takes no step that it has taken.
+    """
+
+    def __init__(self, body: Body, awaitable: Any) -> None:
+        import asyncio
+
+        self._body = body
+        loop = awaitable.get_loop() if asyncio.isfuture(awaitable) else body.call.loop
+        self._is_borrowed = loop is None
+        self._loop: asyncio.AbstractEventLoop = loop_thread.acquire() if loop is None else loop
+        self._limit: TaskDeadline | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def begin(self, awaitable: Any, context: Context) -> None:
+        """Have the task made on its loop.
+
+        Raises:
+            RuntimeError: The loop was closed.
+        """
+        try:
+            self._loop.call_soon_threadsafe(to_its_end(self._begin, awaitable, context), None)
+        except RuntimeError:
+            self._return_loop()
+            raise
+
+    def _begin(self, awaitable: Any, context: Context) -> None:
+        body = self._body
+        if self._task is None:
+            if not body.is_awaited:
+                drop(awaitable, None)
+                body.release_permit()
+                self._return_loop()
+                return
+            if body.attempt.deadline is not None and self._limit is None:
+                limit = TaskDeadline()
+                limit.start(body.attempt.deadline, standing(context.run(current.get)))
+                self._limit = limit
+            if self._limit is not None:
+                context.run(work_under, self._limit)
+            self._task = self._loop.create_task(_outcome(awaitable), context=context)
+        if self._limit is not None:
+            self._limit.task = self._task
+        self._task.add_done_callback(to_its_end(self._end, self._task))
+        self._task.add_done_callback(self._return_loop)
+
+    def cancel(self) -> None:
+        """Cancel the task, from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(to_its_end(self._cancel), None)
+        except RuntimeError:
+            self._body.release_permit()  # the loop was closed, and the task with it
+
+    def _cancel(self) -> None:
+        if self._task is None:
+            return  # _begin has seen to it
+        if self._limit is not None and not self._body.call.stopped:
+            self._limit.expire()
+        else:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        import asyncio
+
+        if self._limit is not None:
+            self._limit.counts = self._limit.previous
+        self._body.take_over(task, asyncio.CancelledError)
+
+    def _return_loop(self, _: object = None) -> None:
+        if self._is_borrowed:
+            loop_thread.release()
+
+
+async def _outcome(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def drop(result: Any, error: BaseException | None) -> None:
+    """Do away with what a body came to for which nobody waits any more."""
+    if isinstance(result, Coroutine):
+        result.close()  # it was never awaited, and on purpose
+    if error is not None:
+        log_dropped(error)

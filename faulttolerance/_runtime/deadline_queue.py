@@ -10,7 +10,6 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from .._strategy.verdict import deadline_outcome, is_late
 from .callback import to_its_end
@@ -32,16 +31,6 @@ else:
 _modules = sys.modules
 _get_loop = asyncio._get_running_loop
 _get_current, _set_current = current.get, current.set  # each call finds them anew otherwise, at 40 ns
-
-
-class Expiring(Protocol):
-    """What is due at a moment."""
-
-    queue: DeadlineQueue
-    when: float
-
-    def expire(self) -> object:
-        """Do what is to be done then."""
 
 
 class Expiry:
@@ -75,10 +64,10 @@ class DeadlineQueue:
         self.seconds = seconds
         self.ident = 0
         """The thread that ran the loop when a deadline was last about to come in here."""
-        self.pending: dict[Expiring, None] = {}
+        self.pending: dict[TaskDeadline | Expiry, None] = {}
         self.timer: asyncio.TimerHandle | None = None
 
-    def add(self, deadline: Expiring) -> None:
+    def add(self, deadline: TaskDeadline | Expiry) -> None:
         """Watch *deadline*, which passes later than every other one in here."""
         deadline.queue = self
         self.pending[deadline] = None

@@ -38,7 +38,7 @@ class LoopThread:
         with self._lock:
             thread = None
             if self._loop is None:
-                self._loop = asyncio.new_event_loop() if self.loop_factory is None else self.loop_factory()
+                self._loop = (self.loop_factory or asyncio.new_event_loop)()
                 thread = threading.Thread(target=_run, args=(self._loop,), name="faulttolerance-loop", daemon=True)
                 self._thread = thread
             loop = self._loop

@@ -96,7 +96,7 @@ class OffloadedCall:
         assert future is not None
         try:
             if not pool.enter(self, is_part=self.outer is not None):
-                future.set_exception(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
+                self.give_up(RuntimeError("no new calls are taken while faulttolerance.shutdown() waits"))
                 return
             future._stop = self.stop
             self.coroutine = make()
@@ -145,7 +145,7 @@ class OffloadedCall:
                 self._close()
                 return
             if self.overdue is not None and self._hears_of_deadline(suspension):
-                error = _cancellation()
+                error = _cancelled_error()()
                 continue
             if not suspension.begin(may_run):
                 return
@@ -181,7 +181,7 @@ class OffloadedCall:
         for suspension in [*self.suspended]:
             if self._hears_of_deadline(suspension):
                 suspension.abandon(may_interrupt=True)
-                suspension.error = _cancellation()
+                suspension.error = _cancelled_error()()
                 suspension.submit(suspension.resume, urgent=True)
 
     def _hears_of_deadline(self, suspension: Suspension) -> bool:
@@ -206,7 +206,7 @@ class OffloadedCall:
                 self.stop(may_interrupt=True)
 
     def give_up(self, error: BaseException) -> None:
-        """End the call where no thread can be had to go on with it; the suspension is claimed."""
+        """End the call where no thread can be had to go on with it; a suspension is claimed."""
         future = self.future
         self._close()
         if future is not None:
@@ -260,7 +260,7 @@ class OffloadedCall:
 
     def _is_called_off(self, error: BaseException | None) -> bool:
         """Tell whether the call is cancelled, if it came to *error*."""
-        return self.stopped or _is_cancellation(error)
+        return self.stopped or isinstance(error, _cancelled_error())
 
     def _end(self) -> None:
         future, self.future = self.future, None  # its failure refers to the frames that refer to this call
@@ -402,15 +402,10 @@ class Waiting(Suspension):
         self.go_on()
 
 
-def _cancellation() -> BaseException:
-    """Make what a deadline of the call raises where it waits, which is control flow."""
-    error: BaseException = sys.modules["asyncio"].CancelledError()
-    return error
-
-
-def _is_cancellation(error: BaseException | None) -> bool:
+def _cancelled_error() -> Any:
+    """Return the class of cancellations, which is control flow; no class at all before asyncio is imported."""
     asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+    return () if asyncio is None else asyncio.CancelledError
 
 
 def log_dropped(error: BaseException) -> None:

@@ -166,8 +166,7 @@ class TaskEnvironment(Environment):
         current.get().rule()
 
     async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
-        result = function(*args)
-        return await _outcome(result) if _can_be_awaited(result) else result
+        return await _outcome(function(*args), awaits=True)
 
     async def attempt(self, attempt: Attempt) -> Any:
         # It is left behind at its deadline, and when its caller is cancelled.
@@ -226,11 +225,7 @@ class TaskEnvironment(Environment):
                     record.queued = True
                     record.running_since = await admission
                 record.admitted = True
-            result = attempt.function(*attempt.args, **attempt.kwargs)
-            awaits = attempt.awaits if attempt.awaits is not None else not _is_concurrent_future(result)
-            if awaits and _can_be_awaited(result):
-                result = await _outcome(result)
-            return result
+            return await _outcome(attempt.function(*attempt.args, **attempt.kwargs), attempt.awaits)
         finally:
             if bulkhead is not None:
                 try:
@@ -287,15 +282,14 @@ def _drop(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-def _can_be_awaited(result: object) -> bool:
-    return inspect.isawaitable(result) or _is_concurrent_future(result)
+async def _outcome(result: Any, awaits: bool | None) -> Any:
+    """Return *result*, or what that comes to where it is to be awaited, as ``Attempt.awaits`` says."""
+    if awaits is False or (awaits is None and _is_concurrent_future(result)):
+        return result
+    if inspect.isawaitable(result):
+        return await result
+    return await asyncio.wrap_future(result) if _is_concurrent_future(result) else result
 
 
 def _is_concurrent_future(result: object) -> bool:
     return hasattr(result, "add_done_callback") and hasattr(result, "result") and not asyncio.isfuture(result)
-
-
-async def _outcome(result: Any) -> Any:
-    if inspect.isawaitable(result):
-        return await result
-    return await asyncio.wrap_future(result)

@@ -75,7 +75,7 @@ class Waiter:
         tier: How important the call is; higher ones go first.
     """
 
-    __slots__ = ("admitted", "attempt_id", "ident", "reason", "tier", "until", "wake")
+    __slots__ = ("__weakref__", "admitted", "attempt_id", "ident", "reason", "tier", "until", "wake")
 
     def __init__(
         self, attempt_id: Hashable, ident: int, wake: Callable[[], object] | None, tier: int = USUAL_TIER

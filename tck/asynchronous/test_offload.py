@@ -18,15 +18,16 @@ from typing import Any
 
 import pytest
 
-from faulttolerance import asynchronous
+from faulttolerance import asynchronous, deadline
 from faulttolerance._runtime.clock import clock
 from faulttolerance._runtime.environment import Attempt, AttemptRecord
 from faulttolerance._runtime.future import Future, completed_future
 from faulttolerance._runtime.interrupting.async_exception import Interrupted
+from faulttolerance._runtime.interrupting.thread_deadlines import deadlines_here
 from faulttolerance._runtime.interruption import remaining, sleep
 from faulttolerance._runtime.offload import ThreadEnvironment, shutdown, start
 from faulttolerance._runtime.pool import pool
-from faulttolerance._runtime.task_deadline import TaskDeadline, work_under
+from faulttolerance._runtime.task_deadline import TaskDeadline, current
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance.exceptions import BulkheadException, TimeoutException
 from kit.program import python
@@ -574,9 +575,9 @@ def test_a_call_inherits_the_deadlines_that_its_caller_had_when_it_called(time_s
         return remaining()
 
     def call() -> Future[Any]:
-        work_under(first)
+        current.set(first)
         future = Call(look)()
-        work_under(second)
+        current.set(second)
         return future
 
     future = contextvars.copy_context().run(call)
@@ -1050,6 +1051,23 @@ def test_shutdown_refuses_calls_and_waits_for_those_under_way(time_stands_still:
     body.open.set()
     assert shutdown(PATIENCE)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("faulttolerance")]
+
+
+def test_a_call_that_a_shutdown_refuses_leaves_nothing_with_its_caller() -> None:
+    """A thread that lives on under a deadline does not collect what refused calls inherited of it."""
+    body = Body()
+    under_way = Call(body)()
+    assert body.begun.wait(PATIENCE)
+    waiting = threading.Thread(target=shutdown, args=(PATIENCE,))
+    waiting.start()
+
+    with deadline(LONG):
+        wait_until(lambda: isinstance(Call(add)(1, 2).exception(PATIENCE), RuntimeError))
+        assert not deadlines_here().heirs
+
+    body.open.set()
+    waiting.join()
+    assert under_way.result(PATIENCE) == "done"
 
 
 def test_nothing_is_left_of_a_call_that_has_ended() -> None:
