@@ -11,7 +11,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from .._strategy.bulkhead import Bulkhead, Waiter
+from .._strategy.bulkhead import Waiter
 from ..exceptions import BulkheadException, TimeoutException
 from . import interruption
 from .callback import take, to_its_end, while_alive
@@ -28,7 +28,7 @@ from .loop_thread import loop_thread
 from .native import get_ident
 from .offloaded import NO_THREAD, Suspension, log_dropped
 from .pool import pool
-from .task_deadline import TaskDeadline, current, standing, work_under
+from .task_deadline import TaskDeadline, current, standing
 
 if TYPE_CHECKING:
     import asyncio
@@ -159,7 +159,12 @@ class Body(Suspension):
             return False
         self.ident = get_ident()
         if attempt.bulkhead is not None:
-            self._enter(attempt.bulkhead)
+            attempt.bulkhead.held[attempt.record] = self.ident
+            if not self._unwoken:
+                attempt.record.running_since = clock.monotonic()
+                if self._longest_wait is not None:
+                    self._longest_wait.cancel()
+            attempt.record.admitted = True
         error: BaseException | None = None
         result = None
         context = call.context_of_body()
@@ -186,16 +191,6 @@ class Body(Suspension):
             return self._conclude(result, error, clock.monotonic())
         finally:
             del error
-
-    def _enter(self, bulkhead: Bulkhead) -> None:
-        """Let the permit be this thread's, now that the body begins."""
-        record = self.attempt.record
-        bulkhead.held[record] = self.ident
-        if not self._unwoken:
-            record.running_since = clock.monotonic()
-            if self._longest_wait is not None:
-                self._longest_wait.cancel()
-        record.admitted = True
 
     def release_permit(self) -> None:
         """Give the permit back, or the place in the queue."""
@@ -253,9 +248,9 @@ class Body(Suspension):
         if self.claim():
             self.attempt.record.timed_out = True
             self.error = TimeoutException(self.attempt.late(self.attempt.record))
-            self._withdraw(may_interrupt=False, may_cancel=True)
+            has_begun = not self._withdraw(may_interrupt=False, may_cancel=True)
             left_behind = self.attempt.left_behind
-            if left_behind is not None and not self._is_over:
+            if left_behind is not None and has_begun:
                 left_behind.add(self)
                 if self._is_over:
                     left_behind.remove(self)
@@ -266,11 +261,14 @@ class Body(Suspension):
         self.cancel_timer()
         self._withdraw(may_interrupt, may_interrupt)
 
-    def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> None:
-        if take(self._unbegun):
+    def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> bool:
+        """Let the body never begin, and return true; or end it where it has begun."""
+        is_withdrawn = take(self._unbegun)
+        if is_withdrawn:
             self.release_permit()
         else:
             self._give_up(may_interrupt, may_cancel)
+        return is_withdrawn
 
     def _give_up(self, may_interrupt: bool, may_cancel: bool) -> None:
         """End the body, which has begun, or what is awaited for it."""
@@ -354,12 +352,10 @@ class AwaitedTask:
                 body.release_permit()
                 self._return_loop()
                 return
-            if body.attempt.deadline is not None and self._limit is None:
-                limit = TaskDeadline()
-                limit.start(body.attempt.deadline, standing(context.run(current.get)))
-                self._limit = limit
-            if self._limit is not None:
-                context.run(work_under, self._limit)
+            if body.attempt.deadline is not None:
+                self._limit = TaskDeadline()
+                self._limit.start(body.attempt.deadline, standing(context.run(current.get)))
+                context.run(current.set, self._limit)
             self._task = self._loop.create_task(_outcome(awaitable), context=context)
         if self._limit is not None:
             self._limit.task = self._task

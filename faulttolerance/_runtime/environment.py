@@ -154,11 +154,8 @@ class Environment(Protocol):
     def turn(self) -> Turn:
         """Make what the call can wait for until another one wakes it."""
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Run a short callback after so long."""
-
-    def call_after(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Do the same where many calls give the same number of seconds, one of few."""
+    def call_later(self, seconds: float, callback: Callable[[], object], is_usual: bool = False) -> Timer:
+        """Run a short callback after so long; *is_usual* says that many calls give the same number of seconds."""
 
     def begin(
         self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]

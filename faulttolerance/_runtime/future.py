@@ -6,6 +6,7 @@ import concurrent.futures
 from _thread import allocate_lock
 from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -106,10 +107,8 @@ class Future(concurrent.futures.Future[T]):
     def ended(self) -> None:
         """Note that the call has ended, and counted what it counts."""
         if self._ending is not None:
-            try:
+            with suppress(RuntimeError):  # somebody else has noted it
                 self._ending.release()
-            except RuntimeError:
-                pass  # somebody else has noted it
 
     def _await_end(self) -> None:
         ending = self._ending

@@ -18,7 +18,7 @@ from .fork import at_fork
 from .future import Future
 from .loop_thread import loop_thread
 from .native import get_ident
-from .offloaded import NO_THREAD, OffloadedCall, Part, Step, Waiting, call_later
+from .offloaded import NO_THREAD, OffloadedCall, Part, Waiting, call_later, step
 from .pool import pool
 from .ruling import begin_call_deadline
 from .task_deadline import current
@@ -62,7 +62,7 @@ class ThreadEnvironment(Environment):
     """The environment of calls that ``start`` begins; no thread is held while they wait."""
 
     begin_deadline = staticmethod(begin_call_deadline)
-    call_later = call_after = staticmethod(call_later)
+    call_later = staticmethod(call_later)
 
     def pause(self, seconds: float) -> Awaitable[None]:
         return Waiting(seconds)
@@ -79,7 +79,7 @@ class ThreadEnvironment(Environment):
 
     def hand_on_deadline(self) -> Awaitable[Timer]:
         deadline: Any = current.get()
-        return Step(lambda call: deadline.watch(call.interrupt))
+        return step(lambda call: deadline.watch(call.interrupt))
 
     def begin(
         self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
@@ -94,7 +94,7 @@ class ThreadEnvironment(Environment):
 
             Part(call, future, prepare).begin(announce)
 
-        return Step(take)
+        return step(take)
 
     def leave(self, runs: Collection[Run]) -> None:
         for run in runs:
@@ -114,7 +114,8 @@ _left_behind: list[OffloadedCall] = []
 def _leave_calls_behind() -> None:
     ident = get_ident()
     calls = [call for call in pool.calls if isinstance(call, OffloadedCall)]
-    stay = {outer for call in calls if call.is_on(ident) for outer in call.lineage()}
+    here = [call for call in calls if any(suspension.ident == ident for suspension in call.suspended)]
+    stay = {*here, *(call.outer for call in here)}
     for call in calls:
         if call not in stay:
             pool.leave(call)

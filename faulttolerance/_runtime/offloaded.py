@@ -9,11 +9,12 @@ from __future__ import annotations
 import concurrent.futures
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from types import coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import ref
 
 from .._log import DEBUG, log
@@ -27,16 +28,18 @@ from .inherited import Inherited, inherit
 from .interrupting.thread_deadlines import ThreadDeadlines, deadlines_here
 from .pool import pool
 from .ruling import RulingWatch
-from .task_deadline import NO_DEADLINE, TaskDeadline, current, nearest_ruling, standing, work_under
+from .task_deadline import NO_DEADLINE, TaskDeadline, current, nearest_ruling, standing
 
 if TYPE_CHECKING:
     from ..typing import Timer
+
+T = TypeVar("T")
 
 NO_THREAD = 0
 """Stands for the thread of a permit or a place in the queue while no thread runs the body; no thread has this ident."""
 
 
-def call_later(seconds: float, callback: Callable[[], object]) -> Timer:
+def call_later(seconds: float, callback: Callable[[], object], is_usual: bool = False) -> Timer:
     """Run a short callback after so long, on a thread of the clock."""
     return clock.call_at(clock.monotonic() + seconds, callback)
 
@@ -81,13 +84,13 @@ class OffloadedCall:
         deadlines.heirs.update(dict.fromkeys(self.heirs))
         if self.heirs:
             self._innermost, self._for_bodies = self.heirs[-1], for_bodies[-1]
-            self.steps.run(work_under, self._innermost)
+            self.steps.run(current.set, self._innermost)
 
     def context_of_body(self) -> Context:
         """Return a context for a body, or another call of the application."""
         context = self.steps.copy()
         if self._for_bodies is not None and context[current] is self._innermost:
-            context.run(work_under, self._for_bodies)
+            context.run(current.set, self._for_bodies)
         return context
 
     def begin(self, make: MakeCall) -> None:
@@ -100,8 +103,9 @@ class OffloadedCall:
                 return
             future._stop = self.stop
             self.coroutine = make()
-            if self._is_ruled():
-                self._watch = RulingWatch(self._innermost, call_later, self._end_with_ruling)
+            innermost = self._innermost
+            if self.outer is None and innermost is not NO_DEADLINE and nearest_ruling(innermost) is not None:
+                self._watch = RulingWatch(innermost, call_later, self._end_with_ruling)
                 self._watch.look()
             if self.stopped:
                 self._discard()  # no time is left
@@ -118,26 +122,27 @@ class OffloadedCall:
             error: The failure of what it waited for.
             may_run: Whether code of the application may run on this thread.
         """
-        coroutine, steps, suspended = self.coroutine, self.steps, self.suspended
+        steps, suspended = self.steps, self.suspended
         suspension: Any = None
+        value: Any = None
         while True:
             try:
                 if error is None:
-                    suspension = steps.run(coroutine.send, None)
+                    suspension = steps.run(self.coroutine.send, value)
                 else:
-                    suspension = steps.run(coroutine.throw, error)
+                    suspension = steps.run(self.coroutine.throw, error)
             except StopIteration as end:
-                error = suspension = None  # tracebacks keep this frame, and would keep what it refers to
+                error = suspension = value = None  # tracebacks keep this frame, and would keep what it refers to
                 self._settle(end.value, None)
                 return
             except BaseException as failure:
-                error = suspension = None
+                error = suspension = value = None
                 self._settle(None, failure)
                 if not may_run and not isinstance(failure, Exception):
                     raise  # somebody means this thread, and not the call that it was about to begin
                 return
-            if type(suspension) is Step:
-                suspension.value, error = suspension.take(self), None
+            if not isinstance(suspension, Suspension):
+                value, error = suspension(self), None
                 continue
             suspension.call = self
             suspended.append(suspension)
@@ -193,10 +198,6 @@ class OffloadedCall:
         self.overdue = None
         return True
 
-    def _is_ruled(self) -> bool:
-        """Return whether the call was made under a deadline that it is to end with (rule D4)."""
-        return self._innermost is not NO_DEADLINE and nearest_ruling(self._innermost) is not None
-
     def _end_with_ruling(self) -> None:
         future = self.future
         if future is not None:
@@ -211,17 +212,6 @@ class OffloadedCall:
         self._close()
         if future is not None:
             future.fail(error)
-
-    def is_on(self, ident: int) -> bool:
-        """Tell whether a body of the call runs on the thread *ident*."""
-        return any(suspension.ident == ident for suspension in self.suspended)
-
-    def lineage(self) -> Iterator[OffloadedCall]:
-        """Give the call, and those of which it is a part."""
-        call: OffloadedCall | None = self
-        while call is not None:
-            yield call
-            call = call.outer
 
     def leave_behind(self) -> None:
         """Fail in a forked child: the threads that would go on with the call do not exist there."""
@@ -247,8 +237,8 @@ class OffloadedCall:
         try:
             if future is None:
                 pass
-            elif self._is_called_off(error):
-                future.cancel(False)
+            elif self.stopped or (self.outer is None and isinstance(error, _cancelled_error())):
+                future.cancel(False)  # a cancellation that comes out of a part is for the call to judge
             elif error is not None:
                 future.fail(StoppedIteration.meant(error))
             elif isinstance(value, concurrent.futures.Future):
@@ -257,10 +247,6 @@ class OffloadedCall:
                 future.complete(value)
         finally:  # a callback of the application may have raised SystemExit
             self._end()
-
-    def _is_called_off(self, error: BaseException | None) -> bool:
-        """Tell whether the call is cancelled, if it came to *error*."""
-        return self.stopped or isinstance(error, _cancelled_error())
 
     def _end(self) -> None:
         future, self.future = self.future, None  # its failure refers to the frames that refer to this call
@@ -285,26 +271,11 @@ class Part(OffloadedCall):
         self.suspended = []
         self._innermost, self._for_bodies = outer._innermost, outer._for_bodies
 
-    def _is_ruled(self) -> bool:
-        """Return false: what ends the outer call ends this one."""
-        return False
 
-    def _is_called_off(self, error: BaseException | None) -> bool:
-        """Tell whether the outer call has ended this one; a cancellation that comes out of the body is that one's."""
-        return self.stopped
-
-
-class Step:
-    """Something that concerns the call and takes no time; ``await`` returns what *take* returned of the call."""
-
-    value: object
-
-    def __init__(self, take: Callable[[OffloadedCall], object]) -> None:
-        self.take = take
-
-    def __await__(self) -> Generator[Step, None, Any]:
-        yield self
-        return self.value
+@coroutine
+def step(take: Callable[[OffloadedCall], T]) -> Generator[object, T, T]:
+    """Do something with the call that takes no time, and return what came of it."""
+    return (yield take)
 
 
 class Suspension:
@@ -331,7 +302,7 @@ class Suspension:
 
     def expire(self) -> None:
         """Go on because its time has come; called by the timer."""
-        raise NotImplementedError
+        self.go_on()
 
     def set_timer(self, when: float) -> None:
         """Have ``expire`` called once *when* has come."""
@@ -396,10 +367,6 @@ class Waiting(Suspension):
         self._is_woken = True
         if hasattr(self, "call"):
             self.go_on()
-
-    def expire(self) -> None:
-        """Go on: the time is over."""
-        self.go_on()
 
 
 def _cancelled_error() -> Any:

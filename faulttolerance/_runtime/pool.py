@@ -82,7 +82,7 @@ class Pool:
     # Calls
 
     def enter(self, call: Hashable, is_part: bool = False) -> bool:
-        """Count *call* as under way; false, and not counted, where the pool is shut down and *call* is no part of one."""
+        """Count *call* as under way; false, and not counted, where the pool is shut down, unless it is part of one."""
         self._calls[call] = None
         if self._shutdowns and not is_part:
             self.leave(call)
@@ -212,8 +212,9 @@ class Pool:
         are therefore done by a few threads, while each of those that block gets its own.
         """
         while self._urgent or self._waiting:
-            if not threads_are_real():
-                self._leave_parked_behind()
+            while self._parked and not threads_are_real():
+                # Greenlets have taken the place of threads: ``threading`` would complain at the end of these.
+                self._workers.pop(self._parked.pop(), None)
             try:
                 _wake(self._parked[-1])
             except IndexError:
@@ -237,14 +238,6 @@ class Pool:
                     if isinstance(error, RuntimeError) and self._workers and not _is_final(error):
                         return
                 raise
-
-    def _leave_parked_behind(self) -> None:
-        """Forget threads that parked before greenlets took the place of threads.
-
-        ``threading`` does not know them any more, and would complain at their end; so they stay where they are.
-        """
-        while self._parked:
-            self._workers.pop(self._parked.pop(), None)
 
     # The end
 

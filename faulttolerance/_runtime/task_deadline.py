@@ -171,8 +171,3 @@ def nearest_ruling(deadline: TaskDeadline | None, task: object = None) -> TaskDe
             nearest, when = deadline, deadline.when
         deadline = deadline.previous
     return nearest
-
-
-def work_under(deadline: TaskDeadline) -> None:
-    """Let *deadline* be the innermost one of the running context."""
-    current.set(deadline)

@@ -23,7 +23,7 @@ from .environment import Attempt, Environment, Turn
 from .event_loop import keep, running_loop
 from .interrupting.block_deadline import has_yielded, holder_of_block
 from .native import get_ident
-from .task_deadline import NO_DEADLINE, NO_TASK, TaskDeadline, current, nearest_ruling, standing, work_under
+from .task_deadline import NO_DEADLINE, NO_TASK, TaskDeadline, current, nearest_ruling, standing
 
 if TYPE_CHECKING:
     from ..typing import Timer
@@ -116,8 +116,9 @@ class _BlockDeadline(TaskDeadline):
             super().expire()
 
 
-def _call_later(seconds: float, callback: Callable[[], object]) -> Timer:
-    return asyncio.get_running_loop().call_later(seconds, to_its_end(callback), None)
+def _call_later(seconds: float, callback: Callable[[], object], is_usual: bool = False) -> Timer:
+    loop = asyncio.get_running_loop()
+    return Expiry(loop, seconds, callback) if is_usual else loop.call_later(seconds, to_its_end(callback), None)
 
 
 class TaskEnvironment(Environment):
@@ -134,9 +135,6 @@ class TaskEnvironment(Environment):
             running_loop("to wait for the next attempt")
         await asyncio.sleep(seconds)
 
-    def call_after(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        return Expiry(asyncio.get_running_loop(), seconds, callback)
-
     async def begin(
         self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
     ) -> None:
@@ -146,7 +144,8 @@ class TaskEnvironment(Environment):
         try:
             task = context.run(loop.create_task, body)  # not every loop takes a context
             begun(task)
-            task.add_done_callback(to_its_end(_tell, ended, task))
+            task.add_done_callback(_drop)
+            task.add_done_callback(to_its_end(ended))
             keep(task)
         except BaseException as error:
             _give_up(body, task, error)
@@ -217,7 +216,7 @@ class TaskEnvironment(Environment):
         record, bulkhead = attempt.record, attempt.bulkhead
         permit = object()  # and not the record, which leads to this task: the bulkhead would keep it, and its loop
         if record.deadline is not None:
-            work_under(record.deadline)
+            current.set(record.deadline)
         try:
             if bulkhead is not None:
                 admission = acquire_in_task(bulkhead, permit)
@@ -269,11 +268,6 @@ def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, err
     reason = error.args[:1] if isinstance(error, asyncio.CancelledError) else ()
     with suppress(RuntimeError):  # the loop was closed, and will not go on with the task
         body.close() if task is None else task.cancel(*reason)
-
-
-def _tell(ended: Callable[[], object], task: asyncio.Task[Any]) -> None:
-    _drop(task)  # it may have lost
-    ended()
 
 
 def _drop(task: asyncio.Task[Any]) -> None:

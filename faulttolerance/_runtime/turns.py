@@ -76,8 +76,7 @@ async def take_turn_async(limit: RateLimit, environment: Environment) -> float:
             waiting = environment.turn()
             turn.place.ident = waiting.ident
             turn.alarm.ends(waiting.wake)
-            call_later = environment.call_after if seconds == turn.place.patience else environment.call_later
-            timer = call_later(seconds, turn.ring)
+            timer = environment.call_later(seconds, turn.ring, is_usual=seconds == turn.place.patience)
             try:
                 if turn.alarm.rings:
                     waiting.wake()
