@@ -39,20 +39,22 @@ if TYPE_CHECKING:
 class Body(Suspension):
     """An attempt on a thread, and afterwards what it returned, where that is awaited."""
 
+    # Attributes of the class, so that making one calls less: most stay as they are.
+    _waiter: Waiter | None = None
+    """Its place in the queue of the bulkhead."""
+    _longest_wait: Timer | None = None
+    _is_over = False
+    """Whether the body has ended, or will never begin; looked at after a place in that queue was taken."""
+    _deadlines: ThreadDeadlines | None = None
+    _entry: Any = None
+    _awaited: AwaitedTask | concurrent.futures.Future[Any] | None = None
+
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self._unbegun = [None]
         """Emptied by whoever begins the body, who then also gives its permit back, or by whoever withdraws it."""
         self._unwoken = [None]
         """Emptied when the wait for a permit is over."""
-        self._waiter: Waiter | None = None
-        """Its place in the queue of the bulkhead."""
-        self._longest_wait: Timer | None = None
-        self._is_over = False
-        """Whether the body has ended, or will never begin; looked at after a place in that queue was taken."""
-        self._deadlines: ThreadDeadlines | None = None
-        self._entry: Any = None
-        self._awaited: AwaitedTask | concurrent.futures.Future[Any] | None = None
 
     # Before the body
 
@@ -262,7 +264,7 @@ class Body(Suspension):
         self._withdraw(may_interrupt, may_interrupt)
 
     def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> bool:
-        """Let the body never begin, and return true; or end it where it has begun."""
+        """Withdraw a body that has not begun, end one that has; return whether it was withdrawn."""
         is_withdrawn = take(self._unbegun)
         if is_withdrawn:
             self.release_permit()

@@ -28,7 +28,7 @@ def take(token: list[None]) -> bool:
 
 
 def while_alive(known: ref[T], function: Callable[[T], object]) -> None:
-    """Call *function* of an object that timers do not keep, unless it is gone."""
+    """Call *function* with an object that its timer does not keep, unless it is gone."""
     known_object = known()
     if known_object is not None:
         function(known_object)

@@ -87,7 +87,7 @@ class OffloadedCall:
             self.steps.run(current.set, self._innermost)
 
     def context_of_body(self) -> Context:
-        """Return a context for a body, or another call of the application."""
+        """Return the context in which a body, or another function of the application, is to run."""
         context = self.steps.copy()
         if self._for_bodies is not None and context[current] is self._innermost:
             context.run(current.set, self._for_bodies)
@@ -274,7 +274,7 @@ class Part(OffloadedCall):
 
 @coroutine
 def step(take: Callable[[OffloadedCall], T]) -> Generator[object, T, T]:
-    """Do something with the call that takes no time, and return what came of it."""
+    """Call *take* with the call that awaits this, and return its result; no time passes."""
     return (yield take)
 
 

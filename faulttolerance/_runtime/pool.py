@@ -82,7 +82,7 @@ class Pool:
     # Calls
 
     def enter(self, call: Hashable, is_part: bool = False) -> bool:
-        """Count *call* as under way; false, and not counted, where the pool is shut down, unless it is part of one."""
+        """Count *call* as under way, and return true; a pool that is shut down takes parts of calls only."""
         self._calls[call] = None
         if self._shutdowns and not is_part:
             self.leave(call)

@@ -277,7 +277,7 @@ def _drop(task: asyncio.Task[Any]) -> None:
 
 
 async def _outcome(result: Any, awaits: bool | None) -> Any:
-    """Return *result*, or what that comes to where it is to be awaited, as ``Attempt.awaits`` says."""
+    """Return *result*; await it first where ``Attempt.awaits`` says so."""
     if awaits is False or (awaits is None and _is_concurrent_future(result)):
         return result
     if inspect.isawaitable(result):
