@@ -312,9 +312,7 @@ def _entry_of(attempt: Attempt, outer: Entry) -> Entry:
     """Make the entry of *attempt* in the chain of its thread; one that never passes is for calls that are cancelled."""
     if attempt.deadline is None:
         return (math.inf, outer)
-    if attempt.interrupt:
-        return (attempt.deadline, outer)
-    return (math.inf, (attempt.deadline, outer, NOT_WANTED))
+    return (attempt.deadline, outer) if attempt.interrupt else (math.inf, (attempt.deadline, outer, NOT_WANTED))
 
 
 class AwaitedTask:

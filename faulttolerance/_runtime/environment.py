@@ -142,44 +142,38 @@ class Turn(NamedTuple):
 class Environment(Protocol):
     """The ways in which an asynchronous call waits. Only the driver awaits what its methods return."""
 
-    def pause(self, seconds: float) -> Awaitable[None]:
-        """Wait between two attempts."""
+    pause: Callable[[float], Awaitable[None]]
+    """Waits between two attempts."""
+    attempt: Callable[[Attempt], Awaitable[Any]]
+    """Runs an attempt; its result or failure, or ``TimeoutException`` at its deadline."""
+    ident: Callable[[], int]
+    """Returns the thread that leaves a call behind in the child of a fork, which is not there; 0: every child does."""
+    turn: Callable[[], Turn]
+    """Makes what the call can wait for until another one wakes it."""
+    begin: Callable[[MakeCall, Callable[[], object], Callable[[Run], object], Callable[[], object]], Awaitable[None]]
+    """Begins a call beside this one, in a copy of its context.
 
-    def attempt(self, attempt: Attempt) -> Awaitable[Any]:
-        """Run an attempt; its result or failure, or ``TimeoutException`` at its deadline."""
+    Args:
+        make: Makes the coroutine of the call.
+        prepare: Sets variables of that context.
+        begun: Gets the call before anything of it runs, for ``leave``, wherever this is interrupted.
+        ended: Is called once the call has ended, also where it was cancelled, from any thread.
+    """
+    leave: Callable[[Collection[Run]], None]
+    """Ends what goes on beside the call; nobody waits for it any more."""
+    end: Callable[[Collection[Run]], Awaitable[None]]
+    """Ends what goes on beside the call, and waits for it as the caller would, who gives up."""
+    hand_on_deadline: Callable[[], Awaitable[Timer | None]]
+    """Lets detached attempts that are made from now on end with the deadline that began last.
 
-    def ident(self) -> int:
-        """Give the thread that leaves a call behind in the child of a fork, which is not there; 0: every child does."""
+    Returns what is to be cancelled when that is over.
+    """
 
-    def turn(self) -> Turn:
-        """Make what the call can wait for until another one wakes it."""
-
-    def call_later(self, seconds: float, callback: Callable[[], object], is_usual: bool = False) -> Timer:
+    @staticmethod
+    def call_later(seconds: float, callback: Callable[[], object], is_usual: bool = False) -> Timer:
         """Run a short callback after so long; *is_usual* says that many calls give the same number of seconds."""
-
-    def begin(
-        self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
-    ) -> Awaitable[None]:
-        """Begin a call beside this one, in a copy of its context.
-
-        Args:
-            make: Makes the coroutine of the call.
-            prepare: Sets variables of that context.
-            begun: Gets the call before anything of it runs, for ``leave``, wherever this is interrupted.
-            ended: Is called once the call has ended, also where it was cancelled, from any thread.
-        """
-
-    def leave(self, runs: Collection[Run]) -> None:
-        """End what goes on beside the call; nobody waits for it any more."""
-
-    def end(self, runs: Collection[Run]) -> Awaitable[None]:
-        """End what goes on beside the call, and wait for it as the caller would, who gives up."""
-
-    def hand_on_deadline(self) -> Awaitable[Timer | None]:
-        """Let detached attempts that are made from now on end with the deadline that began last.
-
-        Gives what is to be cancelled when that is over.
-        """
+        ...
 
     def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Awaitable[Any]:
         """Run a fallback or another function of the application, and await what it returns if that can be awaited."""
+        ...

@@ -45,11 +45,9 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
     Raises:
         FaultToleranceException: The running task is trio's, or no loop of asyncio runs it.
     """
-    import asyncio
-
     if "trio" in sys.modules:
         refuse_trio(what)
-    loop = asyncio._get_running_loop()
+    loop: asyncio.AbstractEventLoop | None = loop_here()
     if loop is None:
         raise FaultToleranceException(f"{what} needs asyncio, and was called where no event loop of asyncio runs")
     return loop
