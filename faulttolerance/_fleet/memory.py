@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from .._strategy.circuit_state import CLOSED, OPEN
-from .._strategy.fleet import Answer, Attend, Question, ReadCircuits, TakeTurn
-from .circuits import Circuit, ask_circuit, current, record_of, stamped
+from .._strategy.fleet import Answer, Poll, Polled, Question, TakeTurn
+from .circuits import Circuit, ask_circuit, current, moved, record_of
 from .windows import Counted, take_turn
 
 __all__ = ["Memory"]
@@ -32,10 +31,7 @@ class Memory:
         """Open a circuit for *delay*, or close it (``None``), whatever it is."""
         with self._lock:
             before = self._circuits.get(key)
-            version = 0 if before is None else before.version
-            self._circuits[key] = (
-                stamped(version, now, CLOSED) if delay is None else stamped(version, now, OPEN, delay, reason=reason)
-            )
+            self._circuits[key] = moved(0 if before is None else before.version, now, delay, reason=reason)
 
     def forget(self) -> None:
         """Know nothing any more."""
@@ -55,14 +51,12 @@ class Memory:
             if counted is not None:
                 self._windows[place] = counted
             return wait
-        if isinstance(question, Attend):
+        if isinstance(question, Poll):
             processes = {**self._processes, question.process: now}
             self._processes = {one: at for one, at in processes.items() if now - question.length < at <= now}
-            return len(self._processes)
-        if isinstance(question, ReadCircuits):
             circuits = {key: current(circuit, now) for key, circuit in self._circuits.items()}
             self._circuits = {key: circuit for key, circuit in circuits.items() if circuit is not None}
-            return {key: record_of(circuit, now) for key, circuit in self._circuits.items()}
+            return Polled(len(self._processes), {key: record_of(one, now) for key, one in self._circuits.items()})
         circuit, answer = ask_circuit(self._circuits.get(question.key), question, now)
         if circuit is not None:
             self._circuits[question.key] = circuit

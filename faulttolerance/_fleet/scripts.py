@@ -7,31 +7,13 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-from .._strategy.fleet import (
-    Answer,
-    Attend,
-    CircuitRecord,
-    EndProbe,
-    Leased,
-    LeaseProbe,
-    OpenCircuit,
-    Question,
-    ReadCircuits,
-    StartProbe,
-    TakeTurn,
-)
+from .._strategy.fleet import Answer, CircuitRecord, OpenCircuit, Poll, Polled, Question, TakePlace, TakeTurn
 
 __all__ = ["Script", "answer_of", "command_of", "script_of"]
 
 _LARGEST: Final = 4 * 10**15
 """No duration is longer for a server, which is 126 years; its numbers are exact up to more than twice that."""
-_NAMES: Final[dict[type, str]] = {
-    ReadCircuits: "read",
-    OpenCircuit: "open",
-    LeaseProbe: "lease",
-    StartProbe: "start",
-    EndProbe: "finish",
-}
+_NAMES: Final[dict[type, str]] = {Poll: "poll", OpenCircuit: "open", TakePlace: "place"}
 
 
 class Script(NamedTuple):
@@ -50,7 +32,7 @@ def script(name: str) -> Script:
 
 def script_of(question: Question) -> str:
     """Give the name of the script that answers *question*."""
-    return "turn" if isinstance(question, TakeTurn) else "attend" if isinstance(question, Attend) else "circuit"
+    return "turn" if isinstance(question, TakeTurn) else "circuit"
 
 
 def command_of(question: Question, namespace: str, *, with_text: bool = False) -> bytes:
@@ -59,27 +41,25 @@ def command_of(question: Question, namespace: str, *, with_text: bool = False) -
     if isinstance(question, TakeTurn) and not with_text:
         return _command_of_turn(question, namespace, found.digest)
     start = ("EVAL", found.text) if with_text else ("EVALSHA", found.digest)
-    return _packed(*start, 1, *_arguments(question, namespace))
+    return _packed(*start, *_arguments(question, namespace))
 
 
 @lru_cache(maxsize=1024)
 def _command_of_turn(question: TakeTurn, namespace: str, digest: str) -> bytes:
     # Each call of a method asks the same one.
-    return _packed("EVALSHA", digest, 1, *_arguments(question, namespace))
+    return _packed("EVALSHA", digest, *_arguments(question, namespace))
 
 
 def _arguments(question: Question, namespace: str) -> tuple[object, ...]:
-    """Give the key that its script works on, and what is said of it.
+    """Return how many keys its script works on, the keys, and what is said of them.
 
     All keys of a namespace have one hash tag, so that one node of a cluster has them.
     """
     tag = f"{{faulttolerance:{namespace}}}"
     if isinstance(question, TakeTurn):
         key, kind, *values = question
-        return f"{tag}:{kind}:{key}", kind, *values
-    if isinstance(question, Attend):
-        return f"{tag}:processes", *question
-    return f"{tag}:circuits", _NAMES[type(question)], *question
+        return 1, f"{tag}:{kind}:{key}", kind, *values
+    return 2, f"{tag}:circuits", f"{tag}:processes", _NAMES[type(question)], *question
 
 
 def _packed(*parts: object) -> bytes:
@@ -88,18 +68,17 @@ def _packed(*parts: object) -> bytes:
 
 
 def answer_of(question: Question, reply: Any) -> Answer:
-    """Read what the script replied to *question*."""
-    if isinstance(question, (TakeTurn, Attend)):
+    """Return what the script replied to *question*."""
+    if isinstance(question, TakeTurn):
         return int(reply)
-    if isinstance(question, ReadCircuits):
-        return {_text(reply[place]): _record(reply[place + 1 : place + 6]) for place in range(0, len(reply), 6)}
-    record = _record(reply[1:])
-    return Leased(bool(reply[0]), record) if isinstance(question, LeaseProbe) else record
+    if isinstance(question, Poll):
+        circuits = {_text(reply[at]): _record(*reply[at + 1 : at + 7]) for at in range(1, len(reply), 7)}
+        return Polled(int(reply[0]), circuits)
+    return _record(*reply)
 
 
-def _record(reply: Any) -> CircuitRecord:
-    version, state, wait, reopened, reason = reply
-    return CircuitRecord(version, state.decode(), wait, reopened, _text(reason))
+def _record(version: int, state: bytes, wait: int, reopened: int, reason: bytes, is_granted: int) -> CircuitRecord:
+    return CircuitRecord(version, state.decode(), wait, reopened, _text(reason), bool(is_granted))  # type: ignore[arg-type]
 
 
 def _bytes(value: object) -> bytes:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .._strategy.contact import Contact
-from .._strategy.fleet import Fleet, Question, ReadCircuits, Session, Tell
+from .._strategy.fleet import Fleet, Poll, Question, Session, Tell
 from .clock import clock
 from .enrolled import Enrolled, SharedCircuit
 from .line import CLOSED, Line, reason_of
+
+_POLL = Poll("", 1)
 
 
 class DirectLine(Line):
@@ -72,11 +74,11 @@ class DirectLine(Line):
             return
         was_up = self.contact.is_up
         try:
-            (answer,) = self._exchange([ReadCircuits()])
+            (answer,) = self._exchange([_POLL])
         except Exception as error:  # as above
             if was_up:
                 self._lose(reason_of(error))
             return
         if not was_up:
             self._regain()
-        self._hear(ReadCircuits(), answer)
+        self._hear(_POLL, answer)

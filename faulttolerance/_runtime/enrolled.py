@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Protocol
 from weakref import ref
 
-from .._strategy.fleet import CircuitRecord, Question, Tell
+from .._strategy.fleet import CircuitRecord
 
 
 class SharedCircuit(Protocol):
@@ -20,10 +20,6 @@ class SharedCircuit(Protocol):
 
     def follow(self, record: CircuitRecord | None, now: float) -> object:
         """Take what the fleet has; ``None``: the fleet is lost."""
-        ...
-
-    def renewals(self, now: float) -> Iterable[tuple[Question, Tell]]:
-        """Give the questions by which places are kept that no probe uses yet."""
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _queue import Empty, SimpleQueue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -14,12 +14,10 @@ from .._strategy.contact import BATCH, Contact
 from .._strategy.fleet import (
     ABSENT,
     FOREIGN,
-    Attend,
     CircuitRecord,
     Fleet,
-    Leased,
+    Poll,
     Question,
-    ReadCircuits,
     Session,
     TakeTurn,
     Tell,
@@ -119,18 +117,17 @@ class Line:
 
     def _hear(self, question: Question, answer: Any) -> None:
         """Tell the circuits what they are to know of *answer*."""
-        if isinstance(question, (TakeTurn, Attend)):
+        if isinstance(question, TakeTurn):
             return
         now = clock.monotonic()
-        if isinstance(question, ReadCircuits):
-            self._known, self._read_at = dict(answer), now
+        if isinstance(question, Poll):
+            self.processes, self._known, self._read_at = answer.processes, dict(answer.circuits), now
             for circuit in self._circuits:
                 self._follow(circuit, self._known.get(circuit.key, ABSENT), now)
         else:
-            record = answer.circuit if type(answer) is Leased else answer
-            self._known[question.key] = record
+            self._known[question.key] = answer
             for circuit in self._circuits.of(question.key):
-                self._follow(circuit, record, now)
+                self._follow(circuit, answer, now)
 
     def _welcome(self, circuit: SharedCircuit) -> None:
         """Tell *circuit*, which has just come, what is known."""
@@ -229,7 +226,7 @@ class ThreadLine(Line):
         """What a lost fleet is asked beside, by kind: it was lost by such questions."""
         self._asked_at = 0.0
         """When the questions were sent of which no answer has come; 0: there are none."""
-        self._attend = Attend(uuid4().hex, max(1, round(_POLLS * fleet.poll * 1e6)))
+        self._poll = Poll(uuid4().hex, max(1, round(_POLLS * fleet.poll * 1e6)))
         self._stopping = False
         self._knows_loss = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
@@ -349,10 +346,10 @@ class ThreadLine(Line):
     def _gather(self) -> list[Asked]:
         """Wait for the next question, or until something is due; give what there is."""
         try:
-            first = self._asked.get(timeout=max(0.0, self.contact.next() - native.monotonic()))
+            first = self._asked.get(timeout=max(0.0, self.contact.due - native.monotonic()))
         except Empty:
             return []
-        return self._gathered(BATCH - 3, *((first,) if first is not None else ()))
+        return self._gathered(BATCH - 2, *((first,) if first is not None else ()))
 
     def _gathered(self, most: int | None, *first: Asked) -> list[Asked]:
         gathered = list(first)
@@ -372,11 +369,9 @@ class ThreadLine(Line):
             for question, tell in asked:
                 _drop(question, tell)
             asked = []
-        elif contact.renew_at <= now:
-            self._renew(now)
         reads = contact.due <= now
         if reads:
-            asked += [(self._attend, self._count), (ReadCircuits(), _ignore)]
+            asked.append((self._poll, _ignore))
             asked += [(question, _ignore) for question in self._trials.values()]
         if asked:
             self._ask_all(asked, was_up, reads)
@@ -447,7 +442,7 @@ class ThreadLine(Line):
         """Make a session for calls. It may take as long as any that is made."""
         timer, self._asked_at = self._hurry(), native.monotonic()
         try:
-            self._lent.make(self._connect, self._attend)
+            self._lent.make(self._connect, self._poll)
         finally:
             self._asked_at = 0.0
             timer.cancel()
@@ -471,22 +466,3 @@ class ThreadLine(Line):
     def _give_up(self) -> None:
         self._lose("no connection in time")
         self._answer_all()  # here: its own thread hangs
-
-    def _count(self, processes: int | None) -> None:
-        self.processes = processes or self.processes
-
-    def _hear(self, question: Question, answer: Any) -> None:
-        super()._hear(question, answer)
-        records = answer.values() if isinstance(answer, Mapping) else (self._known[question.key],)  # type: ignore[union-attr]
-        if any(record.state == "half-open" for record in records):
-            self.contact.may_keep(native.monotonic())
-
-    def _renew(self, now: float) -> None:
-        """Ask again for the places that are kept for probes to come."""
-        kept = [key for key, record in self._known.items() if record.state == "half-open"]
-        self.contact.renewed(now, is_kept=bool(kept))
-        moment = clock.monotonic()
-        for key in kept:
-            for circuit in self._circuits.of(key):
-                for renewal in circuit.renewals(moment):
-                    self._asked.put(renewal)

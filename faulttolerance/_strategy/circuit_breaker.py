@@ -201,12 +201,14 @@ class CircuitBreaker:
                 return era
         raise CircuitBreakerOpenException(self.message, max(0.0, era.until - now))
 
-    def admit_probe(self, me: Hashable, ident: int, now: float) -> None:
+    def admit_probe(self, me: Hashable, ident: int, now: float) -> Era:
         """Let the attempt *me* of thread *ident* through as a probe, for which there is room as far as others know."""
         with self._lock:
+            self._catch_up_locked(now)
             era = self.state
             if isinstance(era, HalfOpen):
                 era.probes[me] = (ident, now)
+            return era
 
     def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Take the verdict on the attempt *me* that *era* admitted; without effect where that era is over.

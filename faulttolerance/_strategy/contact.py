@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
-
 __all__ = ["BATCH", "Contact"]
 
 BATCH = 128
 """The most questions that are asked at once."""
-RENEWING = 0.3
-"""Seconds after which idle places of probes are asked for again: they are lent for one second."""
-
 _SHORTEST, _LONGEST = 0.05, 0.8
 """Seconds until a lost fleet is asked for the first time whether it is there again, and at most between two times.
 
@@ -35,13 +30,11 @@ class Contact:
         now: The circuits are read at once, so that the first call finds a connection.
     """
 
-    __slots__ = ("_pause", "_poll", "_reached", "due", "reason", "renew_at", "since")
+    __slots__ = ("_pause", "_poll", "_reached", "due", "reason", "since")
 
     def __init__(self, poll: float, now: float) -> None:
         self.due = now
         """When the circuits are to be read; of a lost fleet: when it is to be asked whether it is there again."""
-        self.renew_at = inf
-        """When the places of probes that are kept idle are to be asked for again."""
         self.since = now
         """When it was lost, or found again."""
         self.reason = ""
@@ -56,21 +49,9 @@ class Contact:
         """Whether it answers, as far as is known."""
         return bool(self._reached)
 
-    def next(self) -> float:
-        """Tell when something is due."""
-        return min(self.due, self.renew_at)
-
     def read(self, now: float, chance: float) -> None:
         """Note that the circuits were read."""
         self.due = now + _jittered(self._poll, 0.1, chance)
-
-    def renewed(self, now: float, *, is_kept: bool) -> None:
-        """Note that idle places were asked for again; *is_kept*: there may still be some."""
-        self.renew_at = now + RENEWING if is_kept else inf
-
-    def may_keep(self, now: float) -> None:
-        """Note that a place may be kept idle from now on."""
-        self.renew_at = min(self.renew_at, now + RENEWING)
 
     def lose(self, reason: str, now: float, chance: float) -> bool:
         """Take it for lost; tell whether that is news."""
@@ -80,7 +61,6 @@ class Contact:
             return False
         lasted = now - self.since
         self.reason, self.since = reason, now
-        self.renew_at = inf
         self._pause = _SHORTEST if lasted > _STEADY else min(2 * self._pause, _LONGEST)
         self._ping_later(now, chance)
         return True

@@ -15,19 +15,16 @@ __all__ = [
     "ABSENT",
     "FOREIGN",
     "Answer",
-    "Attend",
     "CallSession",
     "CircuitRecord",
-    "EndProbe",
     "Fleet",
-    "LeaseProbe",
-    "Leased",
     "Link",
     "OpenCircuit",
+    "Poll",
+    "Polled",
     "Question",
-    "ReadCircuits",
     "Session",
-    "StartProbe",
+    "TakePlace",
     "TakeTurn",
     "Tell",
     "trial_of",
@@ -39,13 +36,16 @@ class CircuitRecord(NamedTuple):
 
     version: int
     """Another one after each transition, and never one that was there before; 0: nothing is written of it."""
-    state: Literal["closed", "open", "half-open"]
+    state: Literal["closed", "open"]
+    """An open one without a *wait* is half-open: places of probes are given."""
     wait: int = 0
-    """Until an open circuit lets a probe through; 0 where it does."""
+    """Until an open circuit gives places."""
     reopened: int = 0
     """How many times in a row a probe has opened it."""
     reason: str = ""
     """Why it opened, for people."""
+    is_granted: bool = False
+    """Whether the place was given that ``TakePlace`` asked for."""
 
 
 ABSENT = CircuitRecord(0, "closed")
@@ -65,20 +65,25 @@ class TakeTurn(NamedTuple):
     """The shortest time between two turns."""
 
 
-class Attend(NamedTuple):
-    """Write down that *process* is there, for *length*. The answer: how many are, with this one."""
+class Poll(NamedTuple):
+    """Write down that *process* is there, for *length*, and ask for what there is. The answer: ``Polled``."""
 
     process: str
     """Names it, and no other one."""
     length: int
 
 
-class ReadCircuits(NamedTuple):
-    """Ask for every circuit of the namespace. The answer: a mapping of keys to ``CircuitRecord``."""
+class Polled(NamedTuple):
+    """What there is in a namespace."""
+
+    processes: int
+    """How many are there, with the one that asks."""
+    circuits: Mapping[str, CircuitRecord]
+    """By key."""
 
 
 class OpenCircuit(NamedTuple):
-    """Open a closed circuit, unless another version than *seen* is in force. The answer: what is, ``CircuitRecord``.
+    """Open a circuit for *delay*, unless another version than *seen* is in force. The answer: ``CircuitRecord``.
 
     Where nothing is written any more of what was *seen*, it is opened, too: the server was emptied.
     """
@@ -86,14 +91,15 @@ class OpenCircuit(NamedTuple):
     key: str
     seen: int
     delay: int
+    reopened: int
     reason: str
 
 
-class LeaseProbe(NamedTuple):
-    """Ask for the place of a probe in the circuit *version*, or to keep that of *holder*. The answer: ``Leased``.
+class TakePlace(NamedTuple):
+    """Ask for the place of a probe for *length*, or give it back. The answer: ``CircuitRecord``.
 
-    The first who asks once the delay is over makes the circuit half-open. Whoever keeps a place that it does not use
-    loses it if another one was refused meanwhile.
+    It has an effect on an open circuit of this *version* alone, once the delay is over. There are as many places as
+    probes have to succeed, less those that did. A success counts although the place was lost.
     """
 
     key: str
@@ -101,58 +107,26 @@ class LeaseProbe(NamedTuple):
     holder: str
     """Names this place, and no other one of any process."""
     places: int
-    """Probes that have to succeed, and that may run at once less those that did."""
+    """Probes that have to succeed: as many successes close the circuit."""
     length: int
-    """How long the place is kept unless it is asked for again."""
+    """How long the place is kept from now on; 0: it is given back."""
+    has_succeeded: bool = False
 
 
-class Leased(NamedTuple):
-    """What ``LeaseProbe`` comes to."""
-
-    is_granted: bool
-    circuit: CircuitRecord
-    """As it is then."""
-
-
-class StartProbe(NamedTuple):
-    """Use the place of *holder* from now on, and keep it for *length*. The answer: ``CircuitRecord``."""
-
-    key: str
-    version: int
-    holder: str
-    length: int
-
-
-class EndProbe(NamedTuple):
-    """Give the place of *holder* back, with its verdict. The answer: ``CircuitRecord``.
-
-    In another version it has no effect; a verdict counts although the place was lost.
-    """
-
-    key: str
-    version: int
-    holder: str
-    verdict: Literal["success", "failure", "none"]
-    places: int
-    delay: int
-    """How long the circuit is open if it failed."""
-    reason: str = ""
-
-
-Question: TypeAlias = TakeTurn | Attend | ReadCircuits | OpenCircuit | LeaseProbe | StartProbe | EndProbe
-Answer: TypeAlias = int | Mapping[str, CircuitRecord] | CircuitRecord | Leased
+Question: TypeAlias = TakeTurn | Poll | OpenCircuit | TakePlace
+Answer: TypeAlias = int | Polled | CircuitRecord
 Tell: TypeAlias = Callable[[Any], object]
 """Is told the answer to a question, from any thread and without a lock; ``None``: the fleet is lost."""
 
 
 FOREIGN = -1
 """Stands for the answer to ``TakeTurn`` where the server has something else under its key: nobody can share it."""
-_NO_PROBE = EndProbe("", 0, "", "none", 1, 0)
+_NO_PLACE = TakePlace("", 0, "", 1, 0)
 
 
 def trial_of(question: Question) -> Question:
     """Return a question that a server answers only if it would answer *question*, and that nobody notices."""
-    return question._replace(key="") if isinstance(question, TakeTurn) else _NO_PROBE
+    return question._replace(key="") if isinstance(question, TakeTurn) else _NO_PLACE
 
 
 class Session(Protocol):

@@ -1,19 +1,19 @@
 """The circuit that the processes of a fleet share, as one of them sees it (rules F3, F4 and F6).
 
 The local breaker stays the one place of state: it judges while it is closed, and refuses while it is open. What moves
-the circuit of the fleet moves it, too, and what moves it here is written there. Only a probe needs the fleet's leave.
+the circuit of the fleet moves it, too, and what opens it here is written there. Only a probe needs the fleet's leave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final
 from weakref import WeakSet
 
 from .circuit_breaker import CircuitBreaker
 from .circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitEra
-from .fleet import ABSENT, CircuitRecord, EndProbe, Leased, LeaseProbe, Link, OpenCircuit, Question, StartProbe, Tell
+from .fleet import ABSENT, CircuitRecord, Link, OpenCircuit, Question, TakePlace, Tell
 from .gate import Era, GateAround
 from .verdict import FAILURE, SUCCESS, Verdict
 
@@ -21,46 +21,18 @@ __all__ = ["FleetGate", "SharedCircuit"]
 
 _LEASE: Final = 1.0
 _LONGEST_LEASE: Final = 30.0
-"""Seconds for which a place is lent that no probe uses; the longer, the rarer calls are here."""
+"""Seconds for which a place is kept that no probe uses; the longer, the rarer calls are here."""
 _PROBE: Final = 60.0
 """Seconds for which a probe keeps its place where the circuit has no delay."""
-_EAGER: Final = 5
-"""A place is asked for again at once after so many denials in a row; then there are pauses."""
 _PAUSE: Final = 0.02
-
-
-class _Lease(NamedTuple):
-    """A place in the circuit as it is known, for a probe that has not begun."""
-
-    holder: str
-    until: float
-    """Until when it is certain that nobody else has the place."""
-
-
-class _Asked(NamedTuple):
-    """A question for a place that was not answered yet."""
-
-    holder: str
-    version: int
-    at: float
-    length: float
-    """For how long the place was asked for."""
-    until: float
-    """When no answer comes any more."""
-
-
-class _Probe(NamedTuple):
-    """An attempt that uses a place."""
-
-    holder: str
-    version: int
+"""Seconds after which a place is asked for again that was refused."""
 
 
 class SharedCircuit:
     """What a process knows of a circuit of the fleet, and the places that it holds there.
 
-    Whoever answers its questions lets it ``follow`` what the answer says of the circuit, and then tells the answer. No
-    question is asked while a lock is held.
+    Whoever answers its questions first lets it ``follow`` the answer, and then tells it. No question is asked while a
+    lock is held.
 
     Args:
         key: Names it in the fleet.
@@ -71,8 +43,8 @@ class SharedCircuit:
     """
 
     __slots__ = (
-        "__weakref__", "_asked", "_breaker", "_deliver", "_denials", "_is_joined", "_is_reset", "_lease", "_link",
-        "_new_holder", "_older", "_opening", "_pause_until", "_probes", "_record", "_wished_at", "key", "users",
+        "__weakref__", "_asks_until", "_breaker", "_deliver", "_is_joined", "_is_reset", "_lease", "_link",
+        "_new_holder", "_older", "_pause_until", "_probes", "_record", "_refused_at", "_written", "key", "users",
     )  # fmt: skip
 
     def __init__(
@@ -93,55 +65,46 @@ class SharedCircuit:
         # All guarded by the breaker's lock.
         self._record = ABSENT  # the last one that was followed
         self._older = 0
-        self._is_joined = False
-        self._is_reset = False
-        self._opening: float | None = None  # until when an answer may come
-        self._asked: _Asked | None = None
-        self._lease: _Lease | None = None
-        self._probes: dict[Hashable, _Probe] = {}
-        self._denials = 0
-        self._pause_until = self._wished_at = -inf
+        self._is_joined = self._is_reset = False
+        self._written: CircuitEra | None = None  # the stay in the open state of which the fleet was told
+        self._lease = "", -inf  # the holder of a place for the next call, and until when nobody else has that place
+        self._probes: dict[Hashable, str] = {}  # the holders of their places
+        self._refused_at = self._pause_until = self._asks_until = -inf
 
     # Where the fleet's circuit is
 
     def follow(self, record: CircuitRecord | None, now: float) -> None:
-        """Take what the fleet has; ``None``: the fleet is lost, and the breaker alone decides."""
-        question: OpenCircuit | None = None
+        """Move as the fleet has moved; ``None``: the fleet is lost, and the breaker alone decides."""
+        opening: OpenCircuit | None = None
         with self._breaker.lock:
             if record is None or not self.users:
                 self._leave_locked()
             else:
-                question = self._follow_locked(record, now)
+                opening = self._follow_locked(record, now)
         if self._breaker.transitions:
             self._deliver(self._breaker)
-        if question is not None:
-            self._link.ask(question, self._opened)
+        if opening is not None:
+            self._link.ask(opening, _ignore)
 
     def _follow_locked(self, record: CircuitRecord, now: float) -> OpenCircuit | None:
-        known, era, is_back = self._record, self._breaker.state, not self._is_joined
+        known, is_back = self._record, not self._is_joined
         self._is_joined = True
-        if not record.version:
-            return self._opening_locked(era, now)
         # Answers may arrive in the wrong order; a server that has lost what it knew says so again and again.
-        if record.version < known.version and record.version != self._older and not is_back:
+        if 0 < record.version < known.version and record.version != self._older and not is_back:
             self._older = record.version
             return None
-        self._older, self._record = 0, record
+        self._older = 0
         is_news = record.version != known.version
-        if record.state == CLOSED and (not is_news or (is_back and not known.version)):
-            return self._opening_locked(era, now)
-        if not is_news:
-            is_alike = self._is_reset or (era.name == record.state == HALF_OPEN)
-            if not is_back or is_alike:
-                return None
+        if not record.version or (record.state == CLOSED and (not is_news or (is_back and not known.version))):
+            self._record = record if record.version else known
+            return self._opening_locked(now)
         state = HALF_OPEN if record.state == OPEN and not record.wait else record.state
-        if state != HALF_OPEN:
-            self._wished_at = -inf
-        if is_news:  # the places of before are none any more
-            self._lease = None
-            self._probes.clear()
-        self._denials, self._pause_until = 0, -inf
-        self._breaker.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
+        is_reset, is_alike = self._is_reset, self._breaker.state.name == state == HALF_OPEN
+        if is_news or (is_back and not is_reset and not is_alike):
+            self._breaker.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
+        if is_news:  # and no sooner: who is interrupted above follows it the next time
+            self._forget_locked()
+            self._record = record
         return None
 
     def _leave_locked(self) -> None:
@@ -149,25 +112,28 @@ class SharedCircuit:
             # What was reset holds until the fleet's circuit moves, also where it is lost meanwhile.
             self._is_reset = self._record.state != CLOSED and self._breaker.state.is_closed
         self._is_joined = False
-        self._opening = self._asked = self._lease = None
+        self._lease, self._asks_until = ("", -inf), -inf
+
+    def _forget_locked(self) -> None:
+        """Forget the places of another version of the circuit."""
+        self._lease = "", -inf
+        self._probes.clear()
+        self._refused_at = self._pause_until = -inf
 
     def keep_only(self) -> None:
         """Drop what is not of this process, in the child of a fork: no place, and no answer."""
         self._leave_locked()
-        self._probes.clear()
+        self._forget_locked()
 
-    # Opening it
-
-    def _opening_locked(self, era: CircuitEra, now: float) -> OpenCircuit | None:
-        """Write that the circuit is open here, unless it is not, or that is being written."""
-        if era.is_closed or era.is_forced or (self._opening is not None and now < self._opening):
+    def _opening_locked(self, now: float) -> OpenCircuit | None:
+        """Return the question that writes that the circuit is open, unless it is not."""
+        era: Any = self._breaker.state
+        if era.is_closed or era.is_forced:
             return None
-        self._opening = now + self._patience
-        left = max(0.0, era.until - now) if era.name == OPEN else 0.0
-        return OpenCircuit(self.key, self._record.version, _micros(left), self._reason("calls failed"))
-
-    def _opened(self, _: object) -> None:
-        self._opening = None
+        self._written = era
+        last, left = self._breaker.last_failure, _micros(max(0.0, era.until - now))
+        reason = f"{'a probe' if era.reopened else 'calls'} failed{f', last {last}' if last else ''}"
+        return OpenCircuit(self.key, self._record.version, left, era.reopened, reason)
 
     # Probes
 
@@ -177,101 +143,50 @@ class SharedCircuit:
         Raises:
             CircuitBreakerOpenException: It has none.
         """
-        breaker, start, wish, is_stale = self._breaker, None, None, False
+        breaker, question, tell = self._breaker, None, _ignore
         with breaker.lock:
             era = breaker.state
             if not self._is_joined or era.is_closed or era.is_forced or now < era.until:
                 return breaker.admit(me, ident, now)
-            lease = self._lease
-            if lease is not None and era.name == HALF_OPEN:
-                is_stale = now >= lease.until
-                if not is_stale and self._asked is None:
-                    start = self._start_locked(lease, me, ident, now)
-            if start is None:
-                wish = self._wish_locked(now)
-        if start is not None:
-            self._link.ask(start, _ignore)
+            holder, until = self._lease
+            has_place = now < until
+            if has_place:
+                self._lease = "", -inf
+                self._probes[me] = holder
+                era = breaker.admit_probe(me, ident, now)
+                question = self._place(holder, breaker.delay or _PROBE)
+            elif now >= max(self._pause_until, self._asks_until):
+                # Else processes whose calls are rare would take the place from one another before a call could use it.
+                rarity = min(2 * (now - self._refused_at), _LONGEST_LEASE) if self._refused_at > -inf else 0.0
+                question, tell = self._wish_locked(max(rarity, _LEASE, 4 * self._link.patience), now)
+            self._refused_at = now
+        if question is not None and not self._link.ask(question, tell) and not has_place:
+            return breaker.admit(me, ident, now)
+        if has_place:
             return era
-        if wish is not None:
-            if not self._link.ask(*wish):
-                return breaker.admit(me, ident, now)
-            if is_stale and self._is_certain(now):  # the answer came at once, and nobody wanted the place meanwhile
-                return self.admit(me, ident, now)
         raise breaker.refusal(max(0.0, self._pause_until - now))
 
-    def _start_locked(self, lease: _Lease, me: Hashable, ident: int, now: float) -> StartProbe:
-        version = self._record.version
-        self._probes[me] = _Probe(lease.holder, version)
-        self._lease = None
-        self._breaker.admit_probe(me, ident, now)
-        return StartProbe(self.key, version, lease.holder, _micros(self._breaker.delay or _PROBE))
+    def _wish_locked(self, length: float, now: float) -> tuple[TakePlace, Tell]:
+        """Return the question for a place, and what is told its answer."""
+        patience, holder = self._link.patience, self._new_holder()
+        self._asks_until = now + max(_LEASE, 2 * patience)  # then no answer comes: a signal came before it was asked
+        until = now + length - min(2 * patience, length / 2)  # what is sent takes so long at most
 
-    def _wish_locked(self, now: float) -> tuple[LeaseProbe, Tell] | None:
-        """Ask for a place, or for the one that was kept too long, unless that is being asked, or is of no use yet."""
-        asked, rarity = self._asked, now - self._wished_at
-        self._wished_at = now
-        if (asked is not None and now < asked.until) or now < self._pause_until:
-            return None
-        holder = self._new_holder() if self._lease is None else self._lease.holder
-        # Else processes whose calls are rare would take the place from one another before any call could use it.
-        return self._ask_locked(holder, min(2 * rarity, _LONGEST_LEASE) if rarity < inf else 0.0, now)
-
-    def _ask_locked(self, holder: str, length: float, now: float) -> tuple[LeaseProbe, Tell]:
-        length = max(length, _LEASE, 4 * self._link.patience)
-        asked = self._asked = _Asked(holder, self._record.version, now, length, now + self._patience)
-        question = LeaseProbe(self.key, self._record.version, holder, self._breaker.success_threshold, _micros(length))
-        return question, lambda answer: self._leased(asked, answer)
-
-    def _leased(self, asked: _Asked, answer: Leased | None) -> None:
-        """Take the answer to a question for a place; one that is of no use any more goes back at once."""
-        question: Question | None = None
-        tell: Tell = _ignore
-        with self._breaker.lock:
-            is_awaited = self._asked is asked
-            if is_awaited:
-                self._asked = self._lease = None
-            if answer is None:
-                return
-            version = answer.circuit.version
-            if answer.is_granted:
-                if is_awaited and version == self._record.version and self._is_half_open_locked(asked):
-                    margin = min(2 * self._link.patience, asked.length / 2)  # what is sent takes so long at most
-                    self._lease = _Lease(asked.holder, asked.at + asked.length - margin)
+        def tell(answer: CircuitRecord | None) -> None:
+            with self._breaker.lock:
+                self._asks_until = -inf
+                if answer is None or answer.version != self._record.version:
                     return
-                question = self._end(_Probe(asked.holder, version), "none")
-            elif not is_awaited:
-                return
-            elif asked.version < version == self._record.version and answer.circuit.state == HALF_OPEN:
-                question, tell = self._ask_locked(asked.holder, asked.length, asked.at)  # others were faster; join them
-            else:
-                self._denials += 1
-                pause = _PAUSE if self._denials >= _EAGER else 0.0
-                self._pause_until = asked.at + max(answer.circuit.wait / 1e6, pause)
-        if question is not None:
-            self._link.ask(question, tell)
+                if answer.is_granted:
+                    self._lease = holder, until
+                else:
+                    self._pause_until = now + max(answer.wait / 1e6, _PAUSE)
 
-    def _is_half_open_locked(self, asked: _Asked) -> bool:
-        era = self._breaker.state
-        if era.name == OPEN and asked.at >= era.until:
-            self._breaker.follow(HALF_OPEN, 0.0, self._record.reopened, "", asked.at)
-        return self._breaker.state.name == HALF_OPEN
+        return self._place(holder, length), tell
 
-    def _is_certain(self, now: float) -> bool:
-        lease = self._lease
-        return lease is not None and now < lease.until
-
-    def renewals(self, now: float) -> list[tuple[Question, Tell]]:
-        """Give the question by which the place is kept that no probe uses yet, if it is due."""
-        with self._breaker.lock:
-            lease = self._lease
-            if lease is None or self._asked is not None:
-                return []
-            if self._breaker.state.name != HALF_OPEN:  # it was reset, or forced
-                self._lease = None
-                return [(self._end(_Probe(lease.holder, self._record.version), "none"), _ignore)]
-            if now < lease.until - 0.4:
-                return []
-            return [self._ask_locked(lease.holder, 0.0, now)]
+    def _place(self, holder: str, length: float = 0.0, has_succeeded: bool = False) -> TakePlace:
+        places, version = self._breaker.success_threshold, self._record.version
+        return TakePlace(self.key, version, holder, places, _micros(length), has_succeeded)
 
     def settled(self, era: Era, me: Hashable, verdict: Verdict, now: float) -> None:
         """Tell the fleet how the attempt *me* ended that *era* let in, and where the breaker has opened by that."""
@@ -280,33 +195,21 @@ class SharedCircuit:
             return
         question: Question | None = None
         with breaker.lock:
-            probe, state = self._probes.get(me), breaker.state
-            if probe is not None:
-                delay = max(0.0, state.until - now) if state.name == OPEN and not state.is_forced else breaker.delay
-                word = "success" if verdict is SUCCESS else "failure" if verdict is FAILURE else "none"
-                question = self._end(probe, word, delay)
-            elif era.is_closed and state is not era and self._is_joined and self._record.state == CLOSED:
-                question = self._opening_locked(state, now)
+            holder = self._probes.get(me)
+            if holder is not None:
+                if verdict is FAILURE and breaker.state.name == OPEN:
+                    self._lease = "", -inf
+                    question = self._opening_locked(now)
+                question = question or self._place(holder, has_succeeded=verdict is SUCCESS)
+            elif era.is_closed and breaker.state not in (era, self._written) and self._record.state == CLOSED:
+                question = self._opening_locked(now)
         if question is not None:
-            self._link.ask(question, self._opened if isinstance(question, OpenCircuit) else _ignore)
+            self._link.ask(question, _ignore)
         self._probes.pop(me, None)  # and no sooner: who is interrupted here settles it once more
 
-    def _end(self, probe: _Probe, verdict: str, delay: float = 0.0) -> EndProbe:
-        places, reason = self._breaker.success_threshold, self._reason("a probe failed") if verdict == "failure" else ""
-        return EndProbe(self.key, probe.version, probe.holder, verdict, places, _micros(delay), reason)  # type: ignore[arg-type]
-
-    def _reason(self, what: str) -> str:
-        last = self._breaker.last_failure
-        return f"{what}, last {last}" if last else what
-
     def is_idle(self, now: float) -> bool:
-        """Whether it holds nothing in the fleet, and asks for nothing."""
-        return not self._probes and not any(one is not None and now < one.until for one in (self._lease, self._asked))
-
-    @property
-    def _patience(self) -> float:
-        """The seconds after which no answer comes any more: whoever was to ask was interrupted before."""
-        return max(_LEASE, 2 * self._link.patience)
+        """Return whether it holds nothing in the fleet, and asks for nothing."""
+        return not self._probes and now >= max(self._lease[1], self._asks_until)
 
 
 class FleetGate(GateAround):
@@ -346,4 +249,4 @@ def _micros(seconds: float) -> int:
 
 
 def _ignore(_: object) -> None:
-    """Be told what nobody waits for: what it says of the circuit is followed."""
+    """Do nothing: what an answer says of the circuit was followed before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
-from faulttolerance._strategy.fleet import LeaseProbe, OpenCircuit
+from faulttolerance._strategy.fleet import TakePlace, OpenCircuit
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 from kit.replicas import POLL, World, opened
 
@@ -114,7 +114,7 @@ def test_a_refused_call_asks_for_a_place_and_the_next_one_is_the_probe() -> None
     world = opened()
     one, other = world.processes
 
-    assert [one.call(), one.sent[-1].__class__] == [False, LeaseProbe]
+    assert [one.call(), one.sent[-1].__class__] == [False, TakePlace]
     probe = one.begin()
     assert probe is not None
     assert [one.call(), other.call(), one.call(), other.call()] == [False] * 4
@@ -225,15 +225,16 @@ def test_the_circuit_closes_again_where_calls_are_rare(rate: int, latency: float
     assert world.states == [CLOSED] * rate
 
 
-def test_rare_calls_find_their_place_without_a_lane_that_renews_it() -> None:
-    """By rule F4: a fleet in this process has no thread; the place is asked for again when a call needs it."""
+def test_rare_calls_find_their_place_at_the_third_time() -> None:
+    """By rule F4: nothing but calls asks for places, and the second call knows how rare they are."""
     world = opened(processes=1)
     (one,) = world.processes
-    one.next_tick = float("inf")
-    one.call()
-    world.advance(5.0)
+    outcomes = []
+    for _ in range(3):
+        outcomes.append(one.call())
+        world.advance(5.0)
 
-    assert one.call()
+    assert outcomes == [False, False, True]
     assert world.record.state == CLOSED
 
 
@@ -247,7 +248,7 @@ def test_as_many_probes_as_the_threshold_pass_in_the_whole_fleet() -> None:
         probes += [(process, probe)] if (probe := process.begin()) else []
     assert len(probes) == 3
     for process, probe in probes:
-        assert world.record.state == HALF_OPEN
+        assert world.record.state == OPEN
         process.end(probe, SUCCESS)
     world.advance(POLL)
 

@@ -6,9 +6,9 @@ import pytest
 
 from faulttolerance import CircuitBreakerOpenException
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
-from faulttolerance._strategy.fleet import EndProbe, LeaseProbe, OpenCircuit, Question, Tell
+from faulttolerance._strategy.fleet import OpenCircuit, Question, TakePlace, Tell
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
-from kit.replicas import POLL, TICK, Process, World, closed_again, opened
+from kit.replicas import POLL, Process, World, closed_again, opened
 
 # F5, and what is local
 
@@ -95,8 +95,8 @@ def test_a_reset_holds_until_the_circuit_of_the_fleet_moves() -> None:
     assert world.states == [CLOSED, OPEN]
 
 
-def test_a_circuit_that_is_forced_open_asks_nobody_and_gives_its_place_back() -> None:
-    """By rule F6: whoever is refused elsewhere gets the place at once."""
+def test_a_circuit_that_is_forced_open_asks_nobody_and_keeps_no_place() -> None:
+    """By rule F6: whoever is refused elsewhere gets the place after a second."""
     world = opened()
     one, other = world.processes
     one.call()
@@ -104,9 +104,9 @@ def test_a_circuit_that_is_forced_open_asks_nobody_and_gives_its_place_back() ->
     one.sent.clear()
     for _ in range(3):
         one.call()
-    world.advance(TICK)
+    assert one.sent == []
+    world.advance(1.0)
 
-    assert [type(question) for question in one.sent] == [EndProbe]
     assert [other.call(), other.call()] == [False, True]
     assert world.states[0] == OPEN
 
@@ -129,16 +129,18 @@ def test_a_child_process_has_no_place_of_its_parent() -> None:
     assert [one.call(), one.call(), other.call()] == [False] * 3
 
 
-def test_answers_to_questions_of_before_a_loss_give_the_place_back() -> None:
-    """By rule F4: nobody here would use it."""
+def test_a_place_that_came_before_a_loss_runs_out() -> None:
+    """By rule F4: nobody here would use it, and whoever is refused elsewhere gets it."""
     world = opened(after=6.0, latency=0.02)
-    one = world.processes[0]
+    one, other = world.processes
     one.call()
     one.circuit.follow(None, world.now)
+    world.advance(1.1)
+    other.call()
     world.advance(0.1)
 
-    assert EndProbe in map(type, one.sent)
     assert one.circuit.is_idle(world.now)
+    assert other.call()
 
 
 def test_new_values_are_those_of_the_next_decision() -> None:
@@ -148,9 +150,9 @@ def test_new_values_are_those_of_the_next_decision() -> None:
     one.breaker.reconfigure(7.0, 2, 0.5, 2, world.now)
     world.advance(2.0)
     one.call()
-    lease = one.sent[-1]
-    assert isinstance(lease, LeaseProbe)
-    assert lease.places == 2
+    wish = one.sent[-1]
+    assert isinstance(wish, TakePlace)
+    assert wish.places == 2
     assert one.call(FAILURE)
 
     assert world.record.wait == 7_000_000
@@ -218,7 +220,7 @@ def test_an_opening_is_written_once() -> None:
     world = World(latency=0.02)
     one, other = world.processes
     other.breaker.force_open(world.now)
-    world.advance(3 * POLL)
+    world.advance(3 * POLL + 0.1)  # no answer is on its way
     begun = [one.begin() for _ in range(8)]
     for me in begun[:5]:
         one.end(me, FAILURE)
@@ -231,7 +233,7 @@ def test_an_opening_is_written_once() -> None:
     assert [type(question) for question in (*one.sent, *other.sent)].count(OpenCircuit) == 1
 
 
-@pytest.mark.parametrize("kind", [OpenCircuit, LeaseProbe])
+@pytest.mark.parametrize("kind", [OpenCircuit, TakePlace])
 def test_what_was_interrupted_before_it_was_asked_is_asked_again(kind: type) -> None:
     """Control flow, such as Ctrl-C, came between deciding and asking: no answer is waited for longer than a second."""
     world = World() if kind is OpenCircuit else opened()
@@ -249,9 +251,10 @@ def test_what_was_interrupted_before_it_was_asked_is_asked_again(kind: type) -> 
     one.ask = ask  # type: ignore[method-assign]
     world.advance(1.1 * POLL)
     one.call()
-    world.advance(POLL)
 
-    assert world.record.state == (OPEN if kind is OpenCircuit else HALF_OPEN)
+    assert world.states[0] == (OPEN if kind is OpenCircuit else HALF_OPEN)
+    assert world.record.state == OPEN
+    assert one.call() == (kind is TakePlace)
 
 
 def test_an_emptied_server_hears_at_once_what_was_opened_a_moment_ago() -> None:
@@ -265,11 +268,10 @@ def test_an_emptied_server_hears_at_once_what_was_opened_a_moment_ago() -> None:
     assert world.record.state == OPEN
 
 
-def test_a_place_that_was_not_renewed_in_time_is_not_used() -> None:
-    """By rule F4: a lane that stands still has no place when somebody else has got it, or may while a question goes."""
+def test_a_place_that_was_not_used_in_time_is_not_used() -> None:
+    """By rule F4: somebody else has it, or may have it by when the question comes that it is in use."""
     world = opened(after=6.0, latency=0.04)
     one, other = world.processes
-    one.next_tick = float("inf")
     one.call()
     world.advance(0.93)
     assert one.begin() is None
@@ -282,51 +284,28 @@ def test_a_place_that_was_not_renewed_in_time_is_not_used() -> None:
     assert one.begin() is None
 
 
-def test_a_place_is_not_used_while_it_is_asked_for_again() -> None:
-    """By rule F4: the answer may be that somebody else has wanted it; one question is on its way at most."""
+def test_one_question_for_a_place_is_on_its_way_at_most() -> None:
+    """By rule F4: calls that come meanwhile are refused."""
     world = opened(after=6.0, latency=0.04)
-    one, other = world.processes
-    one.call()
-    other.call()
-    world.advance(0.25)
-    one.next_tick = float("inf")
-    other.call()
-    world.advance(0.3)
-    for question, tell in one.circuit.renewals(world.now):
-        one.ask(question, tell)
-    assert isinstance(one.sent[-1], LeaseProbe)
-    assert one.circuit.renewals(world.now) == []
+    one = world.processes[0]
+    one.sent.clear()
+    for _ in range(3):
+        assert not one.call()
 
-    assert one.begin() is None
-
-
-def test_a_place_that_is_asked_for_again_is_the_same_one() -> None:
-    """By rule F4: the server still keeps it for a moment when it is not certain here any more."""
-    world = opened(processes=1)
-    (one,) = world.processes
-    one.next_tick = float("inf")
-    one.call()
-    assert not one.circuit.is_idle(world.now)
-    world.advance(0.95)
-    assert one.circuit.is_idle(world.now)
-    probe = one.begin()
-
-    assert probe is not None
-    assert not one.circuit.is_idle(world.now)
+    assert [type(question) for question in one.sent] == [TakePlace]
 
 
 def test_a_place_is_lent_for_longer_the_rarer_calls_are() -> None:
     """By rule F4: a second at first, twice the time between two calls then, thirty seconds at most."""
     world = opened(processes=1)
     (one,) = world.processes
-    one.next_tick = float("inf")
     one.circuit._new_holder = lambda: "another"
-    world.exchange(LeaseProbe("key", world.record.version, "else", 1, 3_600_000_000))
+    world.exchange(TakePlace("key", world.record.version, "else", 1, 3_600_000_000))
     for seconds in (0.1, 0.7, 4.0, 100.0):
         one.call()
         world.advance(seconds)
     one.call()
-    lengths = [question.length / 1e6 for question in one.sent if isinstance(question, LeaseProbe)]
+    lengths = [question.length / 1e6 for question in one.sent if isinstance(question, TakePlace)]
 
     assert [round(length, 1) for length in dict.fromkeys(lengths)] == [1.0, 1.4, 8.0, 30.0]
 
@@ -340,7 +319,8 @@ def test_how_rare_calls_are_is_found_anew_each_time_the_circuit_has_been_open() 
     world.advance(60.0)
     one.call()
 
-    assert [question.length for question in one.sent if isinstance(question, LeaseProbe)] == [1_000_000] * 2
+    lengths = [question.length for question in one.sent if isinstance(question, TakePlace)]
+    assert lengths == [1_000_000, 60_000_000, 1_000_000]  # the probe kept its place for the delay
 
 
 def test_a_probe_that_never_ends_is_forgotten_when_the_circuit_moves() -> None:
@@ -369,7 +349,7 @@ def test_a_fleet_with_much_patience_lends_for_longer() -> None:
     one.call()
     lease = one.sent[-1]
 
-    assert isinstance(lease, LeaseProbe)
+    assert isinstance(lease, TakePlace)
     assert lease.length == 4_000_000
 
 
@@ -391,17 +371,17 @@ def test_without_a_delay_a_second_place_is_no_probe_of_a_circuit_that_has_opened
     assert one.begin() is None
 
 
-def test_a_probe_that_ends_while_the_circuit_is_forced_open_is_told_with_the_delay() -> None:
-    """By rule F6: that it is forced for ever is for this process alone."""
+def test_a_probe_that_fails_while_the_circuit_is_forced_open_gives_its_place_back() -> None:
+    """By rule F6: what is forced is for this process alone; another one finds out by a probe of its own."""
     world = opened()
-    one = world.processes[0]
+    one, other = world.processes
     one.call()
     probe = one.begin()
     assert probe is not None
     one.breaker.force_open(world.now)
     one.end(probe, FAILURE)
 
-    assert world.record.wait == 5_000_000
+    assert [other.call(), other.call()] == [False, True]
 
 
 def test_a_verdict_that_was_not_told_leaves_a_circuit_that_probes_again() -> None:

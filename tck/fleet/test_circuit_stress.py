@@ -19,7 +19,7 @@ from faulttolerance import CircuitBreakerOpenException, circuit_breaker, circuit
 from faulttolerance._fleet.circuits import Circuit
 from faulttolerance._guard import registry
 from faulttolerance._policy import FleetWide
-from faulttolerance._strategy.fleet import StartProbe
+from faulttolerance._strategy.fleet import TakePlace
 from kit.fleet import DistantFleet
 from kit.waiting import wait_until
 
@@ -43,12 +43,12 @@ def left(name: str) -> list[Any]:
 def places(fleet: DistantFleet, name: str) -> dict[str, Any]:
     """What the server has lent."""
     circuit: Circuit | None = fleet.memory._circuits.get(name)
-    return {} if circuit is None else {holder: place for holder, place in circuit.places.items() if place.is_used}
+    return {} if circuit is None else {holder: until for holder, until in circuit.places.items() if until > fleet.now() * 1e6 + 1e6}
 
 
 def probes(fleet: DistantFleet) -> int:
-    """How many probes have begun."""
-    return sum(isinstance(question, StartProbe) for question in [*fleet.asked])
+    """How many places were given back by probes that have ended."""
+    return sum(isinstance(question, TakePlace) and not question.length for question in [*fleet.asked])
 
 
 @pytest.fixture

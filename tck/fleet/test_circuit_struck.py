@@ -12,7 +12,7 @@ from faulttolerance import circuit_breaker, configure, fleet_wide, testing
 from faulttolerance._call.sharing import Member
 from faulttolerance._guard import registry
 from faulttolerance._policy import FleetWide
-from faulttolerance._strategy.fleet import EndProbe, LeaseProbe, ReadCircuits
+from faulttolerance._strategy.fleet import Poll, TakePlace
 from faulttolerance.testing import MemoryFleet, VirtualClock, virtual_time
 from kit.struck import Struck, strikes
 
@@ -62,13 +62,13 @@ def half_open(clock: VirtualClock, fleet: MemoryFleet, one: Any, other: Any) -> 
 def is_free(fleet: MemoryFleet) -> bool:
     """Whether a stranger gets the place of a probe, unless there is none to get."""
     session = fleet.connect()
-    (records,) = session.exchange([ReadCircuits()])
-    ((key, record),) = records.items()  # type: ignore[union-attr]
-    if record.state != "half-open":
+    (polled,) = session.exchange([Poll("", 1)])
+    ((key, record),) = polled.circuits.items()  # type: ignore[union-attr]
+    if record.state == "closed" or record.wait:
         return True
-    lease = LeaseProbe(key, record.version, "stranger", 1, 1_000_000)
-    leased, _ = session.exchange([lease, EndProbe(key, record.version, "stranger", "none", 1, 0)])
-    return leased.is_granted  # type: ignore[union-attr, return-value]
+    wish = TakePlace(key, record.version, "stranger", 1, 1_000_000)
+    answer, _ = session.exchange([wish, wish._replace(length=0)])
+    return answer.is_granted  # type: ignore[union-attr, return-value]
 
 
 @pytest.mark.parametrize("has_place", [False, True])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from math import inf
 
 import pytest
 
-from faulttolerance._strategy.contact import RENEWING, Contact
+from faulttolerance._strategy.contact import Contact
 
 LAST = 1 - 2**-53
 """The highest chance there is."""
@@ -16,10 +15,10 @@ LAST = 1 - 2**-53
 @pytest.mark.parametrize(("chance", "due"), [(0.0, 99.0), (0.5, 110.0 - 0.0), (LAST, 121.0)])
 def test_circuits_are_read_at_intervals_give_or_take_a_tenth(chance: float, due: float) -> None:
     contact = Contact(110.0, 0.0)
-    assert contact.next() == 0.0  # at once, so that the first call finds a connection
+    assert contact.due == 0.0  # at once, so that the first call finds a connection
 
     contact.read(0.0, chance)
-    assert contact.next() == pytest.approx(due)
+    assert contact.due == pytest.approx(due)
 
 
 def test_a_lost_fleet_is_asked_at_once_and_then_more_and_more_seldom() -> None:
@@ -98,27 +97,3 @@ def test_it_is_news_to_the_first_one_only() -> None:
 
     assert news.count(True) == 1
     assert not contact.is_up
-
-
-def test_idle_places_are_asked_for_as_long_as_there_may_be_some() -> None:
-    """More often than once in the second for which they are lent."""
-    contact = Contact(30.0, 0.0)
-    contact.read(0.0, 0.5)
-    assert contact.renew_at == inf
-    contact.may_keep(1.0)
-    contact.may_keep(1.1)
-    assert contact.next() == 1.0 + RENEWING
-    contact.renewed(1.5, is_kept=True)
-    assert contact.next() == 1.5 + RENEWING
-    contact.renewed(2.0, is_kept=False)
-
-    assert contact.next() == contact.due
-    assert RENEWING < 0.5
-
-
-def test_a_lost_fleet_keeps_no_places() -> None:
-    contact = Contact(30.0, 0.0)
-    contact.may_keep(1.0)
-    contact.lose("gone", 1.0, 0.5)
-
-    assert contact.renew_at == inf

@@ -13,25 +13,13 @@ from hypothesis import strategies as st
 from faulttolerance import RedisFleet
 from faulttolerance._fleet.memory import Memory
 from faulttolerance._fleet.scripts import Script, script
-from faulttolerance._strategy.fleet import (
-    ABSENT,
-    Answer,
-    Attend,
-    CircuitRecord,
-    EndProbe,
-    Leased,
-    LeaseProbe,
-    OpenCircuit,
-    Question,
-    ReadCircuits,
-    StartProbe,
-    TakeTurn,
-)
+from faulttolerance._strategy.fleet import ABSENT, Answer, CircuitRecord, OpenCircuit, Poll, Question, TakePlace, TakeTurn
 from kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.outside
 
 SECOND = 1_000_000
+READ = Poll("", 1)
 
 
 class Server(Protocol):
@@ -97,7 +85,7 @@ def taken(server: Server, question: TakeTurn, at_most: int = 1000) -> int:
 
 
 def opened(server: Server, delay: int = SECOND, seen: int = 0, key: str = "shop") -> CircuitRecord:
-    record: CircuitRecord = server.ask(OpenCircuit(key, seen, delay, "3 of 4 calls failed"))
+    record: CircuitRecord = server.ask(OpenCircuit(key, seen, delay, 0, "3 of 4 calls failed"))
     return record
 
 
@@ -105,20 +93,29 @@ def half_open(server: Server, holder: str = "one", places: int = 1) -> CircuitRe
     """A circuit of which *holder* has a place."""
     record = opened(server)
     server.now += SECOND
-    leased: Leased = server.ask(LeaseProbe("shop", record.version, holder, places, SECOND))
-    assert leased.is_granted
-    return leased.circuit
+    assert takes(server, record, holder, places)
+    return record._replace(wait=0)
 
 
-def end(record: CircuitRecord, verdict: Any, holder: str = "one", places: int = 1) -> EndProbe:
-    return EndProbe("shop", record.version, holder, verdict, places, SECOND, "a probe failed")
+def takes(server: Server, record: CircuitRecord, holder: str = "one", places: int = 1, length: int = SECOND) -> bool:
+    """Whether *holder* gets a place, or keeps it."""
+    return bool(server.ask(TakePlace("shop", record.version, holder, places, length)).is_granted)
+
+
+def end(record: CircuitRecord, holder: str = "one", places: int = 1, *, succeeds: bool = False) -> TakePlace:
+    """What gives the place back."""
+    return TakePlace("shop", record.version, holder, places, 0, succeeds)
+
+
+def known(server: Server) -> dict[str, CircuitRecord]:
+    return dict(server.ask(READ).circuits)
 
 
 def test_processes_that_were_there_of_late_are_counted(server: Server) -> None:
     """Also after the clock was set back, and those that come again once."""
 
     def attend(process: str) -> Any:
-        return server.ask(Attend(process, 3 * SECOND))
+        return server.ask(Poll(process, 3 * SECOND)).processes
 
     assert [attend("one"), attend("other"), attend("one")] == [1, 2, 2]
     server.now += 2 * SECOND
@@ -229,16 +226,25 @@ def test_opens_what_is_closed(server: Server) -> None:
 
     assert record == CircuitRecord(record.version, "open", SECOND, 0, "3 of 4 calls failed")
     server.now += SECOND // 4
-    assert server.ask(ReadCircuits()) == {"shop": record._replace(wait=SECOND * 3 // 4)}
+    assert known(server) == {"shop": record._replace(wait=SECOND * 3 // 4)}
     server.now += SECOND
-    assert server.ask(ReadCircuits()) == {"shop": record._replace(wait=0)}
+    assert known(server) == {"shop": record._replace(wait=0)}
 
 
-def test_who_opens_what_moved_meanwhile_hears_of_it(server: Server) -> None:
+def test_who_opens_what_moved_meanwhile_is_told_of_it(server: Server) -> None:
     first = opened(server, delay=SECOND)
 
     assert opened(server, delay=9 * SECOND) == first
-    assert opened(server, delay=9 * SECOND, seen=first.version) == first
+
+
+def test_who_opens_what_is_open_as_it_was_seen_opens_it_anew(server: Server) -> None:
+    """As the failure of a probe does."""
+    first = half_open(server)
+    again = server.ask(OpenCircuit("shop", first.version, 9 * SECOND, 1, "a probe failed"))
+
+    assert again == CircuitRecord(again.version, "open", 9 * SECOND, 1, "a probe failed")
+    assert again.version > first.version
+    assert not takes(server, again, "two")
 
 
 def test_what_an_emptied_server_never_saw_is_opened(server: Server) -> None:
@@ -252,128 +258,99 @@ def test_nobody_probes_before_the_delay_is_over(server: Server) -> None:
     record = opened(server)
     server.now += SECOND - 1
 
-    answer = server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND))
-    assert answer == Leased(False, record._replace(wait=1))
+    answer = server.ask(TakePlace("shop", record.version, "one", 1, SECOND))
+    assert answer == record._replace(wait=1)
 
 
-def test_the_first_who_asks_makes_it_half_open(server: Server) -> None:
+def test_the_first_who_asks_gets_the_place(server: Server) -> None:
     record = opened(server)
     server.now += SECOND
 
-    one = server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND))
-    two = server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND))
-    three = server.ask(LeaseProbe("shop", one.circuit.version, "three", 1, SECOND))
-
-    assert one.is_granted
-    assert one.circuit.state == "half-open"
-    assert one.circuit.version > record.version
-    assert two == three == Leased(False, one.circuit)
+    assert [takes(server, record, holder) for holder in ("one", "two")] == [True, False]
+    assert known(server) == {"shop": record._replace(wait=0)}
 
 
 def test_probes_close_it_together(server: Server) -> None:
     """As many as have to succeed, whoever runs them; none runs beside those that are enough."""
     record = half_open(server, places=3)
-    lease = lambda holder: server.ask(LeaseProbe("shop", record.version, holder, 3, SECOND)).is_granted  # noqa: E731
 
-    assert [lease("two"), lease("three"), lease("four")] == [True, True, False]
-    assert server.ask(end(record, "success", "one", 3)) == record
-    assert not lease("four")
-    assert server.ask(end(record, "success", "two", 3)) == record
-    closed = server.ask(end(record, "success", "three", 3))
+    assert [takes(server, record, holder, 3) for holder in ("two", "three", "four")] == [True, True, False]
+    assert server.ask(end(record, "one", 3, succeeds=True)) == record
+    assert not takes(server, record, "four", 3)
+    assert server.ask(end(record, "two", 3, succeeds=True)) == record
+    closed = server.ask(end(record, "three", 3, succeeds=True))
 
     assert closed == CircuitRecord(closed.version, "closed")
     assert closed.version > record.version
-    assert server.ask(ReadCircuits()) == {"shop": closed}
+    assert known(server) == {"shop": closed}
 
 
-def test_a_probe_that_fails_opens_it_again(server: Server) -> None:
-    record = half_open(server)
+def test_each_who_asks_has_a_threshold_of_its_own(server: Server) -> None:
+    """As in a rolling release: what has succeeded is counted for all."""
+    record = half_open(server, places=3)
+    server.ask(end(record, "one", 3, succeeds=True))
 
-    for times in (1, 2):
-        record = server.ask(end(record, "failure"))
-        assert record == CircuitRecord(record.version, "open", SECOND, times, "a probe failed")
-        server.now += SECOND
-        record = server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND)).circuit
-    assert server.ask(end(record, "success")).state == "closed"
+    assert server.ask(TakePlace("shop", record.version, "two", 1, SECOND)).state == "closed"
 
 
 def test_a_probe_without_a_verdict_gives_its_place_back(server: Server) -> None:
     """trap 28: at once, not when its place is over."""
     record = half_open(server)
-    server.ask(StartProbe("shop", record.version, "one", 60 * SECOND))
+    takes(server, record, length=60 * SECOND)
 
-    assert server.ask(end(record, "none")) == record
-    assert server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND)).is_granted
-
-
-def test_an_idle_place_is_kept_until_another_process_wants_it(server: Server) -> None:
-    """trap 28: a replica without calls must not sit on the only probe, and one with few must get to it."""
-    record = half_open(server)
-    lease = lambda holder: server.ask(LeaseProbe("shop", record.version, holder, 1, SECOND)).is_granted  # noqa: E731
-    for _ in range(5):
-        server.now += SECOND // 2
-        assert lease("one")
-
-    assert not lease("two")
-    assert not lease("one")
-    assert lease("two")
-    assert not lease("one")
+    assert server.ask(end(record)) == record
+    assert takes(server, record, "two")
 
 
 def test_a_place_that_nobody_keeps_goes_to_who_asks_next(server: Server) -> None:
     record = half_open(server)
     server.now += SECOND
 
-    assert server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND)).is_granted
-    assert not server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND)).is_granted
+    assert takes(server, record, "two")
+    assert not takes(server, record, "one")
 
 
 def test_a_probe_that_began_keeps_its_place_for_as_long_as_it_said(server: Server) -> None:
-    """Wanted or not; then its verdict still counts, but it stands in nobody's way."""
+    """Then its verdict still counts, but it stands in nobody's way."""
     record = half_open(server)
-    server.ask(StartProbe("shop", record.version, "one", 30 * SECOND))
-    lease = lambda holder: server.ask(LeaseProbe("shop", record.version, holder, 1, SECOND)).is_granted  # noqa: E731
+    takes(server, record, length=30 * SECOND)
 
     server.now += 30 * SECOND - 1
-    assert [lease("two"), lease("one")] == [False, True]
+    assert [takes(server, record, "two"), takes(server, record)] == [False, True]
     server.now += SECOND
-    assert lease("two")
-    assert server.ask(end(record, "success")).state == "closed"
+    assert takes(server, record, "two")
+    assert server.ask(end(record, succeeds=True)).state == "closed"
 
 
 def test_a_probe_that_is_told_of_late_has_its_place_if_nobody_else_has(server: Server) -> None:
     record = half_open(server)
     server.now += SECOND + 5
-    server.ask(StartProbe("shop", record.version, "one", 30 * SECOND))
+    takes(server, record, length=30 * SECOND)
     server.now += SECOND
 
-    assert not server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND)).is_granted
+    assert not takes(server, record, "two")
 
 
-@pytest.mark.parametrize("verdict", ["success", "failure", "none"])
-def test_a_verdict_in_another_version_has_no_effect(server: Server, verdict: str) -> None:
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_verdict_in_another_version_has_no_effect(server: Server, succeeds: bool) -> None:
     first = half_open(server)
-    opened_again = server.ask(end(first, "failure"))
+    again = opened(server, seen=first.version)
 
-    assert server.ask(end(first, verdict)) == opened_again
+    assert server.ask(end(first, succeeds=succeeds)) == again
     server.now += SECOND
-    second = server.ask(LeaseProbe("shop", opened_again.version, "two", 1, SECOND)).circuit
-    assert server.ask(end(first, verdict)) == second
+    assert takes(server, again, "two")
+    assert server.ask(end(first, succeeds=succeeds)) == again._replace(wait=0)
 
 
 def test_of_an_unknown_circuit_nothing_is_written_by_probes(server: Server) -> None:
-    assert server.ask(LeaseProbe("shop", 5, "one", 1, SECOND)) == Leased(False, ABSENT)
-    assert server.ask(StartProbe("shop", 5, "one", SECOND)) == ABSENT
-    assert server.ask(end(CircuitRecord(5, "half-open"), "failure")) == ABSENT
-    assert server.ask(ReadCircuits()) == {}
+    assert server.ask(TakePlace("shop", 5, "one", 1, SECOND)) == ABSENT
+    assert server.ask(TakePlace("shop", 5, "one", 1, 0, True)) == ABSENT
+    assert known(server) == {}
 
 
 @pytest.mark.parametrize(
     "move",
-    [
-        lambda server, record: server.ask(ReadCircuits()),
-        lambda server, record: server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND)),
-    ],
+    [lambda server, record: server.ask(READ), lambda server, record: takes(server, record)],
     ids=["read", "asked"],
 )
 def test_a_clock_that_was_set_back_costs_one_delay(server: Server, move: Callable[[Server, Any], object]) -> None:
@@ -383,40 +360,38 @@ def test_a_clock_that_was_set_back_costs_one_delay(server: Server, move: Callabl
     move(server, record)
     server.now += SECOND
 
-    leased = server.ask(LeaseProbe("shop", record.version, "one", 1, SECOND))
-    assert leased.is_granted
-    assert leased.circuit.version == record.version + 1
+    assert takes(server, record)
+    assert opened(server, seen=record.version).version == record.version + 1
 
 
 def test_a_clock_that_was_set_back_costs_a_place_its_length(server: Server) -> None:
     """trap 32."""
     record = half_open(server)
     server.now -= 3600 * SECOND
-    refused = server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND))
+    assert not takes(server, record, "two")
     server.now += SECOND
 
-    assert not refused.is_granted
-    assert server.ask(LeaseProbe("shop", record.version, "two", 1, SECOND)).is_granted
+    assert takes(server, record, "two")
 
 
 def test_a_closed_circuit_is_forgotten_after_an_hour(server: Server) -> None:
-    closed = server.ask(end(half_open(server), "success"))
+    closed = server.ask(end(half_open(server), succeeds=True))
     server.now += 3600 * SECOND - 1
-    assert server.ask(ReadCircuits()) == {"shop": closed}
+    assert known(server) == {"shop": closed}
 
     server.now += 1
-    assert server.ask(ReadCircuits()) == {}
+    assert known(server) == {}
     assert opened(server, seen=closed.version).state == "open"
 
 
-def test_an_open_circuit_is_forgotten_a_day_after_its_delay(server: Server) -> None:
+def test_an_open_circuit_is_forgotten_an_hour_after_its_delay(server: Server) -> None:
     """So a guard that no release has any more does not stay for ever."""
-    opened(server, delay=3600 * SECOND)
+    opened(server, delay=24 * 3600 * SECOND)
     server.now += 25 * 3600 * SECOND - 1
-    assert server.ask(ReadCircuits())["shop"].state == "open"
+    assert known(server)["shop"].state == "open"
 
     server.now += 1
-    assert server.ask(ReadCircuits()) == {}
+    assert known(server) == {}
 
 
 ADVANCE = st.sampled_from([0, 0, 0, 1, 7, 333, 5_000, 100_000, 333_333, 333_334, SECOND, 3 * SECOND, 3_700 * SECOND])
@@ -438,14 +413,14 @@ PLACES = st.sampled_from([1, 1, 2, 3])
 def circuit_questions(versions: list[int]) -> st.SearchStrategy[Question]:
     """Questions about a circuit of which these versions were seen."""
     key, version = st.sampled_from(["a", "b"]), st.sampled_from(versions)
-    verdict = st.sampled_from(["success", "failure", "none"])
+    reasons = st.sampled_from(["", '3 of 4 "calls" failed\n\\', "ä\0"])
+    places = st.builds(TakePlace, key, version, HOLDERS, PLACES, DELAYS, st.booleans())
     return st.one_of(
-        st.just(ReadCircuits()),
-        st.builds(OpenCircuit, key, version, DELAYS, st.sampled_from(["", '3 of 4 "calls" failed\n\\', "ä\0"])),
-        st.builds(LeaseProbe, key, version, HOLDERS, PLACES, DELAYS),
-        st.builds(LeaseProbe, key, version, HOLDERS, PLACES, DELAYS),
-        st.builds(StartProbe, key, version, HOLDERS, DELAYS),
-        st.builds(EndProbe, key, version, HOLDERS, verdict, PLACES, DELAYS, st.just("again")),
+        st.builds(Poll, HOLDERS, st.just(3 * SECOND)),
+        st.builds(OpenCircuit, key, version, DELAYS, st.sampled_from([0, 1, 7]), reasons),
+        places,
+        places,
+        places,
     )
 
 
@@ -492,6 +467,5 @@ def test_memory_and_scripts_give_the_same_circuits(data: st.DataObject, both: tu
         question = data.draw(circuit_questions(versions[-3:]))
         answer = memory.ask(question)
         assert answer == redis.ask(question)
-        found = answer.circuit if isinstance(answer, Leased) else answer
-        if isinstance(found, CircuitRecord):
-            versions.append(found.version)
+        if isinstance(answer, CircuitRecord):
+            versions.append(answer.version)

@@ -13,12 +13,13 @@ import pytest
 
 from faulttolerance import RedisFleet
 from faulttolerance._fleet.redis import RedisSession
-from faulttolerance._strategy.fleet import CircuitRecord, OpenCircuit, ReadCircuits, TakeTurn
+from faulttolerance._strategy.fleet import CircuitRecord, OpenCircuit, Poll, Polled, TakeTurn
 from kit.redis_server import RedisServer, redis_server, slowed
 
 pytestmark = pytest.mark.outside
 
-READ = ReadCircuits()
+READ = Poll("one", 3600_000_000)
+NOTHING = Polled(1, {})
 TURN = TakeTurn("shop", "fixed", 1, 60_000_000, 1)
 SECRET = "hunter2"
 
@@ -61,7 +62,7 @@ def test_a_killed_server_is_found_again_when_it_is_back(redis: RedisServer, sess
     assert "ConnectionError" in lost(session)
     assert f"redis://127.0.0.1:{redis.port}: ConnectionError" in lost(session)
     redis.start()
-    assert session.exchange([TURN, READ]) == [0, {}]
+    assert session.exchange([TURN, READ]) == [0, NOTHING]
 
 
 def test_a_frozen_server_is_waited_for_as_long_as_patience(redis: RedisServer, session_of: Any) -> None:
@@ -75,7 +76,7 @@ def test_a_frozen_server_is_waited_for_as_long_as_patience(redis: RedisServer, s
         assert "Timeout" in lost(session)
         assert 0.07 <= time.monotonic() - began < 1.0
     redis.thaw()
-    assert session.exchange([READ, TURN]) == [{}, 0]
+    assert session.exchange([READ, TURN]) == [NOTHING, 0]
 
 
 def test_scripts_that_the_server_forgot_are_sent_again(running_redis: RedisServer, session_of: Any) -> None:
@@ -86,17 +87,17 @@ def test_scripts_that_the_server_forgot_are_sent_again(running_redis: RedisServe
 
     answers = session.exchange([turn, READ, turn, turn, turn])
     assert [answers[place] for place in (0, 2, 3)] == [0, 0, 0]
-    assert answers[1] == {}
+    assert answers[1] == NOTHING
     assert answers[4] > 0
 
 
 def test_a_slow_server_answers_who_is_patient(running_redis: RedisServer, session_of: Any) -> None:
     with slowed(running_redis.port) as port:
-        assert session_of(f"redis://127.0.0.1:{port}", patience=20).exchange([READ]) == [{}]  # late, and not lost
+        assert session_of(f"redis://127.0.0.1:{port}", patience=20).exchange([READ]) == [NOTHING]  # late, and not lost
     with slowed(running_redis.port, 0.6) as port:
         url = f"redis://127.0.0.1:{port}"
 
-        assert session_of(url, patience=1000).exchange([READ]) == [{}]
+        assert session_of(url, patience=1000).exchange([READ]) == [NOTHING]
         assert "Timeout" in lost(session_of(url, patience=20))
 
 
@@ -113,7 +114,7 @@ def test_a_password_opens_and_is_shown_nowhere(tmp_path: Path, session_of: Any, 
         server.kill()
         gone = lost(session_of(url.format(SECRET)))
 
-    assert answer == [0, {}]
+    assert answer == [0, NOTHING]
     assert "invalid" in wrong
     assert "Authentication required" in none
     assert not [text for text in (wrong, none, gone) if "hunter" in text]
@@ -133,7 +134,7 @@ def test_names_are_taken_as_they_are(running_redis: RedisServer, session_of: Any
     record = CircuitRecord(5, "open", 60_000_000, 0, key)
     opened, turn, refused, others, read = session.exchange(
         [
-            OpenCircuit(key, 5, 60_000_000, key),
+            OpenCircuit(key, 5, 60_000_000, 0, key),
             TURN._replace(key=key),
             TURN._replace(key=key),
             TURN._replace(key=f"{key}."),
@@ -144,10 +145,10 @@ def test_names_are_taken_as_they_are(running_redis: RedisServer, session_of: Any
     assert opened._replace(version=5) == record
     assert (turn, others) == (0, 0)
     assert refused > 0
-    assert list(read) == [key]
+    assert list(read.circuits) == [key]
     with running_redis.client() as client:
         keys = client.keys("*")
-    assert len(keys) == 3
+    assert len(keys) == 4
     assert all(one.startswith(b"{faulttolerance:trap 31}:") for one in keys)
 
 
@@ -155,17 +156,17 @@ def test_namespaces_share_nothing(session_of: Any) -> None:
     one, other = session_of(namespace="one"), session_of(namespace="other")
 
     assert [one.exchange([TURN])[0], other.exchange([TURN])[0]] == [0, 0]
-    one.exchange([OpenCircuit("shop", 0, 1000, "")])
-    assert other.exchange([READ]) == [{}]
+    one.exchange([OpenCircuit("shop", 0, 1000, 0, "")])
+    assert other.exchange([READ]) == [NOTHING]
 
 
 def test_nothing_stays_for_ever(running_redis: RedisServer, session_of: Any) -> None:
     """Every key expires, not long after nothing of it counts any more."""
-    hour, day = 3_600_000, 86_400_000
+    hour = 3_600_000
     kinds = ("smooth", "fixed", "rolling")
     session = session_of()
     session.exchange([TakeTurn("shop", kind, 10, 50_000_000, 10, 7_000_000) for kind in kinds])  # type: ignore[arg-type]
-    session.exchange([OpenCircuit("shop", 0, 5_000_000, "")])
+    session.exchange([OpenCircuit("shop", 0, 5_000_000, 0, "")])
 
     with running_redis.client(decode_responses=True) as client:
         left = {key.rpartition("}:")[2]: client.pttl(key) for key in client.keys("*")}
@@ -173,7 +174,7 @@ def test_nothing_stays_for_ever(running_redis: RedisServer, session_of: Any) -> 
         "smooth:shop": 7_000,
         "fixed:shop": 50_000 + hour,
         "rolling:shop": 50_000,
-        "circuits": 5_000 + day,
+        "circuits": 5_000 + hour,
     }
     assert left.keys() == longest.keys()
     assert {key: longest[key] - 2_000 < left[key] <= longest[key] for key in left} == dict.fromkeys(left, True)
@@ -219,7 +220,7 @@ def test_a_child_has_a_connection_of_its_own(session_of: Any) -> None:
     answers = [session.exchange([READ]) for _ in range(200)]
     os.waitpid(child, 0)
 
-    assert answers == [[{}]] * 200
+    assert answers == [[NOTHING]] * 200
     assert os.read(read, 100) == b"0"
     os.close(read)
     os.close(write)

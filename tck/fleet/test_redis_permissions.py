@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import RedisFleet
-from faulttolerance._strategy.fleet import (
-    Attend,
-    EndProbe,
-    LeaseProbe,
-    OpenCircuit,
-    Question,
-    ReadCircuits,
-    StartProbe,
-    TakeTurn,
-)
+from faulttolerance._strategy.fleet import OpenCircuit, Poll, Question, TakePlace, TakeTurn
 from kit.redis_server import RedisServer
 from kit.waiting import wait_until
 
@@ -43,30 +34,21 @@ def test_the_user_of_the_page_may_ask_everything(running_redis: RedisServer) -> 
     session = RedisFleet(url, namespace="shop-production", patience=2000).connect()
     stranger = RedisFleet(url, namespace="shop-staging", patience=2000).connect()
 
-    def version() -> int:
-        found: Any = session.exchange([ReadCircuits()])
-        version: int = found[0]["circuit"].version
-        return version
-
-    def is_granted() -> bool:
-        answer: Any = session.exchange([LeaseProbe("circuit", version(), "me", 1, 1_000_000)])[0]
-        return bool(answer.is_granted)
+    def place(length: int, has_succeeded: bool = False) -> Any:
+        polled: Any = session.exchange([Poll("one", 1_000_000)])[0]
+        version = polled.circuits["circuit"].version
+        return session.exchange([TakePlace("circuit", version, "me", 1, length, has_succeeded)])[0]
 
     try:
         turns: list[Question] = [TakeTurn("limit", kind, 2, 20_000, 2, 10) for kind in ("smooth", "fixed", "rolling")]
         for _ in range(3):
             session.exchange([*turns, *turns, *turns])
-        session.exchange([OpenCircuit("circuit", 0, 1000, "it failed")])
-        wait_until(is_granted)
-        assert session.exchange([Attend("one", 1), Attend("other", 1_000_000)]) in ([1, 1], [1, 2])
-        asked: list[Question] = [
-            StartProbe("circuit", version(), "me", 1_000_000),
-            EndProbe("circuit", version(), "me", "success", 1, 1000),
-        ]
-        ended: Any = session.exchange(asked)[1]
-        assert ended.state == "closed"
+        session.exchange([OpenCircuit("circuit", 0, 1000, 0, "it failed")])
+        wait_until(lambda: place(1_000_000).is_granted)
+        assert place(0, has_succeeded=True).state == "closed"
+        session.exchange([Poll("one", 1), Poll("other", 1_000_000)])
         with pytest.raises(ConnectionError, match="permission"):
-            stranger.exchange([ReadCircuits()])
+            stranger.exchange([Poll("one", 1)])
     finally:
         session.close()
         stranger.close()

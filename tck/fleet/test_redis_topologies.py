@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import RedisFleet
-from faulttolerance._strategy.fleet import OpenCircuit, ReadCircuits, TakeTurn
+from faulttolerance._strategy.fleet import OpenCircuit, Poll, Polled, TakeTurn
 from kit.redis_server import RedisServer, free_port, redis_server
 from kit.waiting import wait_until
 
@@ -20,7 +20,8 @@ pytestmark = pytest.mark.outside
 
 redis = pytest.importorskip("redis")
 
-READ = ReadCircuits()
+READ = Poll("one", 3600_000_000)
+NOTHING = Polled(1, {})
 TURN = TakeTurn("shop", "fixed", 1, 60_000_000, 1)
 SECRET = "hunter2"
 
@@ -61,14 +62,14 @@ def test_sentinels_lead_to_the_server(tmp_path: Path) -> None:
         ).master_for("shop")
 
         with session_of(url) as session, session_of(client) as other:
-            assert session.exchange([TURN, READ]) == [0, {}]
+            assert session.exchange([TURN, READ]) == [0, NOTHING]
             assert other.exchange([TURN])[0] > 0
             wait_until(lambda: replica_is_known(sentinel))
             master.kill()
 
             def has_moved() -> bool:
                 with suppress(ConnectionError):
-                    session.exchange([OpenCircuit("shop", 0, 1, "")])
+                    session.exchange([OpenCircuit("shop", 0, 1, 0, "")])
                     return True
                 return False
 
@@ -119,7 +120,7 @@ def test_the_node_of_a_cluster_that_has_the_keys_is_found(cluster: list[RedisSer
     urls = [f"redis+cluster://127.0.0.1:{node.port}" for node in cluster]
     urls.append(f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster[0].port}")
     client = redis.RedisCluster(host="127.0.0.1", port=cluster[0].port)
-    questions = [TURN, TURN._replace(key="} {other}"), OpenCircuit("{x}", 0, 1, "")]
+    questions = [TURN, TURN._replace(key="} {other}"), OpenCircuit("{x}", 0, 1, 0, "")]
     granted = []
     for given in [*urls[:3], client]:
         with session_of(given) as session:
@@ -146,8 +147,8 @@ def test_keys_that_move_to_another_node_are_followed(cluster: list[RedisServer])
         for node in (other, owner, *cluster):
             node.ask("CLUSTER", "SETSLOT", str(slot), "NODE", name)
 
-        assert session.exchange([TURN, READ]) == [0, {}]
-    assert other.ask("DBSIZE") == 1
+        assert session.exchange([TURN, READ]) == [0, NOTHING]
+    assert other.ask("DBSIZE") == 2
 
 
 def test_an_encrypted_connection_checks_who_answers(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_an_encrypted_connection_checks_who_answers(tmp_path: Path) -> None:
         client = redis.Redis(port=port, ssl=True, ssl_ca_certs=str(certificate))
         for given in (client, f"rediss://localhost:{port}?ssl_ca_certs={certificate}"):
             with session_of(given) as session:
-                assert session.exchange([READ]) == [{}]
+                assert session.exchange([READ]) == [NOTHING]
         with session_of(f"rediss://localhost:{port}") as session, pytest.raises(ConnectionError, match="CERTIFICATE"):
             session.exchange([READ])
 
@@ -174,4 +175,4 @@ def test_a_socket_of_the_machine_is_one_of_its_places(tmp_path: Path) -> None:
     with redis_server(tmp_path, "--unixsocket", str(path)):
         for given in (f"unix://{path}?db=1", redis.Redis(unix_socket_path=str(path), db=1)):
             with session_of(given) as session:
-                assert session.exchange([READ]) == [{}]
+                assert session.exchange([READ]) == [NOTHING]

@@ -13,14 +13,15 @@ from typing import Any
 from faulttolerance import CircuitBreakerOpenException
 from faulttolerance._fleet.memory import Memory
 from faulttolerance._strategy.circuit_breaker import CLOSED, CircuitBreaker
-from faulttolerance._strategy.fleet import ABSENT, Question, ReadCircuits, Tell
+from faulttolerance._strategy.fleet import ABSENT, Poll, Question, Tell
 from faulttolerance._strategy.fleet_circuit import FleetGate, SharedCircuit
 from faulttolerance._strategy.gate import Era
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
-__all__ = ["PATIENCE", "POLL", "TICK", "Process", "World", "closed_again", "opened"]
+__all__ = ["PATIENCE", "POLL", "READ", "Process", "World", "closed_again", "opened"]
 
-POLL, TICK, PATIENCE = 1.0, 0.3, 0.05
+POLL, PATIENCE = 1.0, 0.05
+READ = Poll("", 1)
 
 
 class World:
@@ -55,7 +56,7 @@ class World:
 
     @property
     def record(self) -> Any:
-        return self.exchange(ReadCircuits()).get("key", ABSENT)
+        return self.exchange(READ).circuits.get("key", ABSENT)
 
     @property
     def states(self) -> list[str]:
@@ -72,7 +73,6 @@ class Process:
         self.asked: deque[tuple[float, Question, Tell]] = deque()
         self.answered: deque[tuple[float, Question, Any, Tell]] = deque()
         self.next_read = world.now + POLL
-        self.next_tick = world.now + TICK
         self.sent: list[Question] = []
         self.breaker = CircuitBreaker("name", **world.values, now=world.now)
         self.moves: list[tuple[str, str, str]] = []
@@ -100,19 +100,14 @@ class Process:
         self.lose()
 
     def hear(self, question: Question, answer: Any, tell: Tell) -> None:
-        if isinstance(question, ReadCircuits):
-            answer = answer.get("key", ABSENT)
-        self.circuit.follow(getattr(answer, "circuit", answer), self.world.now)
+        if isinstance(question, Poll):
+            answer = answer.circuits.get("key", ABSENT)
+        self.circuit.follow(answer, self.world.now)
         tell(answer)
 
     @property
     def due(self) -> float:
-        return min(
-            self.next_read,
-            self.next_tick,
-            *(first[0] for first in itertools.islice(self.asked, 1)),
-            *(first[0] for first in itertools.islice(self.answered, 1)),
-        )
+        return min([self.next_read, *(queue[0][0] for queue in (self.asked, self.answered) if queue)])
 
     def work(self) -> None:
         now, world = self.world.now, self.world
@@ -124,14 +119,9 @@ class Process:
         if self.next_read <= now:
             self.next_read = now + POLL
             self.read()
-        if self.next_tick <= now:
-            self.next_tick = now + TICK
-            if self.is_up:
-                for question, tell in self.circuit.renewals(now):
-                    self.ask(question, tell)
 
     def read(self) -> None:
-        self.ask(ReadCircuits(), lambda _: None)
+        self.ask(READ, lambda _: None)
 
     def lose(self, arrives: bool = False) -> None:
         """Lose the fleet; *arrives*: what was sent reaches the server all the same."""

@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 
 from faulttolerance import FaultToleranceDefinitionException
-from faulttolerance._strategy.fleet import CircuitRecord, ReadCircuits, TakeTurn
+from faulttolerance._strategy.fleet import CircuitRecord, Poll, Polled, TakeTurn
 from faulttolerance.testing import MemoryFleet, virtual_time
 
-READ = ReadCircuits()
+READ = Poll("", 1)
 TURN = TakeTurn("shop", "fixed", 1, 1_000_000, 1)
 
 
 def circuit(fleet: MemoryFleet) -> CircuitRecord:
     (answer,) = fleet.connect().exchange([READ])
-    assert isinstance(answer, dict)
-    record: CircuitRecord = answer["shop"]
-    return record
+    assert isinstance(answer, Polled)
+    return answer.circuits["shop"]
 
 
 @pytest.mark.parametrize("delay", [5_000, "5s", timedelta(seconds=5)])
