@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from .._strategy.contact import Contact
-from .._strategy.fleet import Fleet, Poll, Question, Session, Tell
+from .._strategy.fleet import Fleet, Question, Session, TakeTurn, Tell
 from .clock import clock
 from .enrolled import Enrolled, SharedCircuit
-from .line import CLOSED, Line, reason_of
-
-_POLL = Poll("", 1)
+from .line import Line, reason_of
 
 
 class DirectLine(Line):
     """A fleet in this process, asked on the thread of the call; it says when it has changed."""
 
-    is_asking = False
-
     def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
-        super().__init__(fleet, circuits)
-        self.contact = Contact(fleet.poll, clock.monotonic())
+        super().__init__(fleet, circuits, clock.monotonic, "")
 
     def begin(self) -> None:
-        """Tell the circuits how they stand."""
-        self._read()
+        """Tell the circuits how they stand, or find out whether the lost fleet is there again."""
+        answer = None if self._is_over else self._answer(self._poll)
+        if answer is not None:
+            self._read(answer)
 
     def ask(self, question: Question, tell: Tell) -> bool:
         """Ask *question* now."""
-        if not self.contact.is_up:
+        answer = self._answer(question) if self.contact.is_up else None
+        if answer is None:
             return False
-        try:
-            (answer,) = self._exchange([question])
-        except Exception as error:  # whatever it is, there is no answer
-            self._lose(reason_of(error))
-            return False
-        self._hear(question, answer)
         tell(answer)
+        if not isinstance(question, TakeTurn):
+            self.begin()
         return True
 
     def welcome(self, circuit: SharedCircuit) -> None:
         """Tell *circuit*, which has just come, what there is."""
         if self.contact.is_up:
-            self._read()
+            self.begin()
 
     def stop(self) -> bool:
         """Do nothing: there is no thread."""
@@ -50,8 +44,7 @@ class DirectLine(Line):
 
     def end(self) -> None:
         """Answer nobody any more."""
-        self._is_over = True
-        self._lose(CLOSED)
+        super().end()
         self._close()
 
     def aside(self, function: Callable[[], object]) -> None:
@@ -59,26 +52,21 @@ class DirectLine(Line):
         function()
 
     def _connect(self) -> Session:
-        return self.fleet.connect(self._read)
-
-    def _now(self) -> float:
-        return clock.monotonic()
+        return self.fleet.connect(self.begin)
 
     def _lose(self, reason: str) -> None:
         super()._lose(reason)
-        self._tell_circuits_of_loss()
+        self._follow(self._circuits, lambda _: None)
 
-    def _read(self) -> None:
-        """Read all circuits, or find out whether the lost fleet is there again."""
-        if self._is_over:
-            return
+    def _answer(self, question: Question) -> Any:
+        """Return the answer to *question*; ``None``: the fleet is lost."""
         was_up = self.contact.is_up
         try:
-            (answer,) = self._exchange([_POLL])
-        except Exception as error:  # as above
+            (answer,) = self._exchange([question])
+        except Exception as error:  # whatever it is, there is no answer
             if was_up:
                 self._lose(reason_of(error))
-            return
+            return None
         if not was_up:
             self._regain()
-        self._hear(_POLL, answer)
+        return answer

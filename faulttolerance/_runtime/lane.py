@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .._strategy.fleet import Fleet, Question, TakeTurn, Tell
+from .._strategy.fleet import CircuitRecord, Fleet, Question, TakeTurn, Tell
 from .background import aside
 from .clock import clock
 from .direct_line import DirectLine
 from .enrolled import Enrolled, SharedCircuit
 from .fork import at_fork
-from .line import ThreadLine, follow
+from .line import ThreadLine
 
 
 class Lane:
@@ -64,6 +64,16 @@ class Lane:
         line = self._line
         return line is not None and line.ask(question, tell)
 
+    def ask_about(self, circuit: SharedCircuit, question: Question, tell: Tell) -> bool:
+        """Send *question* soon, and *tell* the answer, which *circuit* follows first."""
+
+        def answered(record: CircuitRecord | None) -> None:
+            if record is not None:
+                circuit.follow(record, clock.monotonic())
+            tell(record)
+
+        return self.ask(question, answered)
+
     def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
         """Ask *question* on the running thread, and *tell* the answer; false, and nothing is told: it cannot."""
         line = self._line
@@ -100,7 +110,7 @@ class Lane:
         line = self._line
         if line is None:
             return "local: no fleet is configured"
-        if line.is_up:
+        if line.contact.is_up:
             return f"shared in {line.namespace!r}"
         return f"local: {self.complaint}"
 
@@ -108,16 +118,16 @@ class Lane:
     def complaint(self) -> str:
         """What is wrong with the fleet; empty where nothing is."""
         line = self._line
-        if line is None or line.is_up:
+        if line is None or line.contact.is_up:
             return ""
-        seconds = max(0.0, line._now() - line.contact.since)
+        seconds = max(0.0, line.now() - line.contact.since)
         return f"the fleet {line.namespace!r} is lost since {seconds:.1f} s, because of {line.contact.reason}"
 
     def read(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Give what the gauge ``ft.fleet.up`` shows."""
         line = self._line
         if line is not None:
-            yield (line.namespace,), float(line.is_up)
+            yield (line.namespace,), float(line.contact.is_up)
 
     # What is configured
 
@@ -133,9 +143,6 @@ class Lane:
         self._line = line
         if before is not None:
             before.end()
-            now = clock.monotonic()
-            for circuit in self._circuits:
-                follow(circuit, None, now)
         if line is not None:
             line.begin()
 

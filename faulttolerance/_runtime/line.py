@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from _queue import Empty, SimpleQueue
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -11,21 +12,10 @@ from uuid import uuid4
 from .._event import FleetLost, FleetRegained, sinks
 from .._log import ERROR, log
 from .._strategy.contact import BATCH, Contact
-from .._strategy.fleet import (
-    ABSENT,
-    FOREIGN,
-    CircuitRecord,
-    Fleet,
-    Poll,
-    Question,
-    Session,
-    TakeTurn,
-    Tell,
-    trial_of,
-)
+from .._strategy.fleet import ABSENT, FOREIGN, CircuitRecord, Fleet, Poll, Question, Session, TakeTurn, Tell, trial_of
 from ..typing import Timer
 from .background import aside
-from .callback import together
+from .callback import take, together
 from .clock import chance, clock
 from .daemon import Daemon
 from .enrolled import Enrolled, SharedCircuit
@@ -37,9 +27,6 @@ from .native import native
 
 Asked: TypeAlias = tuple[Question | Sent, Tell]
 
-CLOSED = "no longer configured"
-"""Why nobody is answered any more; told to nobody."""
-_NO_THREADS = "no thread can be started here"
 _CONNECTING_SECONDS = 1.0
 _START_SECONDS = 1.0
 """How long ``configure`` waits where greenlets stand for threads."""
@@ -49,25 +36,26 @@ _STOP_SECONDS = 1.0
 """How long a fork waits for an exchange to end; the thread is left alone after that."""
 
 
-def _ignore(_: object) -> None:
-    """Be told something that nobody asked for."""
-
-
 class Line:
     """What is common to fleets that are asked on a thread, and to those that are asked at once.
 
     Args:
         fleet: The fleet.
         circuits: Those that are told what it says.
+        now: The moment.
+        process: Names this process in the fleet.
     """
 
-    def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
+    def __init__(self, fleet: Fleet, circuits: Enrolled, now: Callable[[], float], process: str) -> None:
         self.fleet = fleet
         self.namespace = fleet.namespace
         self.patience = fleet.patience
         self.processes = 1
         """How many there were when the fleet was read last."""
+        self.now = now
+        self.contact = Contact(fleet.poll, now())
         self._circuits = circuits
+        self._poll = Poll(process, max(1, round(_POLLS * fleet.poll * 1e6)))
         self._known: dict[str, CircuitRecord] = {}
         self._read_at = 0.0
         self._session: Session | None = None
@@ -75,17 +63,15 @@ class Line:
         """Empty while sinks know that it is lost."""
         self._is_over = False
 
-    contact: Contact
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the fleet answers, as far as is known."""
-        return self.contact.is_up
-
     @property
     def is_prompt(self) -> bool:
         """Whether it answers within the patience, as far as is known."""
         return self.contact.is_up
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return False
 
     def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
         """Return whether *question* was asked on the running thread; where not, nothing is told."""
@@ -96,7 +82,24 @@ class Line:
         self._is_over = True
         self._session = None
 
-    # What is heard
+    def end(self) -> None:
+        """Answer nobody any more: another fleet comes, or none."""
+        self._is_over = True
+        self.contact.lose("no longer configured", self.now(), chance())
+        follow(self._circuits, lambda _: None)
+
+    def welcome(self, circuit: SharedCircuit) -> None:
+        """Tell *circuit*, which has just come, what is known; else it is told as soon as something is."""
+        if self.contact.is_up and self._read_at:
+            record = self._known.get(circuit.key, ABSENT)
+            passed = round((clock.monotonic() - self._read_at) * 1e6)
+            self._follow([circuit], lambda _: record._replace(wait=max(0, record.wait - passed)))
+
+    def strangers(self) -> list[str]:
+        """Return the keys of circuits that are open in the fleet, and that are not in this process."""
+        opened = [key for key, record in list(self._known.items()) if self.contact.is_up and record.state == "open"]
+        known = {circuit.key for circuit in self._circuits} if opened else ()
+        return [key for key in opened if key not in known]
 
     def _exchange(self, questions: list[Question]) -> list[Any]:
         """Ask all *questions*; raises what the session raises."""
@@ -115,94 +118,48 @@ class Line:
         if session is not None:
             close(session)
 
-    def _hear(self, question: Question, answer: Any) -> None:
-        """Tell the circuits what they are to know of *answer*."""
-        if isinstance(question, TakeTurn):
-            return
-        now = clock.monotonic()
-        if isinstance(question, Poll):
-            self.processes, self._known, self._read_at = answer.processes, dict(answer.circuits), now
-            for circuit in self._circuits:
-                self._follow(circuit, self._known.get(circuit.key, ABSENT), now)
-        else:
-            self._known[question.key] = answer
-            for circuit in self._circuits.of(question.key):
-                self._follow(circuit, answer, now)
+    def _read(self, answer: Any) -> None:
+        """Tell the circuits what there is."""
+        self.processes, self._known, self._read_at = answer.processes, dict(answer.circuits), clock.monotonic()
+        self._follow(self._circuits, lambda key: self._known.get(key, ABSENT))
 
-    def _welcome(self, circuit: SharedCircuit) -> None:
-        """Tell *circuit*, which has just come, what is known."""
-        now = clock.monotonic()
-        record = self._known.get(circuit.key, ABSENT)
-        passed = int((now - self._read_at) * 1e6)
-        self._follow(circuit, record._replace(wait=max(0, record.wait - passed)), now)
-
-    def strangers(self) -> list[str]:
-        """Give the keys of circuits that are not closed in the fleet, and of which nobody here has heard."""
-        if not self.contact.is_up:
-            return []
-        known = list(self._known.items())
-        return [key for key, record in known if record.state != "closed" and not any(self._circuits.of(key))]
-
-    def _follow(self, circuit: SharedCircuit, record: CircuitRecord | None, now: float) -> None:
+    def _follow(self, circuits: Iterable[SharedCircuit], record_of: Callable[[str], CircuitRecord | None]) -> None:
         if not self._is_over:  # else they are another one's by now
-            follow(circuit, record, now)
-
-    def _tell_circuits_of_loss(self) -> None:
-        now = clock.monotonic()
-        for circuit in self._circuits:
-            self._follow(circuit, None, now)
-
-    # Lost and found
+            follow(circuits, record_of)
 
     def _lose(self, reason: str) -> None:
         """Take the fleet for lost, on any thread."""
-        self.contact.lose(reason, self._now(), chance())
+        self.contact.lose(reason, self.now(), chance())
         self._tell_of_loss()
 
     def _tell_of_loss(self) -> None:
-        if self._untold and not self.contact.is_up and not self._is_over:
-            try:
-                self._untold.pop()
-            except IndexError:
-                return  # another thread was faster
+        if not self.contact.is_up and not self._is_over and take(self._untold):
             self.aside(partial(sinks.tell, FleetLost(self.namespace, self.contact.reason)))
 
     def _regain(self) -> None:
-        seconds = self.contact.regain(self._now())
+        seconds = self.contact.regain(self.now())
         if not self._untold:
             self.aside(partial(sinks.tell, FleetRegained(self.namespace, seconds)))
             self._untold.append(None)
-
-    def _now(self) -> float:
-        return native.monotonic()
 
     def aside(self, function: Callable[[], object]) -> None:
         """Call *function*, which may take its time, and must not raise."""
         aside(function)
 
 
-def follow(circuit: SharedCircuit, record: CircuitRecord | None, now: float) -> None:
-    """Tell *circuit* what the fleet has; ``None``: it is lost."""
-    try:
-        circuit.follow(record, now)
-    except Exception as error:  # the others have to hear of theirs
-        log(ERROR, "a circuit of the fleet was not told", error=error)
+def follow(circuits: Iterable[SharedCircuit], record_of: Callable[[str], CircuitRecord | None]) -> None:
+    """Tell *circuits* what the fleet has; ``None``: it is lost."""
+    now = clock.monotonic()
+    for circuit in circuits:
+        try:
+            circuit.follow(record_of(circuit.key), now)
+        except Exception as error:  # the others have to be told of theirs
+            log(ERROR, "a circuit of the fleet was not told", error=error)
 
 
 def reason_of(error: BaseException) -> str:
-    """Say why the fleet is lost, for people."""
+    """Return why the fleet is lost, for people."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _kind_of(question: Question) -> str:
-    return question.kind if isinstance(question, TakeTurn) else ""
-
-
-def _drop(question: Question | Sent, tell: Tell) -> None:
-    """Tell who has asked *question* that there is no answer."""
-    if isinstance(question, Sent):
-        close(question.session)
-    _answer(tell, None)
 
 
 def _answer(tell: Tell, answer: Any) -> None:
@@ -212,12 +169,23 @@ def _answer(tell: Tell, answer: Any) -> None:
         log(ERROR, "an answer of the fleet was not taken", error=error)
 
 
+def _drop(asked: list[Asked]) -> None:
+    """Tell all who have *asked* that there is no answer."""
+    for question, tell in asked:
+        if isinstance(question, Sent):
+            close(question.session)
+        _answer(tell, None)
+
+
+def _ignore(_: object) -> None:
+    """Do nothing: nobody has asked for this answer."""
+
+
 class ThreadLine(Line):
     """A fleet that is asked by one thread, many questions at once."""
 
     def __init__(self, fleet: Fleet, circuits: Enrolled) -> None:
-        super().__init__(fleet, circuits)
-        self.contact = Contact(fleet.poll, native.monotonic())
+        super().__init__(fleet, circuits, native.monotonic, uuid4().hex)
         # Reentrant: a signal handler or a finalizer may ask while its thread is in here.
         self._asked: SimpleQueue[Asked | None] = SimpleQueue()
         self._outstanding: dict[int, Tell] = {}
@@ -226,7 +194,6 @@ class ThreadLine(Line):
         """What a lost fleet is asked beside, by kind: it was lost by such questions."""
         self._asked_at = 0.0
         """When the questions were sent of which no answer has come; 0: there are none."""
-        self._poll = Poll(uuid4().hex, max(1, round(_POLLS * fleet.poll * 1e6)))
         self._stopping = False
         self._knows_loss = False
         self._daemon = Daemon(self._run, lambda: not self._stopping)
@@ -242,16 +209,16 @@ class ThreadLine(Line):
         has_hub = make_hub_here()
         self._lent.allow(not has_hub)
         if not self._daemon.start():
-            self._lose(_NO_THREADS)
+            self._lose("no thread can be started here")
         elif has_hub:
             began.acquire(timeout=_START_SECONDS)
 
-    def ask(self, question: Question, tell: Tell) -> bool:
+    def ask(self, question: Question | Sent, tell: Tell) -> bool:
         """Ask *question* with the next batch."""
-        if not self.contact.is_up:
+        if not self.contact.is_up and not isinstance(question, Sent):
             return False
         self._asked.put((question, tell))
-        if not self.is_up:
+        if not self.contact.is_up:
             self._answer_all()  # whoever has found out meanwhile may have been here before
         return True
 
@@ -272,13 +239,10 @@ class ThreadLine(Line):
             if isinstance(error, Exception):
                 return False
             raise
-        if answer is not None:
-            self._lent.put_back(session)
-            _answer(tell, self._understood(question, answer))
-            return True
-        self._asked.put((Sent(question, session, at), tell))
-        if not self.is_up:
-            self._answer_all()
+        if answer is None:
+            return self.ask(Sent(question, session, at), tell)
+        self._lent.put_back(session)
+        _answer(tell, self._understood(question, answer))
         return True
 
     @property
@@ -286,11 +250,6 @@ class ThreadLine(Line):
         """Whether it answers within the patience, as far as is known."""
         asked_at = self._asked_at
         return self.contact.is_up and not (asked_at and native.monotonic() - asked_at > self.patience)
-
-    def welcome(self, circuit: SharedCircuit) -> None:
-        """Tell *circuit*, which has just come, what is known."""
-        if self.contact.is_up and self._read_at:  # else it hears of everything as soon as that is so
-            self._welcome(circuit)
 
     @property
     def is_asking(self) -> bool:
@@ -304,22 +263,18 @@ class ThreadLine(Line):
         return self._daemon.is_here or self._daemon.join(_STOP_SECONDS)
 
     def end(self) -> None:
-        """Answer nobody any more: another fleet comes, or none. What is being asked ends by itself."""
-        self._is_over = self._stopping = True
-        self._lose(CLOSED)
+        """Answer nobody any more. What is being asked ends by itself."""
+        self._stopping = True
+        super().end()
         self._answer_all()
 
     def _answer_all(self) -> None:
         """Tell everybody who waits that the fleet is lost."""
         with together():
-            while True:
-                try:
-                    _, tell = self._outstanding.popitem()
-                except KeyError:
-                    break
-                _answer(tell, None)
-            for question, tell in self._gathered(None):
-                _drop(question, tell)
+            with suppress(KeyError):
+                while True:
+                    _answer(self._outstanding.popitem()[1], None)
+            _drop(self._gathered(0.0, self._asked.qsize()))
         self._asked.put(None)  # what would have woken the thread may have been taken just now
 
     # Its thread
@@ -331,70 +286,58 @@ class ThreadLine(Line):
                 self._began.release()
             while not self._stopping:
                 try:
-                    self._turn(self._gather())
-                    if self._lent.is_due() and self.is_up and not self._stopping:
+                    self._turn(self._gathered(max(0.0, self.contact.due - native.monotonic()), BATCH - 1))
+                    if self._lent.is_due() and self.contact.is_up and not self._stopping:
                         self._lend()
                 except BaseException as error:  # an answer that is none, say; nobody else is on this thread
                     log(ERROR, "what the fleet said was not understood", error=error)
-                    self._fail(error, self.is_up)
+                    self._fail(error, self.contact.is_up)
         finally:
             self._close()
             hub = hub_here()
             if hub is not None:
                 hub.destroy(destroy_loop=True)  # it came with the sockets, which gevent has patched
 
-    def _gather(self) -> list[Asked]:
-        """Wait for the next question, or until something is due; give what there is."""
-        try:
-            first = self._asked.get(timeout=max(0.0, self.contact.due - native.monotonic()))
-        except Empty:
-            return []
-        return self._gathered(BATCH - 2, *((first,) if first is not None else ()))
-
-    def _gathered(self, most: int | None, *first: Asked) -> list[Asked]:
-        gathered = list(first)
-        for _ in range(self._asked.qsize() if most is None else min(most, self._asked.qsize())):
-            try:
-                asked = self._asked.get_nowait()
-            except Empty:
-                break  # somebody who has given up has taken them
-            if asked is not None:
-                gathered.append(asked)
-        return gathered
+    def _gathered(self, seconds: float, most: int) -> list[Asked]:
+        """Return what was asked, *most* at most; wait for the first so many *seconds*."""
+        gathered: list[Asked | None] = []
+        with suppress(Empty):
+            gathered.append(self._asked.get(timeout=seconds))
+            while len(gathered) < most:
+                gathered.append(self._asked.get_nowait())
+        return [asked for asked in gathered if asked is not None]
 
     def _turn(self, asked: list[Asked]) -> None:
-        contact, now = self.contact, native.monotonic()
+        contact = self.contact
         was_up = contact.is_up
         if not was_up:
-            for question, tell in asked:
-                _drop(question, tell)
+            _drop(asked)
             asked = []
-        reads = contact.due <= now
+        reads = contact.due <= native.monotonic()
         if reads:
-            asked.append((self._poll, _ignore))
-            asked += [(question, _ignore) for question in self._trials.values()]
+            asked += [(question, _ignore) for question in (self._poll, *self._trials.values())]
         if asked:
             self._ask_all(asked, was_up, reads)
         if not contact.is_up:
             self._tell_of_loss()
             if not self._knows_loss:
                 self._knows_loss = True
-                self._tell_circuits_of_loss()
+                self._follow(self._circuits, lambda _: None)
 
     def _ask_all(self, asked: list[Asked], was_up: bool, reads: bool) -> None:
         contact = self.contact
         outstanding = self._outstanding = {place: tell for place, (_, tell) in enumerate(asked)}
-        if was_up and not self.is_up:
+        if was_up and not contact.is_up:
             self._answer_all()  # who gave up a moment ago may not have seen these
             return
-        sent = {place: question for place, (question, _) in enumerate(asked) if isinstance(question, Sent)}
+        sent = [question.at for question, _ in asked if isinstance(question, Sent)]
         questions = [question.question if isinstance(question, Sent) else question for question, _ in asked]
         timer = self._hurry() if was_up and self._session is None else None
-        self._asked_at = min((one.at for one in sent.values()), default=native.monotonic())
+        self._asked_at = min(sent, default=native.monotonic())
         try:
-            answers = self._answers(questions, sent)
+            answers = self._answers(asked)
         except BaseException as error:  # whatever it is, there is no answer
-            self._trials |= {_kind_of(question): trial_of(question) for question in questions}
+            self._trials |= {getattr(question, "kind", ""): trial_of(question) for question in questions}
             self._fail(error, was_up)
             return
         finally:
@@ -412,8 +355,8 @@ class ThreadLine(Line):
             self._lent.end_unused()
         with together():
             for place, answer in enumerate(answers):
-                if type(answer) is not int:
-                    self._hear(questions[place], answer)
+                if questions[place] is self._poll:
+                    self._read(answer)
                 tell = outstanding.pop(place, None)
                 if tell is not None:
                     _answer(tell, self._understood(questions[place], answer))
@@ -428,15 +371,16 @@ class ThreadLine(Line):
             log(ERROR, words, question.key, self.namespace)
         return None
 
-    def _answers(self, questions: list[Question], sent: dict[int, Sent]) -> list[Any]:
-        """Return the answers to *questions*; some were *sent* before, by their places."""
-        late: dict[int, Any] = {}
-        for place, one in sent.items():
-            late[place] = one.session.receive(None)
-            self._lent.put_back(one.session)
-        rest = [question for place, question in enumerate(questions) if place not in late]
-        answers = iter(self._exchange(rest) if rest else ())
-        return [late[place] if place in late else next(answers) for place in range(len(questions))]
+    def _answers(self, asked: list[Asked]) -> list[Any]:
+        """Return the answers to what was *asked*, and to what calls have sent before."""
+        questions = [question for question, _ in asked if not isinstance(question, Sent)]
+        answers = iter(self._exchange(questions) if questions else ())
+        return [self._received(one) if isinstance(one, Sent) else next(answers) for one, _ in asked]
+
+    def _received(self, sent: Sent) -> int | None:
+        answer = sent.session.receive(None)
+        self._lent.put_back(sent.session)
+        return answer
 
     def _lend(self) -> None:
         """Make a session for calls. It may take as long as any that is made."""

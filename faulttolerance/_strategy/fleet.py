@@ -213,6 +213,10 @@ class Link(Protocol):
         """Send *question* soon, and *tell* the answer; false, and nothing is told: decide alone."""
         ...
 
+    def ask_about(self, circuit: Any, question: Question, tell: Tell) -> bool:
+        """Send *question* soon, and *tell* the answer, which *circuit* follows first; false: decide alone."""
+        ...
+
     def ask_here(self, question: TakeTurn, tell: Tell) -> bool:
         """Ask *question* on the running thread, and *tell* the answer; false, and nothing is told: it cannot.
 

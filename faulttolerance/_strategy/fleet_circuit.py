@@ -84,7 +84,7 @@ class SharedCircuit:
         if self._breaker.transitions:
             self._deliver(self._breaker)
         if opening is not None:
-            self._link.ask(opening, _ignore)
+            self._link.ask_about(self, opening, _ignore)
 
     def _follow_locked(self, record: CircuitRecord, now: float) -> OpenCircuit | None:
         known, is_back = self._record, not self._is_joined
@@ -160,7 +160,7 @@ class SharedCircuit:
                 rarity = min(2 * (now - self._refused_at), _LONGEST_LEASE) if self._refused_at > -inf else 0.0
                 question, tell = self._wish_locked(max(rarity, _LEASE, 4 * self._link.patience), now)
             self._refused_at = now
-        if question is not None and not self._link.ask(question, tell) and not has_place:
+        if question is not None and not self._link.ask_about(self, question, tell) and not has_place:
             return breaker.admit(me, ident, now)
         if has_place:
             return era
@@ -204,7 +204,7 @@ class SharedCircuit:
             elif era.is_closed and breaker.state not in (era, self._written) and self._record.state == CLOSED:
                 question = self._opening_locked(now)
         if question is not None:
-            self._link.ask(question, _ignore)
+            self._link.ask_about(self, question, _ignore)
         self._probes.pop(me, None)  # and no sooner: who is interrupted here settles it once more
 
     def is_idle(self, now: float) -> bool:

@@ -96,8 +96,8 @@ class Process:
             self.hear(question, self.world.exchange(question), tell)
         return True
 
-    def give_up(self) -> None:
-        self.lose()
+    def ask_about(self, circuit: SharedCircuit, question: Question, tell: Tell) -> bool:
+        return self.ask(question, tell)
 
     def hear(self, question: Question, answer: Any, tell: Tell) -> None:
         if isinstance(question, Poll):
