@@ -56,7 +56,9 @@ def moved(before: int, now: int, delay: int | None = None, reopened: int = 0, re
     return Circuit(version, now, now) if delay is None else Circuit(version, now, now + delay, True, reopened, reason)
 
 
-def ask_circuit(circuit: Circuit | None, asked: OpenCircuit | TakePlace, now: int) -> tuple[Circuit | None, CircuitRecord]:
+def ask_circuit(
+    circuit: Circuit | None, asked: OpenCircuit | TakePlace, now: int
+) -> tuple[Circuit | None, CircuitRecord]:
     """Return what is to be kept instead of *circuit*, and the answer."""
     circuit, is_granted = current(circuit, now), False
     if isinstance(asked, OpenCircuit):

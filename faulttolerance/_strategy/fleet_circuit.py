@@ -143,27 +143,30 @@ class SharedCircuit:
         Raises:
             CircuitBreakerOpenException: It has none.
         """
-        breaker, question, tell = self._breaker, None, _ignore
+        breaker = self._breaker
+        probe: Era | None = None
+        question: TakePlace | None = None
+        tell: Tell = _ignore
         with breaker.lock:
             era = breaker.state
             if not self._is_joined or era.is_closed or era.is_forced or now < era.until:
                 return breaker.admit(me, ident, now)
             holder, until = self._lease
-            has_place = now < until
-            if has_place:
+            if now < until:
                 self._lease = "", -inf
                 self._probes[me] = holder
-                era = breaker.admit_probe(me, ident, now)
+                probe = breaker.admit_probe(me, ident, now)
                 question = self._place(holder, breaker.delay or _PROBE)
             elif now >= max(self._pause_until, self._asks_until):
                 # Else processes whose calls are rare would take the place from one another before a call could use it.
                 rarity = min(2 * (now - self._refused_at), _LONGEST_LEASE) if self._refused_at > -inf else 0.0
                 question, tell = self._wish_locked(max(rarity, _LEASE, 4 * self._link.patience), now)
             self._refused_at = now
-        if question is not None and not self._link.ask_about(self, question, tell) and not has_place:
+        is_asked = question is None or self._link.ask_about(self, question, tell)
+        if probe is not None:
+            return probe
+        if not is_asked:
             return breaker.admit(me, ident, now)
-        if has_place:
-            return era
         raise breaker.refusal(max(0.0, self._pause_until - now))
 
     def _wish_locked(self, length: float, now: float) -> tuple[TakePlace, Tell]:

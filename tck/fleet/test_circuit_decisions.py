@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
-from faulttolerance._strategy.fleet import TakePlace, OpenCircuit
+from faulttolerance._strategy.fleet import OpenCircuit, TakePlace
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 from kit.replicas import POLL, World, opened
 

@@ -43,7 +43,11 @@ def left(name: str) -> list[Any]:
 def places(fleet: DistantFleet, name: str) -> dict[str, Any]:
     """What the server has lent."""
     circuit: Circuit | None = fleet.memory._circuits.get(name)
-    return {} if circuit is None else {holder: until for holder, until in circuit.places.items() if until > fleet.now() * 1e6 + 1e6}
+    return (
+        {}
+        if circuit is None
+        else {holder: until for holder, until in circuit.places.items() if until > fleet.now() * 1e6 + 1e6}
+    )
 
 
 def probes(fleet: DistantFleet) -> int:

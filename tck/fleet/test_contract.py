@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from faulttolerance import RedisFleet
 from faulttolerance._fleet.memory import Memory
 from faulttolerance._fleet.scripts import Script, script
-from faulttolerance._strategy.fleet import ABSENT, Answer, CircuitRecord, OpenCircuit, Poll, Question, TakePlace, TakeTurn
+from faulttolerance._strategy.fleet import (
+    ABSENT,
+    Answer,
+    CircuitRecord,
+    OpenCircuit,
+    Poll,
+    Question,
+    TakePlace,
+    TakeTurn,
+)
 from kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.outside

@@ -21,14 +21,7 @@ from faulttolerance import (
     health,
 )
 from faulttolerance._runtime.lane import lane
-from faulttolerance._strategy.fleet import (
-    CircuitRecord,
-    OpenCircuit,
-    Poll,
-    Question,
-    TakePlace,
-    TakeTurn,
-)
+from faulttolerance._strategy.fleet import CircuitRecord, OpenCircuit, Poll, Question, TakePlace, TakeTurn
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
 from faulttolerance.testing import MemoryFleet, reset, virtual_time
 from kit.fleet import DistantFleet, DistantSession
