@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from uuid import uuid4
+from weakref import ref
 
 from .._config import settings
 from .._config.resolution import variable
@@ -16,7 +17,7 @@ from .._runtime.lane import lane
 from .._strategy.circuit_breaker import CircuitBreaker
 from .._strategy.condition import Condition
 from .._strategy.fleet import Fleet
-from .._strategy.fleet_circuit import FleetGate, SharedCircuit
+from .._strategy.fleet_circuit import SharedCircuit
 from .._strategy.fleet_part import Part
 
 __all__ = ["Member", "use_fleet"]
@@ -70,18 +71,16 @@ class Member:
         _join(key)
         self.key = key
         self.part = Part()
-        self._circuit: SharedCircuit | None = None
+        self._circuit: Callable[[], SharedCircuit | None] = lambda: None  # without one that obeys it nothing is shared
 
-    def gate(self, breaker: CircuitBreaker, deliver: Callable[[CircuitBreaker], object]) -> FleetGate:
-        """Put what asks the fleet in front of *breaker*, of whose moves *deliver* tells."""
-        circuit = self._circuit
+    def gate(self, breaker: CircuitBreaker, deliver: Callable[[CircuitBreaker], object]) -> SharedCircuit:
+        """Return what asks the fleet in front of *breaker*, of whose moves *deliver* tells."""
+        circuit = self._circuit()
         if circuit is None:
             circuit = SharedCircuit(self.key, breaker, lane, _new_holder, lambda one: lane.aside(partial(deliver, one)))
-        gate = FleetGate(breaker, circuit)
-        if self._circuit is None:
-            self._circuit = circuit
+            self._circuit = ref(circuit)
             lane.enroll(circuit)
-        return gate
+        return circuit
 
     def condition(self, now: float) -> Condition:
         """Say whether it is shared; what is wrong with a fleet is no matter of one function."""
@@ -89,12 +88,13 @@ class Member:
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing is lost if it is forgotten."""
-        return self._circuit is None or self._circuit.is_idle(now)
+        circuit = self._circuit()
+        return circuit is None or circuit.is_idle(now)
 
     def keep_only(self, ident: int) -> None:
         """Drop what is not of this process, in the child of a fork."""
-        if self._circuit is not None:
-            self._circuit.keep_only()
+        if (circuit := self._circuit()) is not None:
+            circuit.keep_only()
 
 
 def _new_holder() -> str:

@@ -110,13 +110,10 @@ class RedisSession:
             if self._pid != os.getpid():  # in a child, the connection belongs to the parent
                 self._pid, self._connection = os.getpid(), None
             return self._answers(questions)
-        except Exception as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
-            self._fail()
-            text = self._address.hidden(f"{self._address}: {told(error)}")
-            raise ConnectionError(text) from None
-        except BaseException:
-            self._fail()
-            raise
+        except BaseException as error:  # whatever it is, this connection is not used any more
+            self.close()
+            self._hosts.rotate(-1)
+            raise self._lost(error) from None
 
     def send(self, question: TakeTurn) -> None:
         """Ask *question* alone."""
@@ -135,8 +132,7 @@ class RedisSession:
         except Exception as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
             if _is_foreign(error):
                 return FOREIGN
-            text = self._address.hidden(f"{self._address}: {told(error)}")
-            raise ConnectionError(text) from None
+            raise self._lost(error) from None
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -144,9 +140,11 @@ class RedisSession:
         if connection is not None:
             connection.disconnect()
 
-    def _fail(self) -> None:
-        self.close()
-        self._hosts.rotate(-1)
+    def _lost(self, error: BaseException) -> BaseException:
+        """Return what *error* is told as: without passwords, unless it is none of the server's."""
+        if not isinstance(error, Exception):
+            return error
+        return ConnectionError(self._address.hidden(f"{self._address}: {told(error)}"))
 
     def _answers(self, questions: Sequence[Question]) -> list[Answer]:
         from redis.exceptions import MovedError, NoScriptError

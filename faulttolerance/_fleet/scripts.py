@@ -35,19 +35,12 @@ def script_of(question: Question) -> str:
     return "turn" if isinstance(question, TakeTurn) else "circuit"
 
 
+@lru_cache(maxsize=1024, typed=True)  # each call of a method asks the same question
 def command_of(question: Question, namespace: str, *, with_text: bool = False) -> bytes:
-    """Give what is sent to ask *question*, as the server reads it; *with_text* tells it the script, too."""
+    """Return what is sent to ask *question*, as the server reads it; *with_text* tells it the script, too."""
     found = script(script_of(question))
-    if isinstance(question, TakeTurn) and not with_text:
-        return _command_of_turn(question, namespace, found.digest)
     start = ("EVAL", found.text) if with_text else ("EVALSHA", found.digest)
     return _packed(*start, *_arguments(question, namespace))
-
-
-@lru_cache(maxsize=1024)
-def _command_of_turn(question: TakeTurn, namespace: str, digest: str) -> bytes:
-    # Each call of a method asks the same one.
-    return _packed("EVALSHA", digest, *_arguments(question, namespace))
 
 
 def _arguments(question: Question, namespace: str) -> tuple[object, ...]:

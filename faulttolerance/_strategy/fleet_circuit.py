@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from math import inf
 from typing import Any, Final
-from weakref import WeakSet
 
 from .circuit_breaker import CircuitBreaker
 from .circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitEra
@@ -17,7 +16,7 @@ from .fleet import ABSENT, CircuitRecord, Link, OpenCircuit, Question, TakePlace
 from .gate import Era, GateAround
 from .verdict import FAILURE, SUCCESS, Verdict
 
-__all__ = ["FleetGate", "SharedCircuit"]
+__all__ = ["SharedCircuit"]
 
 _LEASE: Final = 1.0
 _LONGEST_LEASE: Final = 30.0
@@ -28,8 +27,8 @@ _PAUSE: Final = 0.02
 """Seconds after which a place is asked for again that was refused."""
 
 
-class SharedCircuit:
-    """What a process knows of a circuit of the fleet, and the places that it holds there.
+class SharedCircuit(GateAround):
+    """A circuit breaker that moves as the fleet's does, and whose probes are the fleet's. A closed one asks nobody.
 
     Whoever answers its questions first lets it ``follow`` the answer, and then tells it. No question is asked while a
     lock is held.
@@ -43,9 +42,11 @@ class SharedCircuit:
     """
 
     __slots__ = (
-        "__weakref__", "_asks_until", "_breaker", "_deliver", "_is_joined", "_is_reset", "_lease", "_link",
-        "_new_holder", "_older", "_pause_until", "_probes", "_record", "_refused_at", "_written", "key", "users",
+        "__weakref__", "_asks_until", "_deliver", "_is_joined", "_is_reset", "_lease", "_link",
+        "_new_holder", "_older", "_pause_until", "_probes", "_record", "_refused_at", "_written", "key",
     )  # fmt: skip
+
+    _gate: CircuitBreaker
 
     def __init__(
         self,
@@ -55,10 +56,8 @@ class SharedCircuit:
         new_holder: Callable[[], str],
         deliver: Callable[[CircuitBreaker], object],
     ) -> None:
+        super().__init__(breaker)  # pyright: ignore[reportArgumentType]  # both are called by position
         self.key = key
-        self.users: WeakSet[FleetGate] = WeakSet()
-        """The gates that obey it; without one it is only observed, or switched off, and shares nothing."""
-        self._breaker = breaker
         self._link = link
         self._new_holder = new_holder
         self._deliver = deliver
@@ -76,13 +75,13 @@ class SharedCircuit:
     def follow(self, record: CircuitRecord | None, now: float) -> None:
         """Move as the fleet has moved; ``None``: the fleet is lost, and the breaker alone decides."""
         opening: OpenCircuit | None = None
-        with self._breaker.lock:
-            if record is None or not self.users:
+        with self._gate.lock:
+            if record is None:
                 self._leave_locked()
             else:
                 opening = self._follow_locked(record, now)
-        if self._breaker.transitions:
-            self._deliver(self._breaker)
+        if self._gate.transitions:
+            self._deliver(self._gate)
         if opening is not None:
             self._link.ask_about(self, opening, _ignore)
 
@@ -99,9 +98,9 @@ class SharedCircuit:
             self._record = record if record.version else known
             return self._opening_locked(now)
         state = HALF_OPEN if record.state == OPEN and not record.wait else record.state
-        is_reset, is_alike = self._is_reset, self._breaker.state.name == state == HALF_OPEN
+        is_reset, is_alike = self._is_reset, self._gate.state.name == state == HALF_OPEN
         if is_news or (is_back and not is_reset and not is_alike):
-            self._breaker.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
+            self._gate.follow(state, record.wait / 1e6, record.reopened, record.reason, now)
         if is_news:  # and no sooner: who is interrupted above follows it the next time
             self._forget_locked()
             self._record = record
@@ -110,7 +109,7 @@ class SharedCircuit:
     def _leave_locked(self) -> None:
         if self._is_joined:
             # What was reset holds until the fleet's circuit moves, also where it is lost meanwhile.
-            self._is_reset = self._record.state != CLOSED and self._breaker.state.is_closed
+            self._is_reset = self._record.state != CLOSED and self._gate.state.is_closed
         self._is_joined = False
         self._lease, self._asks_until = ("", -inf), -inf
 
@@ -127,15 +126,20 @@ class SharedCircuit:
 
     def _opening_locked(self, now: float) -> OpenCircuit | None:
         """Return the question that writes that the circuit is open, unless it is not."""
-        era: Any = self._breaker.state
+        era: Any = self._gate.state
         if era.is_closed or era.is_forced:
             return None
         self._written = era
-        last, left = self._breaker.last_failure, _micros(max(0.0, era.until - now))
+        last, left = self._gate.last_failure, _micros(max(0.0, era.until - now))
         reason = f"{'a probe' if era.reopened else 'calls'} failed{f', last {last}' if last else ''}"
         return OpenCircuit(self.key, self._record.version, left, era.reopened, reason)
 
-    # Probes
+    # Calls
+
+    @property
+    def state(self) -> Era:
+        """That of the breaker."""
+        return self._gate.state
 
     def admit(self, me: Hashable, ident: int, now: float) -> Era:
         """Let the attempt *me* through if it has a place in the fleet; else ask for one, for the next attempt.
@@ -143,7 +147,7 @@ class SharedCircuit:
         Raises:
             CircuitBreakerOpenException: It has none.
         """
-        breaker = self._breaker
+        breaker = self._gate
         probe: Era | None = None
         question: TakePlace | None = None
         tell: Tell = _ignore
@@ -176,7 +180,7 @@ class SharedCircuit:
         until = now + length - min(2 * patience, length / 2)  # what is sent takes so long at most
 
         def tell(answer: CircuitRecord | None) -> None:
-            with self._breaker.lock:
+            with self._gate.lock:
                 self._asks_until = -inf
                 if answer is None or answer.version != self._record.version:
                     return
@@ -188,12 +192,13 @@ class SharedCircuit:
         return self._place(holder, length), tell
 
     def _place(self, holder: str, length: float = 0.0, has_succeeded: bool = False) -> TakePlace:
-        places, version = self._breaker.success_threshold, self._record.version
+        places, version = self._gate.success_threshold, self._record.version
         return TakePlace(self.key, version, holder, places, _micros(length), has_succeeded)
 
-    def settled(self, era: Era, me: Hashable, verdict: Verdict, now: float) -> None:
-        """Tell the fleet how the attempt *me* ended that *era* let in, and where the breaker has opened by that."""
-        breaker = self._breaker
+    def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Settle the attempt *me* that *era* let in, and tell the fleet where that moves the circuit."""
+        breaker = self._gate
+        breaker.settle(era, me, verdict, now, failure)
         if not self._probes and (not era.is_closed or breaker.state is era):
             return
         question: Question | None = None
@@ -213,38 +218,6 @@ class SharedCircuit:
     def is_idle(self, now: float) -> bool:
         """Return whether it holds nothing in the fleet, and asks for nothing."""
         return not self._probes and now >= max(self._lease[1], self._asks_until)
-
-
-class FleetGate(GateAround):
-    """A circuit breaker whose probes are the fleet's. A closed and an open one ask nobody.
-
-    Args:
-        breaker: The breaker.
-        circuit: What it shares.
-    """
-
-    __slots__ = ("__weakref__", "_circuit")
-
-    _gate: CircuitBreaker
-
-    def __init__(self, breaker: CircuitBreaker, circuit: SharedCircuit) -> None:
-        super().__init__(breaker)  # pyright: ignore[reportArgumentType]  # both are called by position
-        self._circuit = circuit
-        circuit.users.add(self)
-
-    @property
-    def state(self) -> Era:
-        """That of the breaker."""
-        return self._gate.state
-
-    def admit(self, permit: Hashable, ident: int, now: float) -> Era:
-        """Let the attempt in if the breaker does; as a probe if the fleet has lent it a place."""
-        return self._circuit.admit(permit, ident, now)
-
-    def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
-        """Tell the breaker how an attempt ended, and the fleet where that moves the circuit."""
-        self._gate.settle(era, permit, verdict, now, failure)
-        self._circuit.settled(era, permit, verdict, now)
 
 
 def _micros(seconds: float) -> int:

@@ -95,17 +95,6 @@ def test_a_server_that_has_lost_what_it_knew_is_believed_at_the_second_time() ->
     assert one.breaker.state_name(world.now) == CLOSED
 
 
-def test_without_a_gate_that_obeys_it_nothing_moves() -> None:
-    """A breaker that is only observed, or a policy that was switched off, shares nothing."""
-    world = World()
-    one, other = world.processes
-    del other.gate
-    one.fail()
-    world.advance(POLL)
-
-    assert world.states == [OPEN, CLOSED]
-
-
 # F4
 
 

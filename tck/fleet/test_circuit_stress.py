@@ -37,7 +37,8 @@ class Down(Exception):
 def left(name: str) -> list[Any]:
     """What replicas still hold in the fleet."""
     members = [state.strategies.get(FleetWide) for state in registry.every_state() if state.name == name]
-    return [member._circuit for member in members if member is not None and member._circuit._probes]
+    circuits = [member._circuit() for member in members if member is not None]
+    return [circuit for circuit in circuits if circuit is not None and circuit._probes]
 
 
 def places(fleet: DistantFleet, name: str) -> dict[str, Any]:

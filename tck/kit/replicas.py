@@ -14,7 +14,7 @@ from faulttolerance import CircuitBreakerOpenException
 from faulttolerance._fleet.memory import Memory
 from faulttolerance._strategy.circuit_breaker import CLOSED, CircuitBreaker
 from faulttolerance._strategy.fleet import ABSENT, Poll, Question, Tell
-from faulttolerance._strategy.fleet_circuit import FleetGate, SharedCircuit
+from faulttolerance._strategy.fleet_circuit import SharedCircuit
 from faulttolerance._strategy.gate import Era
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 
@@ -76,8 +76,7 @@ class Process:
         self.sent: list[Question] = []
         self.breaker = CircuitBreaker("name", **world.values, now=world.now)
         self.moves: list[tuple[str, str, str]] = []
-        self.circuit = SharedCircuit("key", self.breaker, self, lambda: next(world.names), self.deliver)
-        self.gate = FleetGate(self.breaker, self.circuit)
+        self.circuit = self.gate = SharedCircuit("key", self.breaker, self, lambda: next(world.names), self.deliver)
         self.running: dict[object, tuple[Era, float, bool]] = {}
         """By attempt: its era, when it began, and whether the fleet knows of it."""
 
