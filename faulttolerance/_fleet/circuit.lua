@@ -33,7 +33,7 @@ end
 local function moved(before, delay, reopened, reason)
   return {
     version = math.max(now, before + 1), at = now, open = now + (delay or 0), is_open = delay ~= nil,
-    reopened = reopened, reason = reason, successes = 0, places = {}
+    reopened = reopened, reason = reason, successes = 0, wanted = 0, places = {}
   }
 end
 
@@ -68,19 +68,27 @@ local function open(name, circuit, seen, delay, reopened, reason)
   return {told(circuit, 0)}
 end
 
-local function place(name, circuit, version, holder, most, length, succeeded)
+local function place(name, circuit, version, holder, most, length, step)
   if not circuit or circuit.version ~= tonumber(version) or not circuit.is_open or circuit.open > now then
     return {told(circuit, 0)}
   end
-  circuit.at, circuit.successes = now, circuit.successes + tonumber(succeeded)
-  local kept, granted = 0, 0
+  most, length, circuit.at = tonumber(most), tonumber(length), now
+  if step == 'success' then circuit.successes = circuit.successes + 1 end
+  local held, taken, granted = (circuit.places[holder] or now) > now, circuit.successes, 0
   for one, till in pairs(circuit.places) do
-    if one == holder or till <= now then circuit.places[one] = nil else kept = kept + 1 end
+    if one == holder or till <= now then circuit.places[one] = nil else taken = taken + 1 end
   end
-  if circuit.successes >= tonumber(most) then
+  if circuit.successes >= most then
     circuit = moved(circuit.version, nil, 0, '')
-  elseif tonumber(length) > 0 and circuit.successes + kept < tonumber(most) then
-    circuit.places[holder], granted = now + tonumber(length), 1
+  elseif step == 'wish' and held and 0 < circuit.wanted and circuit.wanted < length then
+    circuit.wanted = 0
+  elseif step == 'wish' or step == 'start' then
+    if taken < most then
+      circuit.places[holder], granted = now + length, 1
+      if not held then circuit.wanted = 0 end
+    else
+      circuit.wanted = math.min(circuit.wanted > 0 and circuit.wanted or length, length)
+    end
   end
   store(name, circuit)
   return {told(circuit, granted)}

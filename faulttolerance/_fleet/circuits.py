@@ -28,6 +28,8 @@ class Circuit(NamedTuple):
     reopened: int = 0
     reason: str = ""
     successes: int = 0
+    wanted: int = 0
+    """The shortest time for which a place was refused since one was given; 0: none was."""
     places: Mapping[str, int] = {}  # never changed
     """Until when they are kept, by holder."""
 
@@ -65,13 +67,19 @@ def ask_circuit(
         if circuit is None or circuit.version == asked.seen:
             circuit = moved(asked.seen, now, asked.delay, asked.reopened, asked.reason)
     elif circuit is not None and circuit.version == asked.version and circuit.is_open and circuit.until <= now:
-        successes = circuit.successes + asked.has_succeeded
-        places = {one: until for one, until in circuit.places.items() if until > now and one != asked.holder}
-        if successes >= asked.places:
-            circuit = moved(circuit.version, now)
-        else:
-            is_granted = asked.length > 0 and successes + len(places) < asked.places
+        successes, wanted = circuit.successes + (asked.step == "success"), circuit.wanted
+        places = {one: until for one, until in circuit.places.items() if until > now}
+        is_held = places.pop(asked.holder, None) is not None
+        if asked.step == "wish" and is_held and 0 < wanted < asked.length:
+            wanted = 0
+        elif asked.step in ("wish", "start"):
+            is_granted = successes + len(places) < asked.places
             if is_granted:
                 places[asked.holder] = now + asked.length
-            circuit = circuit._replace(at=now, successes=successes, places=places)
+                wanted = wanted if is_held else 0
+            else:
+                wanted = min(wanted or asked.length, asked.length)
+        circuit = circuit._replace(at=now, successes=successes, wanted=wanted, places=places)
+        if successes >= asked.places:
+            circuit, is_granted = moved(circuit.version, now), False
     return circuit, record_of(circuit, now, is_granted)

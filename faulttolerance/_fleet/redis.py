@@ -110,7 +110,7 @@ class RedisSession:
             if self._pid != os.getpid():  # in a child, the connection belongs to the parent
                 self._pid, self._connection = os.getpid(), None
             return self._answers(questions)
-        except BaseException as error:  # whatever it is, this connection is not used any more
+        except BaseException as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
             self.close()
             self._hosts.rotate(-1)
             raise self._lost(error) from None

@@ -96,10 +96,15 @@ class OpenCircuit(NamedTuple):
 
 
 class TakePlace(NamedTuple):
-    """Ask for the place of a probe for *length*, or give it back. The answer: ``CircuitRecord``.
+    """Take one *step* with the place of a probe. The answer: ``CircuitRecord``.
 
     It has an effect on an open circuit of this *version* alone, once the delay is over. There are as many places as
-    probes have to succeed, less those that did. A success counts although the place was lost.
+    probes have to succeed, less those that did.
+
+    - ``"wish"``: ask for a place, or to keep it unused; it goes to whoever was refused it and needs it for less time.
+    - ``"start"``: use it from now on. Who comes late keeps it unless somebody else has it.
+    - ``"end"``: give it back.
+    - ``"success"``: give it back; that counts although it was lost.
     """
 
     key: str
@@ -109,8 +114,8 @@ class TakePlace(NamedTuple):
     places: int
     """Probes that have to succeed: as many successes close the circuit."""
     length: int
-    """How long the place is kept from now on; 0: it is given back."""
-    has_succeeded: bool = False
+    """How long the place is kept from now on."""
+    step: Literal["wish", "start", "end", "success"] = "wish"
 
 
 Question: TypeAlias = TakeTurn | Poll | OpenCircuit | TakePlace
@@ -121,7 +126,7 @@ Tell: TypeAlias = Callable[[Any], object]
 
 FOREIGN = -1
 """Stands for the answer to ``TakeTurn`` where the server has something else under its key: nobody can share it."""
-_NO_PLACE = TakePlace("", 0, "", 1, 0)
+_NO_PLACE = TakePlace("", 0, "", 1, 0, "end")
 
 
 def trial_of(question: Question) -> Question:

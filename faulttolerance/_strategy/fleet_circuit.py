@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .circuit_breaker import CircuitBreaker
 from .circuit_state import CLOSED, HALF_OPEN, OPEN, CircuitEra
@@ -20,11 +20,24 @@ __all__ = ["SharedCircuit"]
 
 _LEASE: Final = 1.0
 _LONGEST_LEASE: Final = 30.0
-"""Seconds for which a place is kept that no probe uses; the longer, the rarer calls are here."""
+"""Seconds for which a place is asked for that no probe uses yet; the longer, the rarer calls are here."""
 _PROBE: Final = 60.0
 """Seconds for which a probe keeps its place where the circuit has no delay."""
 _PAUSE: Final = 0.02
 """Seconds after which a place is asked for again that was refused."""
+
+
+class _Lease(NamedTuple):
+    """A place for the next call."""
+
+    holder: str
+    until: float
+    """Until when it is certain that nobody else has the place."""
+    ends: float
+    """Until when it is to be kept."""
+
+
+_NO_LEASE: Final = _Lease("", -inf, 0.0)
 
 
 class SharedCircuit(GateAround):
@@ -66,7 +79,7 @@ class SharedCircuit(GateAround):
         self._older = 0
         self._is_joined = self._is_reset = False
         self._written: CircuitEra | None = None  # the stay in the open state of which the fleet was told
-        self._lease = "", -inf  # the holder of a place for the next call, and until when nobody else has that place
+        self._lease = _NO_LEASE
         self._probes: dict[Hashable, str] = {}  # the holders of their places
         self._refused_at = self._pause_until = self._asks_until = -inf
 
@@ -74,29 +87,30 @@ class SharedCircuit(GateAround):
 
     def follow(self, record: CircuitRecord | None, now: float) -> None:
         """Move as the fleet has moved; ``None``: the fleet is lost, and the breaker alone decides."""
-        opening: OpenCircuit | None = None
+        asked: tuple[Question | None, Tell] = None, _ignore
         with self._gate.lock:
             if record is None:
                 self._leave_locked()
             else:
-                opening = self._follow_locked(record, now)
+                asked = self._follow_locked(record, now)
         if self._gate.transitions:
             self._deliver(self._gate)
-        if opening is not None:
-            self._link.ask_about(self, opening, _ignore)
+        question, tell = asked
+        if question is not None:
+            self._link.ask_about(self, question, tell)
 
-    def _follow_locked(self, record: CircuitRecord, now: float) -> OpenCircuit | None:
+    def _follow_locked(self, record: CircuitRecord, now: float) -> tuple[Question | None, Tell]:
         known, is_back = self._record, not self._is_joined
         self._is_joined = True
         # Answers may arrive in the wrong order; a server that has lost what it knew says so again and again.
         if 0 < record.version < known.version and record.version != self._older and not is_back:
             self._older = record.version
-            return None
+            return None, _ignore
         self._older = 0
         is_news = record.version != known.version
         if not record.version or (record.state == CLOSED and (not is_news or (is_back and not known.version))):
             self._record = record if record.version else known
-            return self._opening_locked(now)
+            return self._opening_locked(now), _ignore
         state = HALF_OPEN if record.state == OPEN and not record.wait else record.state
         is_reset, is_alike = self._is_reset, self._gate.state.name == state == HALF_OPEN
         if is_news or (is_back and not is_reset and not is_alike):
@@ -104,18 +118,21 @@ class SharedCircuit(GateAround):
         if is_news:  # and no sooner: who is interrupted above follows it the next time
             self._forget_locked()
             self._record = record
-        return None
+        holder, until, ends = self._lease
+        if now < until < min(now, ends - _LONGEST_LEASE) + _LONGEST_LEASE / 2:
+            return self._wish_locked(holder, ends, now)
+        return None, _ignore
 
     def _leave_locked(self) -> None:
         if self._is_joined:
             # What was reset holds until the fleet's circuit moves, also where it is lost meanwhile.
             self._is_reset = self._record.state != CLOSED and self._gate.state.is_closed
         self._is_joined = False
-        self._lease, self._asks_until = ("", -inf), -inf
+        self._lease, self._asks_until = _NO_LEASE, -inf
 
     def _forget_locked(self) -> None:
         """Forget the places of another version of the circuit."""
-        self._lease = "", -inf
+        self._lease = _NO_LEASE
         self._probes.clear()
         self._refused_at = self._pause_until = -inf
 
@@ -155,27 +172,30 @@ class SharedCircuit(GateAround):
             era = breaker.state
             if not self._is_joined or era.is_closed or era.is_forced or now < era.until:
                 return breaker.admit(me, ident, now)
-            holder, until = self._lease
+            holder, until, _ = self._lease
             if now < until:
-                self._lease = "", -inf
+                self._lease = _NO_LEASE
                 self._probes[me] = holder
                 probe = breaker.admit_probe(me, ident, now)
-                question = self._place(holder, breaker.delay or _PROBE)
+                question = self._place(holder, "start", breaker.delay or _PROBE)
             elif now >= max(self._pause_until, self._asks_until):
                 # Else processes whose calls are rare would take the place from one another before a call could use it.
-                rarity = min(2 * (now - self._refused_at), _LONGEST_LEASE) if self._refused_at > -inf else 0.0
-                question, tell = self._wish_locked(max(rarity, _LEASE, 4 * self._link.patience), now)
+                rarity = 2 * (now - self._refused_at) if self._refused_at > -inf else 0.0
+                question, tell = self._wish_locked(self._new_holder(), now + rarity, now)
             self._refused_at = now
         is_asked = question is None or self._link.ask_about(self, question, tell)
         if probe is not None:
             return probe
         if not is_asked:
             return breaker.admit(me, ident, now)
+        if holder and now < self._lease.until:  # the place was kept too long, and the answer came at once
+            return self.admit(me, ident, now)
         raise breaker.refusal(max(0.0, self._pause_until - now))
 
-    def _wish_locked(self, length: float, now: float) -> tuple[TakePlace, Tell]:
-        """Return the question for a place, and what is told its answer."""
-        patience, holder = self._link.patience, self._new_holder()
+    def _wish_locked(self, holder: str, ends: float, now: float) -> tuple[TakePlace, Tell]:
+        """Return the question for a place, or for the one that is held, and what is told its answer."""
+        patience, self._lease = self._link.patience, _NO_LEASE  # which is not used before the answer is here
+        length = max(min(ends - now, _LONGEST_LEASE), _LEASE, 4 * patience)
         self._asks_until = now + max(_LEASE, 2 * patience)  # then no answer comes: a signal came before it was asked
         until = now + length - min(2 * patience, length / 2)  # what is sent takes so long at most
 
@@ -185,15 +205,15 @@ class SharedCircuit(GateAround):
                 if answer is None or answer.version != self._record.version:
                     return
                 if answer.is_granted:
-                    self._lease = holder, until
+                    self._lease = _Lease(holder, until, ends)
                 else:
                     self._pause_until = now + max(answer.wait / 1e6, _PAUSE)
 
-        return self._place(holder, length), tell
+        return self._place(holder, "wish", length), tell
 
-    def _place(self, holder: str, length: float = 0.0, has_succeeded: bool = False) -> TakePlace:
+    def _place(self, holder: str, step: Any, length: float = 0.0) -> TakePlace:
         places, version = self._gate.success_threshold, self._record.version
-        return TakePlace(self.key, version, holder, places, _micros(length), has_succeeded)
+        return TakePlace(self.key, version, holder, places, _micros(length), step)
 
     def settle(self, era: Era, me: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
         """Settle the attempt *me* that *era* let in, and tell the fleet where that moves the circuit."""
@@ -206,9 +226,9 @@ class SharedCircuit(GateAround):
             holder = self._probes.get(me)
             if holder is not None:
                 if verdict is FAILURE and breaker.state.name == OPEN:
-                    self._lease = "", -inf
+                    self._lease = _NO_LEASE
                     question = self._opening_locked(now)
-                question = question or self._place(holder, has_succeeded=verdict is SUCCESS)
+                question = question or self._place(holder, "success" if verdict is SUCCESS else "end")
             elif era.is_closed and breaker.state not in (era, self._written) and self._record.state == CLOSED:
                 question = self._opening_locked(now)
         if question is not None:
@@ -217,7 +237,7 @@ class SharedCircuit(GateAround):
 
     def is_idle(self, now: float) -> bool:
         """Return whether it holds nothing in the fleet, and asks for nothing."""
-        return not self._probes and now >= max(self._lease[1], self._asks_until)
+        return not self._probes and now >= max(self._lease.until, self._asks_until)
 
 
 def _micros(seconds: float) -> int:

@@ -307,6 +307,9 @@ def test_what_is_switched_off_is_local(fleet: MemoryFleet) -> None:
         broken(one)
         assert [outcome(one), outcome(other), record(fleet).state] == [REFUSED, "paid", "closed"]
         circuit_breakers.reset(PAY)
+        fleet.open(PAY, "5s")
+        assert outcome(other) == "paid"
+        fleet.close(PAY)
     broken(one)
 
     assert [outcome(one), outcome(other), record(fleet).state] == [REFUSED, REFUSED, "open"]

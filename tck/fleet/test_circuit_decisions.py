@@ -214,16 +214,46 @@ def test_the_circuit_closes_again_where_calls_are_rare(rate: int, latency: float
     assert world.states == [CLOSED] * rate
 
 
-def test_rare_calls_find_their_place_at_the_third_time() -> None:
-    """By rule F4: nothing but calls asks for places, and the second call knows how rare they are."""
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("seconds", [20.0, 60.0, 600.0])
+def test_the_circuit_closes_again_where_calls_are_very_rare(processes: int, seconds: float) -> None:
+    """By rule F4: it is never shut for ever, also where no place is kept for so long at once."""
+    world = opened(processes=processes, after=6.0, latency=0.02)
+    for number in range(4 * processes):
+        world.processes[number % processes].call()
+        world.advance(seconds / processes)
+
+    assert world.record.state == CLOSED
+
+
+def test_a_place_of_a_process_that_is_called_rarely_goes_to_one_that_is_called_often() -> None:
+    """By rule F4: within half a minute, also where the first one lives, and is called no more."""
+    world = opened(after=6.0, latency=0.02)
+    one, other = world.processes
+    one.call()
+    world.advance(600.0)
+    one.call()
+    world.advance(100.0)
+    assert not one.circuit.is_idle(world.now)
+    refused = 0
+    while not other.call():
+        world.advance(0.5)
+        refused += 1
+    world.advance(0.1)
+
+    assert world.record.state == CLOSED
+    assert refused <= 62
+
+
+def test_rare_calls_find_their_place_where_nothing_is_polled() -> None:
+    """By rule F4: a fleet in this process has no thread; the place is asked for again when a call needs it."""
     world = opened(processes=1)
     (one,) = world.processes
-    outcomes = []
-    for _ in range(3):
-        outcomes.append(one.call())
-        world.advance(5.0)
+    one.next_read = float("inf")
+    one.call()
+    world.advance(60.0)
 
-    assert outcomes == [False, False, True]
+    assert one.call()
     assert world.record.state == CLOSED
 
 

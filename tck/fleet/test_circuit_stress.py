@@ -52,8 +52,8 @@ def places(fleet: DistantFleet, name: str) -> dict[str, Any]:
 
 
 def probes(fleet: DistantFleet) -> int:
-    """How many places were given back by probes that have ended."""
-    return sum(isinstance(question, TakePlace) and not question.length for question in [*fleet.asked])
+    """How many probes have begun."""
+    return sum(isinstance(question, TakePlace) and question.step == "start" for question in [*fleet.asked])
 
 
 @pytest.fixture

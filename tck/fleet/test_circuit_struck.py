@@ -67,7 +67,7 @@ def is_free(fleet: MemoryFleet) -> bool:
     if record.state == "closed" or record.wait:
         return True
     wish = TakePlace(key, record.version, "stranger", 1, 1_000_000)
-    answer, _ = session.exchange([wish, wish._replace(length=0)])
+    answer, _ = session.exchange([wish, wish._replace(step="end")])
     return answer.is_granted  # type: ignore[union-attr, return-value]
 
 

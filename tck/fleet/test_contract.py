@@ -106,14 +106,21 @@ def half_open(server: Server, holder: str = "one", places: int = 1) -> CircuitRe
     return record._replace(wait=0)
 
 
-def takes(server: Server, record: CircuitRecord, holder: str = "one", places: int = 1, length: int = SECOND) -> bool:
+def takes(
+    server: Server,
+    record: CircuitRecord,
+    holder: str = "one",
+    places: int = 1,
+    length: int = SECOND,
+    step: Any = "wish",
+) -> bool:
     """Whether *holder* gets a place, or keeps it."""
-    return bool(server.ask(TakePlace("shop", record.version, holder, places, length)).is_granted)
+    return bool(server.ask(TakePlace("shop", record.version, holder, places, length, step)).is_granted)
 
 
 def end(record: CircuitRecord, holder: str = "one", places: int = 1, *, succeeds: bool = False) -> TakePlace:
     """What gives the place back."""
-    return TakePlace("shop", record.version, holder, places, 0, succeeds)
+    return TakePlace("shop", record.version, holder, places, 0, "success" if succeeds else "end")
 
 
 def known(server: Server) -> dict[str, CircuitRecord]:
@@ -305,7 +312,7 @@ def test_each_who_asks_has_a_threshold_of_its_own(server: Server) -> None:
 def test_a_probe_without_a_verdict_gives_its_place_back(server: Server) -> None:
     """trap 28: at once, not when its place is over."""
     record = half_open(server)
-    takes(server, record, length=60 * SECOND)
+    takes(server, record, length=60 * SECOND, step="start")
 
     assert server.ask(end(record)) == record
     assert takes(server, record, "two")
@@ -319,13 +326,32 @@ def test_a_place_that_nobody_keeps_goes_to_who_asks_next(server: Server) -> None
     assert not takes(server, record, "one")
 
 
+def test_an_unused_place_goes_to_who_is_called_more_often(server: Server) -> None:
+    """Once its holder wants to keep it: that one is told, so that no two use it."""
+    record = half_open(server, "one")
+    assert takes(server, record, "one", length=30 * SECOND)
+
+    assert not takes(server, record, "two", length=SECOND)
+    assert not takes(server, record, "one", length=30 * SECOND)
+    assert takes(server, record, "two", length=SECOND)
+
+
+def test_places_of_who_are_called_as_rarely_are_kept(server: Server) -> None:
+    """Else they would take them from one another before any call could use one."""
+    record = half_open(server, "one")
+    for _ in range(5):
+        assert takes(server, record, "one", length=30 * SECOND)
+        assert not takes(server, record, "two", length=30 * SECOND)
+        server.now += 15 * SECOND
+
+
 def test_a_probe_that_began_keeps_its_place_for_as_long_as_it_said(server: Server) -> None:
     """Then its verdict still counts, but it stands in nobody's way."""
     record = half_open(server)
-    takes(server, record, length=30 * SECOND)
+    takes(server, record, length=30 * SECOND, step="start")
 
     server.now += 30 * SECOND - 1
-    assert [takes(server, record, "two"), takes(server, record)] == [False, True]
+    assert [takes(server, record, "two"), takes(server, record, step="start")] == [False, True]
     server.now += SECOND
     assert takes(server, record, "two")
     assert server.ask(end(record, succeeds=True)).state == "closed"
@@ -334,7 +360,7 @@ def test_a_probe_that_began_keeps_its_place_for_as_long_as_it_said(server: Serve
 def test_a_probe_that_is_told_of_late_has_its_place_if_nobody_else_has(server: Server) -> None:
     record = half_open(server)
     server.now += SECOND + 5
-    takes(server, record, length=30 * SECOND)
+    takes(server, record, length=30 * SECOND, step="start")
     server.now += SECOND
 
     assert not takes(server, record, "two")
@@ -353,7 +379,7 @@ def test_a_verdict_in_another_version_has_no_effect(server: Server, succeeds: bo
 
 def test_of_an_unknown_circuit_nothing_is_written_by_probes(server: Server) -> None:
     assert server.ask(TakePlace("shop", 5, "one", 1, SECOND)) == ABSENT
-    assert server.ask(TakePlace("shop", 5, "one", 1, 0, True)) == ABSENT
+    assert server.ask(TakePlace("shop", 5, "one", 1, 0, "success")) == ABSENT
     assert known(server) == {}
 
 
@@ -417,20 +443,25 @@ TURNS = st.builds(
 DELAYS = st.sampled_from([0, 1, 5_000, SECOND, 60 * SECOND])
 HOLDERS = st.sampled_from(["x", "y", "z"])
 PLACES = st.sampled_from([1, 1, 2, 3])
+STEPS = st.sampled_from(["wish", "wish", "start", "end", "success"])
 
 
-def circuit_questions(versions: list[int]) -> st.SearchStrategy[Question]:
-    """Questions about a circuit of which these versions were seen."""
-    key, version = st.sampled_from(["a", "b"]), st.sampled_from(versions)
-    reasons = st.sampled_from(["", '3 of 4 "calls" failed\n\\', "ä\0"])
-    places = st.builds(TakePlace, key, version, HOLDERS, PLACES, DELAYS, st.booleans())
-    return st.one_of(
-        st.builds(Poll, HOLDERS, st.just(3 * SECOND)),
-        st.builds(OpenCircuit, key, version, DELAYS, st.sampled_from([0, 1, 7]), reasons),
-        places,
-        places,
-        places,
-    )
+KEYS = st.sampled_from(["a", "b"])
+VERSIONS = st.integers(-3, -1)
+"""Places in the list of those that were seen."""
+REASONS = st.sampled_from(["", '3 of 4 "calls" failed\n\\', "ä\0"])
+CIRCUIT_QUESTIONS = st.one_of(
+    st.builds(Poll, HOLDERS, st.just(3 * SECOND)),
+    st.builds(OpenCircuit, KEYS, VERSIONS, DELAYS, st.sampled_from([0, 1, 7]), REASONS),
+    *[st.builds(TakePlace, KEYS, VERSIONS, HOLDERS, PLACES, DELAYS, STEPS)] * 3,
+)
+
+
+def about(question: Question, versions: list[int]) -> Question:
+    """*question* about one of the *versions* that were seen."""
+    if isinstance(question, OpenCircuit):
+        return question._replace(seen=versions[question.seen])
+    return question._replace(version=versions[question.version]) if isinstance(question, TakePlace) else question
 
 
 @pytest.fixture
@@ -470,10 +501,10 @@ def test_memory_and_scripts_give_the_same_turns(data: st.DataObject, both: tuple
 def test_memory_and_scripts_give_the_same_circuits(data: st.DataObject, both: tuple[InMemory, InRedis]) -> None:
     """Versions, states, waits and places, also when the clock is set back."""
     emptied(both)
-    versions = [0, 5]
+    versions = [0, 0, 5]
     for _ in range(data.draw(st.integers(1, 25))):
         memory, redis = advanced(data, both)
-        question = data.draw(circuit_questions(versions[-3:]))
+        question = about(data.draw(CIRCUIT_QUESTIONS), versions)
         answer = memory.ask(question)
         assert answer == redis.ask(question)
         if isinstance(answer, CircuitRecord):

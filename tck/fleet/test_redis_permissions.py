@@ -34,10 +34,10 @@ def test_the_user_of_the_page_may_ask_everything(running_redis: RedisServer) -> 
     session = RedisFleet(url, namespace="shop-production", patience=2000).connect()
     stranger = RedisFleet(url, namespace="shop-staging", patience=2000).connect()
 
-    def place(length: int, has_succeeded: bool = False) -> Any:
+    def place(length: int, step: Any = "wish") -> Any:
         polled: Any = session.exchange([Poll("one", 1_000_000)])[0]
         version = polled.circuits["circuit"].version
-        return session.exchange([TakePlace("circuit", version, "me", 1, length, has_succeeded)])[0]
+        return session.exchange([TakePlace("circuit", version, "me", 1, length, step)])[0]
 
     try:
         turns: list[Question] = [TakeTurn("limit", kind, 2, 20_000, 2, 10) for kind in ("smooth", "fixed", "rolling")]
@@ -45,7 +45,7 @@ def test_the_user_of_the_page_may_ask_everything(running_redis: RedisServer) -> 
             session.exchange([*turns, *turns, *turns])
         session.exchange([OpenCircuit("circuit", 0, 1000, 0, "it failed")])
         wait_until(lambda: place(1_000_000).is_granted)
-        assert place(0, has_succeeded=True).state == "closed"
+        assert place(0, "success").state == "closed"
         session.exchange([Poll("one", 1), Poll("other", 1_000_000)])
         with pytest.raises(ConnectionError, match="permission"):
             stranger.exchange([Poll("one", 1)])
