@@ -192,8 +192,7 @@ class CircuitBreaker:
         if now < era.until:
             raise CircuitBreakerOpenException(self.message, era.until - now)
         with self._lock:
-            self._catch_up_locked(now)
-            era = self.state
+            era = self._catch_up_locked(now)
             if isinstance(era, Closed):
                 return era
             if isinstance(era, HalfOpen) and self._has_place_locked(era, now):
@@ -204,8 +203,7 @@ class CircuitBreaker:
     def admit_probe(self, me: Hashable, ident: int, now: float) -> Era:
         """Let the attempt *me* of thread *ident* through as a probe, for which there is room as far as others know."""
         with self._lock:
-            self._catch_up_locked(now)
-            era = self.state
+            era = self._catch_up_locked(now)
             if isinstance(era, HalfOpen):
                 era.probes[me] = (ident, now)
             return era
@@ -280,8 +278,7 @@ class CircuitBreaker:
             now: The moment.
         """
         with self._lock:
-            self._catch_up_locked(now)
-            era = self.state
+            era = self._catch_up_locked(now)
             if era.is_forced or (era.is_closed and state == CLOSED):
                 return
             if state == CLOSED:
@@ -479,12 +476,13 @@ class CircuitBreaker:
                 new.record(failed, now)
             era.window = new
 
-    def _catch_up_locked(self, now: float) -> None:
+    def _catch_up_locked(self, now: float) -> CircuitEra:
         era = self.state
         if isinstance(era, Open) and now >= era.until:
             self._move_locked(HalfOpen(era.until, era.reopened), era.until)
         elif isinstance(era, HalfOpen):
             self._close_when_proven_locked(era, now)  # where a signal's handler raised before that was done
+        return self.state
 
     def _move_locked(self, era: CircuitEra, at: float, reason: str = "", failure: str = "") -> None:
         old = self.state.name
