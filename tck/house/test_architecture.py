@@ -76,10 +76,6 @@ CIRCLES = {
     ): "a Guard makes a resolver and ports, which keep it",
     ("_policy/elsewhere", "_policy/parameter"): "a value with a wrong name loads the names that other libraries have",
     (
-        "_runtime/awaited",
-        "_runtime/body",
-    ): "an attempt on a thread makes the task that awaits its result",
-    (
         "_runtime/deadline_queue",
         "_runtime/environment",
         "_runtime/task_deadline",
