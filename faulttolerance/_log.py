@@ -102,7 +102,7 @@ def _shown(value: object) -> object:
     """Return *value* as a line shows it: of an exception its words, of text no line break, for names are anybody's."""
     if isinstance(value, BaseException):
         return str(value)
-    return escaped(value) if isinstance(value, str) else value
+    return escaped(value) if isinstance(value, str) and not value.isprintable() else value
 
 
 def tell_of_trouble(name: str, consequence: str, error: Exception) -> None:

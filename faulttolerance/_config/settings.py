@@ -135,7 +135,8 @@ class Settings:
         state = self._state
         inputs = state.inputs.__replace__(**inputs_of(properties=properties, files=files, sources=sources))
         sources_read = [_given(inputs.properties)] if inputs.properties else []
-        sources_read.append(environment())
+        if in_environment := environment():
+            sources_read.append(in_environment)
         named = files_of_environment(self._places)
         if inputs.files or inputs.sources or named:
             try:

@@ -34,8 +34,8 @@ from .key import (
 )
 from .source import Entry, Source, source_of
 
-ENVIRONMENT = "environment"
-"""The name of the source that every snapshot has."""
+_ENVIRONMENT = "environment"
+_ORDINAL_OF_THE_ENVIRONMENT = 300
 
 
 class File(NamedTuple):
@@ -190,8 +190,10 @@ class Snapshot:
 
     def obeys_variable(self, key: Key) -> bool:
         """Return whether ``key.variable`` would decide: neither the environment nor a stronger source sets *key*."""
-        own = next(rank for rank, source in enumerate(self.sources) if source.name == ENVIRONMENT)
-        return all(rank > own for rank, *_ in self._ranked(key))
+        sources = self.sources
+        own = next((one.ordinal for one in sources if one.name == _ENVIRONMENT), _ORDINAL_OF_THE_ENVIRONMENT)
+        found = (sources[rank] for rank, *_ in self._ranked(key))
+        return all(source.ordinal <= own and source.name != _ENVIRONMENT for source in found)
 
     def _ranked(self, key: Key) -> list[tuple[int, int, Entry]]:
         entries: list[tuple[int, int, Entry]] = []
@@ -213,10 +215,12 @@ _OWNED = re.compile(rf"(?<![^_/])(?:{_ANNOTATION})[_/](?=\w)", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
 
 
-def environment() -> Source:
-    """Read the variables that could be keys."""
+def environment() -> Source | None:
+    """Read the variables that could be keys; return ``None`` where there is none."""
     entries = [Entry(name, value, f"environment variable {name}") for name, value in variables().items()]
-    return source_of(ENVIRONMENT, 300, entries, is_environment=True, is_shared=True)
+    if not entries:
+        return None
+    return source_of(_ENVIRONMENT, _ORDINAL_OF_THE_ENVIRONMENT, entries, is_environment=True, is_shared=True)
 
 
 def variables() -> dict[str, str]:
