@@ -294,7 +294,7 @@ def _payment(hedges: Hedge, binding: Binding) -> Payment:
 
 
 def _room_for_hedges(binding: Binding) -> Callable[[float], bool]:
-    """Tell whether the gate refuses nothing and the bulkhead has room to spare, as far as they are obeyed (rule H2)."""
+    """Return what tells whether gate and bulkhead let in a hedge, as far as they are obeyed (rule H2)."""
 
     def obeyed(kind: type[policies.Policy]) -> Any:
         return binding.strategies.get(kind) if kind in binding.policies and binding.tell_of(kind) is None else None

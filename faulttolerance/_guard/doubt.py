@@ -215,7 +215,9 @@ def _blaming(policies: Policies) -> Said:
 
 def _insistent(policies: Policies) -> Said:
     retry = _retry_by_sets(policies)
-    for kind, error, refuses in _REFUSALS if retry is not None else ():
+    if retry is None:
+        return
+    for kind, error, refuses in _REFUSALS:
         if policies.get(kind) is None or error in retry.retry_on or not _has_class_of(error, retry.retry_on):
             continue
         waits = HonorRetryAfter in policies and error in (CircuitBreakerOpenException, RateLimitException)

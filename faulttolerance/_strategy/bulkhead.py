@@ -189,7 +189,7 @@ class Bulkhead:
 
     @property
     def longest_wait(self) -> float:
-        """How many seconds a call may wait, of those that may: the target of the limit where nothing else is said."""
+        """The seconds for which a call may wait that may: the target of the limit where no *max_wait* is named."""
         adaptive = self.adaptive
         return self.max_wait or (0.0 if adaptive is None else adaptive.latency)
 
