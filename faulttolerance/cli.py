@@ -97,7 +97,11 @@ def check(
     modules: Modules,
     recursive: Recursive = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail on keys that nothing uses and on doubts, too.")
+        bool,
+        typer.Option(
+            "--strict",
+            help="Fail on keys that nothing uses, on listeners of circuits that no guard has, and on doubts, too.",
+        ),
     ] = False,
     ignore: Annotated[
         list[str] | None, typer.Option("--ignore", help="Doubts not to tell of, as in FT002.", metavar="CODE")

@@ -7,6 +7,7 @@ A model says what holds: the number that was configured last. Every guard tells 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import textwrap
 import threading
@@ -58,6 +59,7 @@ class World:
     """Guards of all kinds, and the number that is configured: attempts, permits and failures that open a circuit."""
 
     def __init__(self) -> None:
+        gc.collect()  # guards of former worlds stand in cycles, and each look at all guards would look at them, too
         self.number = 1
         self.calls = 0
         world = self

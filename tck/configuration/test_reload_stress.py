@@ -14,7 +14,7 @@ import pytest
 from faulttolerance import circuit_breaker, configure, retry
 from faulttolerance._metrics.counters import ledger
 
-RELOADS, CALLERS, READERS, GUARDS = 5, 4, 3, 100
+RELOADS, CALLERS, READERS, GUARDS = 3, 4, 3, 20
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(300)]
 

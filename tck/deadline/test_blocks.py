@@ -78,7 +78,7 @@ def test_a_block_ends_at_its_deadline(block: Blocks, clock: Clock) -> None:
         assert remaining() == pytest.approx(0.4)
         await block.sleep(5)
 
-    with pytest.raises(TimeoutException, match=r"test_deadline:\d+: deadline of 0\.4 s passed(?m:$)"):
+    with pytest.raises(TimeoutException, match=r"test_blocks:\d+: deadline of 0\.4 s passed(?m:$)"):
         block(block.within(deadline(400), body))
 
     assert clock.monotonic() - began == pytest.approx(0.4)

@@ -489,7 +489,7 @@ def test_the_same_policy_as_a_value() -> None:
     """By rule G1: a ``Guard`` takes it for calls, and says what to do for blocks."""
     guard = Guard(deadline=Deadline("20ms"), retry=Retry(retry_on=ConnectionError))
 
-    with pytest.raises(TimeoutException, match=r"test_deadline:\d+: deadline of 0.02 s passed"):
+    with pytest.raises(TimeoutException, match=r"test_calls:\d+: deadline of 0.02 s passed"):
         guard.call(sleep, 5)
     with pytest.raises(FaultToleranceDefinitionException, match=r"bounds whole calls; allowed: `with deadline"):
         guard.attempts()

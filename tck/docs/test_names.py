@@ -59,7 +59,7 @@ def test_what_a_page_on_the_inside_names_is_there(page: Path) -> None:
     assert [code for code in _CODE.findall(text) if not is_there(code)] == []
 
 
-@pytest.mark.parametrize("code", ["_call/gone.py", "gone.py", "_gone", "_call/gone", "BoundPolicies.no_such_name"])
+@pytest.mark.parametrize("code", ["_call/gone.py", "gone.py", "_never_was", "_call/gone", "BoundPolicies.no_such_name"])
 def test_what_is_gone_is_noticed(code: str) -> None:
     assert not is_there(code)
 

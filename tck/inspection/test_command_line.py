@@ -30,7 +30,7 @@ class Client:
     def charge(self, amount: int) -> int:
         return amount
 
-    @circuit_breaker
+    @circuit_breaker(fail_on=OSError)
     def refund(self) -> None: ...
 
 @bulkhead(5)

@@ -224,6 +224,7 @@ def test_a_guarded_property_runs_plainly_where_it_is_reached_through_super() -> 
     assert len(calls) == 1
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_listed_guard_tells_programs_what_explain_does() -> None:
     """With how it stands now, and which of its policies refuse calls or let them wait."""
 

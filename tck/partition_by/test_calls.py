@@ -683,7 +683,9 @@ def test_what_one_guard_cannot_say_ends_nothing_for_the_others(
         assert [reason for reason in health().reasons if "unknown" in reason]
         assert {"Bulkhead"} <= {name for guard in guards() for name in guard.impaired}
     monkeypatch.setattr(
-        resolver, "effective_policies", lambda one, *rest: fail() if one.name == "broken" else ours(one, *rest)
+        resolver,
+        "effective_policies",
+        lambda one, *rest, **options: fail() if one.name == "broken" else ours(one, *rest, **options),
     )
     configure(properties={"CircuitBreaker/delay": 7})
     (found,) = [guard for guard in guards() if "cannot_say" in guard.name]
