@@ -75,7 +75,7 @@ def read_fingerprint() -> Iterator[tuple[tuple[str, ...], float]]:
 
 def follow_configuration() -> None:
     """Remember what holds for every guard, once the configuration has changed: who reloads pays, and not who reads."""
-    if _is_shown:
+    if _is_shown and settings.state.switches is not None:  # else it would read them, and they hold from then on
         fingerprint()
 
 

@@ -245,4 +245,4 @@ def test_a_listed_guard_tells_programs_what_explain_does() -> None:
     assert before == ((), {})
     assert guard.impaired == ("CircuitBreaker",)
     assert guard.as_dict() | {"wrong": []} == told
-    assert [policy["now"].split(",")[0] for policy in told["policies"]] == ["open", "0 of 1 running"]
+    assert [policy["now"].split(",")[0] for policy in told["policies"]] == ["open for 0 s", "0 of 1 running"]
