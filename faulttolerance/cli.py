@@ -9,7 +9,6 @@ faulttolerance top localhost:8000
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import math
@@ -30,7 +29,7 @@ import typer
 
 from ._config import Declared, Effective, ignore_keys, settings, template
 from ._config.formatting import formatted
-from ._config.report import Unused
+from ._config.report import Unused, nearest
 from ._config.snapshot import name_file
 from ._guard import control, explanation
 from ._guard.doubt import codes_of, doubts, unknown
@@ -286,8 +285,8 @@ def _explained_as(name: str, show_all: bool) -> list[explanation.Explanation]:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest(name, names)
+    return f"; did you mean {near}?" if near else ""
 
 
 def _split(name: str) -> tuple[str, str]:

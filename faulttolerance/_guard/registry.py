@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .._call.state import State
     from .._config import State as Configuration
     from .._policy import Policy
-    from .._swap import Swap
 
     class InForce(Protocol):
         """The policies that hold for one guard and one class: ``EffectivePolicies``."""
@@ -214,10 +213,10 @@ def budget_clashes(several: Iterable[InForce], own: State | None = None) -> list
 
 def nothing_named(kind: str, name: str, names: Iterable[str]) -> KeyError:
     """Say that nothing of *kind* has the *name*, and which of *names* may be meant."""
-    from difflib import get_close_matches
+    from .._config.report import nearest  # for a mistake only
 
-    near = get_close_matches(name, names, 1) if isinstance(name, str) else ()
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, names)
+    hint = f"; did you mean {near!r}?" if near else ""
     return KeyError(f"no {kind} is named {name!r}{hint}")
 
 
