@@ -6,6 +6,7 @@ servers, browsers or forks; tests marked ``stress`` press for seconds. A path or
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -75,8 +76,16 @@ class OneAlone:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Escape what no text may have: a lone surrogate in a captured log would end the whole run."""
-        report = yield
+        """Write a report that cannot end the whole run, as a lone surrogate in a captured log would."""
+        # Nothing is collected meanwhile: a finalizer that formats a traceback parses a line, and two that parse at once
+        # fail before CPython 3.11.8, the one that reports the failure of a test as well.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            report = yield
+        finally:
+            if collects:
+                gc.enable()
         report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
         return report
 
