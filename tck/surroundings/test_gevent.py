@@ -84,6 +84,10 @@ def needs_gevent() -> None:
     needs("gevent")
 
 
+INTERRUPTED = r"TimeoutException: it ended \S+ s after its deadline(?!.*it was)"
+"""What is said of a call that was interrupted once; where the machine was busy, also in which line it stood."""
+
+
 @pytest.fixture(params=["patched-first", "declared-first", "used-first"])
 def patched(request: pytest.FixtureRequest) -> str:
     """The beginning of a program that uses gevent, with a greenlet that notes whether it is let run."""
@@ -107,7 +111,7 @@ print(time.perf_counter() - began)
 """
     )
 
-    assert re.fullmatch(r"TimeoutException: it ended \S+ s after its deadline", waited)
+    assert re.match(INTERRUPTED, waited)
     assert again == "waited"
     assert float(seconds) < 15
 
@@ -116,7 +120,7 @@ def test_a_call_of_the_first_greenlet_that_computes_is_interrupted(patched: str)
     """Its stack stands on its thread, as if there were no greenlets."""
     (computed,) = run(patched + "print(outcome(compute, 30))")
 
-    assert re.fullmatch(r"TimeoutException: it ended \S+ s after its deadline", computed)
+    assert re.match(INTERRUPTED, computed)
 
 
 def test_a_call_in_a_greenlet_is_interrupted_where_it_waits(patched: str) -> None:
