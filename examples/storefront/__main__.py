@@ -1,6 +1,6 @@
 """A shop under load while its backend fails: the same traffic with guards and without.
 
-    python examples/storefront [--plain] [--workers gevent] [--record FILE]
+    python examples/storefront [--plain] [--workers gevent] [--share 0.7] [--record FILE]
 
 It takes about 15 seconds; the exit status is 0 only if the guarded service kept its promises (`promises.py`).
 
@@ -48,6 +48,9 @@ def main() -> int:
     parser.add_argument(
         "--workers", metavar="CLASS", help="serve by gunicorn, with workers of this class: gevent, gthread"
     )
+    parser.add_argument(
+        "--share", type=float, default=1.0, metavar="PART", help="of the usual traffic; less for a busy machine"
+    )
     parser.add_argument("--record", type=Path, metavar="FILE", help="keep the history of the run, as JSON")
     options = parser.parse_args()
     console = Console()
@@ -57,7 +60,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as folder:
             live = console.is_terminal and not options.plain
-            outcome = run(console, Path(folder) / "ledger.db", options.workers, live=live)
+            outcome = run(console, Path(folder) / "ledger.db", options.workers, options.share, live=live)
     except KeyboardInterrupt:
         console.print("stopped")
         os._exit(130)  # customers are still being served, on threads that a plain exit would wait for
@@ -86,7 +89,7 @@ def settings(console: Console) -> None:
     console.print()
 
 
-def run(console: Console, database: Path, workers: str | None, *, live: bool) -> Outcome:
+def run(console: Console, database: Path, workers: str | None, share: float, *, live: bool) -> Outcome:
     """Let customers come to both services until the timetable ends, and all are served."""
     supervisor = Supervisor(database)
     with contextlib.ExitStack() as running:
@@ -101,7 +104,7 @@ def run(console: Console, database: Path, workers: str | None, *, live: bool) ->
         begin = time.monotonic() + LEAD
         running.enter_context(supervisor.running(begin))
         for one in (guarded, unguarded):
-            one.start(begin, END)
+            one.start(begin, END, share)
         with view(console, guarded, unguarded, read, live=live) as show:
             served = False
             while not served:

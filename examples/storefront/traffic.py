@@ -109,10 +109,11 @@ class Traffic:
         self._guarded = guarded
         self._thread = threading.Thread(target=self._run, name=self.name)
         self._begin = self._end = 0.0
+        self._share = 1.0
 
-    def start(self, begin: float, seconds: float) -> None:
-        """Let customers come from *begin* (on the monotonic clock) for *seconds*."""
-        self._begin, self._end = begin, begin + seconds
+    def start(self, begin: float, seconds: float, share: float = 1.0) -> None:
+        """Let customers come from *begin* (on the monotonic clock) for *seconds*; a *share* of the usual number."""
+        self._begin, self._end, self._share = begin, begin + seconds, share
         self._thread.start()
 
     @property
@@ -145,8 +146,9 @@ class Traffic:
     ) -> None:
         call = self._method(kind)
         loop = asyncio.get_running_loop()
-        for number in range(int((self._end - self._begin) * kind.per_second)):
-            await asyncio.sleep(self._begin + number / kind.per_second - time.monotonic())
+        per_second = kind.per_second * self._share
+        for number in range(int((self._end - self._begin) * per_second)):
+            await asyncio.sleep(self._begin + number / per_second - time.monotonic())
             began = time.monotonic()
             self.history.come(began - self._begin)
             argument = kind.argument(number)
