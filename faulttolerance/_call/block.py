@@ -137,8 +137,8 @@ class _Course:
                     else:
                         given = yield met
                 except BaseException as error:
-                    if self.is_over:
-                        raise  # nothing is left that could decide
+                    if self.is_over or call.cr_frame is None:  # type: ignore[attr-defined]
+                        raise  # nothing is left that could decide: garbage is closed in any order
                     step, given = call.throw, error  # the call decides
         finally:
             self._error = self._trace = None

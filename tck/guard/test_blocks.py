@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import inspect
 import signal
 import sys
 import threading
@@ -582,6 +584,20 @@ def test_a_block_that_is_never_left_is_left_with_its_owner() -> None:
 
     block = held()
     next(block)
+    del block
+
+    assert is_free(guard)
+
+
+def test_a_block_is_garbage_in_any_order() -> None:
+    """The collector may close the call before what goes through it."""
+    guard = Guard(retry=again(), bulkhead=Bulkhead(1))
+    before = {id(one) for one in gc.get_objects() if inspect.iscoroutine(one)}
+    block = guard.attempt()
+    block.__enter__()
+    (call,) = [one for one in gc.get_objects() if inspect.iscoroutine(one) and id(one) not in before]
+
+    call.close()
     del block
 
     assert is_free(guard)
