@@ -175,7 +175,7 @@ def of_a_queue(tokens: Any) -> Iterator[Subject]:
         tokens.put(token)
 
     def use() -> None:
-        for _ in range(20):
+        for _ in range(100):
             token = tokens.get()
             try:
                 work()
