@@ -175,7 +175,7 @@ def of_a_queue(tokens: Any) -> Iterator[Subject]:
         tokens.put(token)
 
     def use() -> None:
-        for _ in range(100):
+        for _ in range(400):
             token = tokens.get()
             try:
                 work()
