@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pytest
@@ -26,15 +27,29 @@ def clock() -> Iterator[Clock]:
         yield VirtualClock(virtual)
 
 
-@pytest.fixture
-def alone() -> Iterator[None]:
-    """Hides the guards of other tests: each is looked at in every reload, which takes long where all is traced."""
+@contextmanager
+def others_hidden() -> Iterator[None]:
+    """Hide the guards that there are, which are looked at in each reload and wherever a name is looked for."""
     others = dict(registry._guards)
     alive = [reference() for reference in others]  # who goes is to be found where it is looked for
     registry._guards.clear()
     yield
     registry._guards.update(others)
     alive.clear()
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Hides the guards of other tests: each is looked at in every reload, which takes long where all is traced."""
+    with others_hidden():
+        yield
+
+
+@pytest.fixture(scope="module")
+def module_alone() -> Iterator[None]:
+    """Hides the guards of other modules from all tests of one, of which there are many."""
+    with others_hidden():
+        yield
 
 
 @pytest.fixture
