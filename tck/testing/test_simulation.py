@@ -338,6 +338,7 @@ def test_run_that_does_not_end_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -
 def test_caller_that_blocks_outside_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of the application that nobody looks at is no reason to hang."""
     monkeypatch.setattr("faulttolerance.testing.simulated_run._REAL_SECONDS", 0.02)
+    monkeypatch.setattr("faulttolerance.testing.simulated_run._LAST_SECONDS", 0.1)
 
     def scenario(sim: Simulation) -> None:
         lock = threading.Lock()
