@@ -14,8 +14,6 @@ from kit.scenario import Differs
 from kit.scenarios import SCENARIOS
 from kit.ways import WAYS, Run, Way
 
-pytestmark = pytest.mark.usefixtures("module_alone")
-
 
 class Seen(NamedTuple):
     """What can be seen of a scenario; see ``Run``."""

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 import pytest
@@ -28,11 +29,17 @@ def clock() -> Iterator[Clock]:
 
 
 @contextmanager
-def others_hidden() -> Iterator[None]:
-    """Hide the guards that there are, which are looked at in each reload and wherever a name is looked for."""
+def others_hidden(module: ModuleType | None = None) -> Iterator[None]:
+    """Hide the guards that there are, but those of *module*: each is looked at by all that concerns every guard."""
     others = dict(registry._guards)
-    alive = [reference() for reference in others]  # who goes is to be found where it is looked for
-    registry._guards.clear()
+    alive = {reference: reference() for reference in others}  # who goes is to be found where it is looked for
+    if module is not None:
+        own = [value._resolver for value in vars(module).values() if isinstance(value, Guard)]
+        for reference, guard in alive.items():
+            if (isinstance(guard, FunctionType) and guard.__module__ == module.__name__) or guard in own:
+                del others[reference]
+    for reference in others:
+        del registry._guards[reference]
     yield
     registry._guards.update(others)
     alive.clear()
@@ -45,10 +52,10 @@ def alone() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def module_alone() -> Iterator[None]:
-    """Hides the guards of other modules from all tests of one, of which there are many."""
-    with others_hidden():
+@pytest.fixture(scope="module", autouse=True)
+def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hides the guards of other modules from the tests of one: there are thousands, which each reset looks at."""
+    with others_hidden(request.module):
         yield
 
 
