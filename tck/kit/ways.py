@@ -292,6 +292,7 @@ class Run:
                     self.clock.run(self._drive_on_loop(scenario))
             finally:
                 self._close()
+                del self.method, self._close  # or a guard whose handler refers to this run would live for ever
         self.log = [
             (level, text.replace(self.name, "G"))
             for level, text in log
