@@ -60,15 +60,16 @@ def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def held() -> Callable[[], list[str]]:
+def held() -> Callable[..., list[str]]:
     """Tells what stays held anywhere: permits, places in queues, places of probes, deadlines of this thread.
 
+    With a word, such as "permits", it tells of nothing else.
     A body on another thread may be about to hear that it is to end; it gets two seconds of real time.
     """
 
-    def look() -> list[str]:
+    def look(word: str = "") -> list[str]:
         patience = 400
-        while (found := look_once()) and patience:
+        while (found := [one for one in look_once() if word in one]) and patience:
             patience -= 1
             threading.Event().wait(0.005)
         return found

@@ -11,7 +11,7 @@ from simulation.pictures import PICTURES
 from simulation.tables import TABLES
 
 TEXT = PAGE.read_text(encoding="utf-8")
-LONG = {"busy", "estimators", "limits", "storm", "throttles"}
+LONG = {"busy", "estimators", "hedges", "limits", "queues", "storm", "throttles"}
 """The tables whose quickest rows take more than half a second."""
 QUICK = [
     pytest.param(name, row, marks=pytest.mark.stress if name in LONG else ())
