@@ -31,17 +31,16 @@ def clock() -> Iterator[Clock]:
 @contextmanager
 def others_hidden(module: ModuleType | None = None) -> Iterator[None]:
     """Hide the guards that there are, but those of *module*: each is looked at by all that concerns every guard."""
-    others = dict(registry._guards)
-    alive = {reference: reference() for reference in others}  # who goes is to be found where it is looked for
-    if module is not None:
-        own = [value._resolver for value in vars(module).values() if isinstance(value, Guard)]
-        for reference, guard in alive.items():
-            if (isinstance(guard, FunctionType) and guard.__module__ == module.__name__) or guard in own:
-                del others[reference]
-    for reference in others:
-        del registry._guards[reference]
+    # Who goes is to be found where it is looked for: they live as long as they are hidden.
+    alive = {reference: guard for reference in list(registry._guards) if (guard := reference()) is not None}
+    own = [value._resolver for value in vars(module).values() if isinstance(value, Guard)] if module else []
+    hidden = {
+        reference: registry._guards.pop(reference)
+        for reference, guard in alive.items()
+        if guard not in own and not (module and isinstance(guard, FunctionType) and guard.__module__ == module.__name__)
+    }
     yield
-    registry._guards.update(others)
+    registry._guards.update(hidden)
     alive.clear()
 
 

@@ -325,7 +325,7 @@ class Run:
         for resolver in list(registry.resolvers()):
             if self.name.endswith(registry.name_of(resolver)):
                 for cls in resolver.classes():
-                    state = resolver.state(cls)
+                    state: Any = resolver.state(cls)
                     if state is not None and resolver.name_for(cls) == self.name:
                         yield state.counts()
 
