@@ -70,7 +70,7 @@ _collections = count()
 
 def collect_garbage() -> None:
     """Collect garbage among what came since the last time, and among everything now and then."""
-    if next(_collections) % 500 == 0:
+    if next(_collections) % 100 == 0:
         gc.unfreeze()
     gc.collect()
     gc.freeze()
@@ -90,13 +90,10 @@ def forget_runtime_state() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def collect_what_would_be_validated(request: pytest.FixtureRequest) -> None:
-    """Collect guards that earlier tests left in cycles, refused ones too: ``validate`` tells of all that live.
-
-    So do pages, whose code runs in a module of its own.
-    """
+    """Collect guards that earlier tests left in cycles, refused ones too: ``validate`` tells of all that live."""
     code = getattr(request.function, "__code__", None)
     programs = (text for text in getattr(code, "co_consts", ()) if isinstance(text, str) and "validate(" in text)
-    if code is None or "validate" in code.co_names or any(programs) or "module" in request.fixturenames:
+    if code is None or "validate" in code.co_names or any(programs) or "page" in request.fixturenames:
         collect_garbage()
 
 
