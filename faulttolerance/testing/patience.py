@@ -28,7 +28,8 @@ class Patience:
         self._real_time = real_time
         self._looked_at = real_time()
         self._waited = self._idle = self._window = 0.0
-        self._cpu = _cpu_seconds()
+        self._cpu: float | None = None
+        """At the begin of the window; asked for from the first look on: time that moves at once needs none."""
 
     def count(self) -> None:
         """Note that somebody has looked again, and time may still not move."""
@@ -36,6 +37,9 @@ class Patience:
         passed = min(now - self._looked_at, _AT_ONCE)
         self._looked_at = now
         self._waited += passed
+        if self._cpu is None:
+            self._cpu = _cpu_seconds()
+            return
         self._window += passed
         if self._window >= _WINDOW:
             cpu = _cpu_seconds()

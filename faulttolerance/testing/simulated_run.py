@@ -28,6 +28,8 @@ _REAL_SECONDS: Final = 0.25
 """How often the thread that started the run looks whether it moves."""
 _PATIENCE: Final = 6
 """So many looks in which nothing moved and nothing was computed, and the run is stuck."""
+_LAST_SECONDS: Final = 1.0
+"""For so long a strand is waited for that is to end, and may be stuck."""
 _GIVEN_UP: Final = "the simulated run was given up"
 
 
@@ -111,7 +113,7 @@ class Run:
             strand.thread.gate.release()
         except RuntimeError:
             pass  # it runs, or is stuck
-        strand.ended.acquire(timeout=1.0)
+        strand.ended.acquire(timeout=_LAST_SECONDS)
 
     def fail(self, error: BaseException) -> None:
         """Note what went wrong first; the rest of the run goes on undisturbed, and in the plain order."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
 from faulttolerance.exceptions import BulkheadException
+from kit.tiers import few_and_many
 
 HERE = threading.get_ident()
 THERE = HERE + 1
@@ -668,8 +669,9 @@ WAYS = [
 
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: " ".join("/".join(one) for one in ways))
 @pytest.mark.parametrize(("limit", "length"), [(1, 1), (1, 3), (2, 2)])
+@few_and_many("seeds", 8, 60)
 def test_every_interleaving_keeps_the_promises(
-    make: Callable[..., Bulkhead], ways: list[list[str]], limit: int, length: int
+    make: Callable[..., Bulkhead], ways: list[list[str]], limit: int, length: int, seeds: int
 ) -> None:
     """Steps of several calls in any order: never too many inside, nothing lost, no refusal while there is room, fair.
 
@@ -677,7 +679,7 @@ def test_every_interleaving_keeps_the_promises(
     look again, a refusal because of a call that is refused itself.
     """
     lock_free = not make().waiting
-    for seed in range(60):
+    for seed in range(seeds):
         scene = Scene(seed, limit, length, lock_free)
         scene.play(ways)
 
@@ -734,15 +736,16 @@ class MovingScene(Scene):
 
 
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: " ".join("/".join(one) for one in ways))
+@few_and_many("seeds", 8, 60)
 def test_every_interleaving_with_a_moving_limit_keeps_the_promises(
-    make: Callable[..., Bulkhead], ways: list[list[str]]
+    make: Callable[..., Bulkhead], ways: list[list[str]], seeds: int
 ) -> None:
     """Never more inside than the highest limit since a call came, nothing lost, nobody overtaken (rule A1).
 
     Would catch: a limit that rises and lets nobody in, and one that is read twice where it counts.
     """
     lock_free = not make().waiting
-    for seed in range(60):
+    for seed in range(seeds):
         scene = MovingScene(seed, lock_free)
         scene.play_with(ways, random.Random(seed).choices([1, 2, 3], k=5))
 
@@ -974,9 +977,10 @@ class NaiveQueue:
 
 @pytest.mark.parametrize("tiers", [1, 4])
 @pytest.mark.parametrize("max_wait", [0.0, 0.2])
-def test_the_queue_does_what_the_rules_say(max_wait: float, tiers: int) -> None:
+@few_and_many("seeds", 30, 150)
+def test_the_queue_does_what_the_rules_say(max_wait: float, tiers: int, seeds: int) -> None:
     """By rule Q1 to rule Q5 and rule K1, said again naively: who runs, who is told what, in which order."""
-    for seed in range(150):
+    for seed in range(seeds):
         follows_the_rules(seed, max_wait, tiers)
 
 

@@ -90,7 +90,7 @@ def test_a_function_that_a_guard_decorated_goes_when_it_is_dropped(uncollected: 
 
 
 @pytest.mark.parametrize("toggled", ["Retry/enabled", "Timeout/enabled"])
-def test_changes_of_the_configuration_leave_nothing_behind(uncollected: None, toggled: str) -> None:
+def test_changes_of_the_configuration_leave_nothing_behind(alone: None, uncollected: None, toggled: str) -> None:
     """Each has values that were never there before; objects are counted, once what is kept of the last 128 is full."""
     guard = Guard(
         retry=Retry(max_retries=2), circuit_breaker=CircuitBreaker(), timeout=Timeout(30_000), name="often configured"

@@ -15,7 +15,7 @@ import pytest
 
 import faulttolerance as ft
 from faulttolerance import testing
-from kit.struck import Strike, Struck, strikes
+from kit.struck import Strike, Struck, sampled, strikes
 
 pytestmark = [
     pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"),
@@ -116,10 +116,11 @@ async def aimed_at(strike: Strike | None, call: Any) -> object:
 
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
 @pytest.mark.parametrize("convention", ["def", "async def", "Guard.call", "Guard.call_async"])
-def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fails: bool) -> None:
+@sampled(13)
+def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fails: bool, step: int) -> None:
     """Wherever it lands, it comes out; and the next call gets the permit and the place of the probe, and is served."""
     wrong = []
-    for strike in strikes():
+    for strike in strikes(step=step):
         subject = Subject(convention)
         subject.fails = fails
         first = subject.outcome(strike)
@@ -131,7 +132,8 @@ def test_what_a_handler_raises_in_the_library_loses_nothing(convention: str, fai
     assert not wrong
 
 
-def test_a_block_ends_wherever_a_handler_raises() -> None:
+@sampled(13)
+def test_a_block_ends_wherever_a_handler_raises(step: int) -> None:
     """Afterwards nothing is held back: the call that went on beyond its deadline is interrupted, and so is a task."""
 
     @ft.timeout(1)
@@ -153,13 +155,13 @@ def test_a_block_ends_wherever_a_handler_raises() -> None:
         await asyncio.sleep(10)
 
     wrong = []
-    for strike in strikes():
+    for strike in strikes(step=step):
         began = time.monotonic()
         with pytest.raises(ft.TimeoutException):
             block(strike)
         if time.monotonic() - began > 5:
             wrong.append(strike.where)
-    for strike in strikes():
+    for strike in strikes(step=step):
         began = time.monotonic()
         with pytest.raises(ft.TimeoutException):
             asyncio.run(block_in_task(strike))
@@ -169,10 +171,11 @@ def test_a_block_ends_wherever_a_handler_raises() -> None:
     assert not wrong
 
 
-def test_what_a_handler_raises_in_a_call_that_is_a_task_loses_nothing() -> None:
+@sampled(13)
+def test_what_a_handler_raises_in_a_call_that_is_a_task_loses_nothing(step: int) -> None:
     """It comes out of the call, which is made anew and served next."""
     wrong = []
-    for strike in strikes():
+    for strike in strikes(step=step):
         failures: list[type[Exception]] = [ConnectionError]
 
         async def answer(failures: list[type[Exception]] = failures) -> str:
@@ -237,7 +240,8 @@ CALLED_BACK = {
 
 
 @pytest.mark.parametrize("how_called", CALLED_BACK)
-def test_what_a_handler_raises_in_a_callback_of_a_loop_keeps_nobody_waiting(how_called: str) -> None:
+@sampled(13)
+def test_what_a_handler_raises_in_a_callback_of_a_loop_keeps_nobody_waiting(how_called: str, step: int) -> None:
     """The loop only writes it down: whoever was to be called back is, and so is whoever comes next."""
     call, usual = CALLED_BACK[how_called]
 
@@ -250,7 +254,8 @@ def test_what_a_handler_raises_in_a_callback_of_a_loop_keeps_nobody_waiting(how_
     asyncio.run(scene(None))
     wrong = []
     for strike in strikes(
-        "awaited.py", "body.py", "callback.py", "future.py", "task_deadline.py", "deadline_queue.py", "tasks.py"
+        *("awaited.py", "body.py", "callback.py", "future.py", "task_deadline.py", "deadline_queue.py", "tasks.py"),
+        step=step,
     ):
         first, second = asyncio.run(scene(strike))
         # It is raised in the code of a call, too; and a task that was made, but not got, begins before its stand-in.
@@ -326,10 +331,11 @@ async def struck_at_the_admission(strike: Strike) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("scene", [struck_in_the_queue, struck_at_the_admission])
-def test_what_a_handler_raises_loses_no_turn_in_the_queue(scene: Any) -> None:
+@sampled(13)
+def test_what_a_handler_raises_loses_no_turn_in_the_queue(scene: Any, step: int) -> None:
     """Only the call that was struck ends so; whoever waits behind it gets the permit in time."""
     wrong = []
-    for strike in strikes():
+    for strike in strikes(step=step):
         found = asyncio.run(scene(strike))
         if sum(one is Struck for one in found) != bool(strike.where) or found[-1] != FINE:
             wrong.append((strike.where, found))
@@ -367,10 +373,11 @@ def made_under(strike: Strike, call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
-def test_what_a_handler_raises_while_a_call_is_offloaded_loses_nothing(fails: bool) -> None:
+@sampled(13)
+def test_what_a_handler_raises_while_a_call_is_offloaded_loses_nothing(fails: bool, step: int) -> None:
     """It comes out, the next call is served, and no thread is lost: all of them can be shut down."""
     wrong = []
-    for strike in strikes():
+    for strike in strikes(step=step):
         subject = Offloaded()
         subject.fails = fails
         future = made_under(strike, subject.call)
@@ -386,7 +393,8 @@ def test_what_a_handler_raises_while_a_call_is_offloaded_loses_nothing(fails: bo
     assert not wrong
 
 
-def test_what_a_handler_raises_while_a_thread_is_made_for_a_call_loses_nothing() -> None:
+@sampled(3)
+def test_what_a_handler_raises_while_a_thread_is_made_for_a_call_loses_nothing(step: int) -> None:
     """Where none is parked the call starts one: the next call is served all the same, and all can be shut down."""
     wrong = []
 
@@ -394,7 +402,7 @@ def test_what_a_handler_raises_while_a_thread_is_made_for_a_call_loses_nothing()
     def answer() -> ft.Future[str]:
         return ft.completed_future(FINE)
 
-    for strike in strikes("pool.py", "fork.py"):
+    for strike in strikes("pool.py", "fork.py", step=step):
         assert ft.shutdown(10)
         future = made_under(strike, answer)
         if future is not None:
@@ -416,10 +424,11 @@ def outcome(call: Callable[[], Any]) -> object:
 
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["next", "queued"])
-def test_a_call_that_its_caller_never_got_is_never_begun(is_full: bool) -> None:
+@sampled(13)
+def test_a_call_that_its_caller_never_got_is_never_begun(is_full: bool, step: int) -> None:
     """A handler raises in the making of a call while no thread is free: its body does not run later."""
     wrong = []
-    for strike in strikes():
+    for strike in strikes(step=step):
         ft.configure(max_threads=1)
         subject = Offloaded()
         occupied, free = threading.Event(), threading.Event()

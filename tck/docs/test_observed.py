@@ -85,6 +85,7 @@ def test_grafana_finds_the_dashboard_and_its_data_source() -> None:
     assert inside["/etc/grafana/provisioning/dashboards"] == OBSERVED / "grafana" / "dashboards"
 
 
+@pytest.mark.outside
 def test_each_alert_fires_waits_and_stays_silent_as_it_says() -> None:
     """Prometheus' own tool goes through hours in no time; each alert is in each test in which it can be."""
     tests = {test["name"]: test["alert_rule_test"] for test in read("alerts-test.yml")["tests"]}
@@ -102,6 +103,7 @@ def test_each_alert_fires_waits_and_stays_silent_as_it_says() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.outside
 def test_the_demonstration_says_what_it_is_and_what_is_missing(tmp_path: Path) -> None:
     """All of it takes twenty seconds."""
     told, refused = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ _CITED = re.compile(rf"(?<![\w./#-])(?:(?:[PLRC]|AT|CO|RL)\d{{1,2}}[a-z]?|(?<=\b
 RULES = _DEFINED.findall(PAGE.read_text(encoding="utf-8"))
 
 
+@cache
 def cited(*folders: str) -> dict[str, list[str]]:
-    """Which files cite each rule."""
+    """Which files cite each rule; read once, for there are many rules."""
     found: dict[str, list[str]] = {}
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):

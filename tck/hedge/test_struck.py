@@ -15,7 +15,8 @@ from faulttolerance._guard import registry
 from faulttolerance._policy import Bulkhead
 from faulttolerance._runtime.pool import pool
 from faulttolerance.testing import virtual_time
-from kit.struck import Strike, Struck
+from kit import struck
+from kit.struck import Strike, Struck, sampled
 
 pytestmark = [
     pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"),
@@ -25,12 +26,11 @@ pytestmark = [
 OURS = ("hedging.py", "hedge.py", "tasks.py")
 
 
-def strikes(*files: str) -> Iterator[Strike]:
-    """Each place in turn, until a call has no further one."""
-    number, strike = 0, None
-    while strike is None or strike.where:
-        number += 1
-        strike = Strike(number, *files)
+def strikes(*files: str, step: int) -> Iterator[Strike]:
+    """Each place in turn, or each *step*-th, until a call has no further one."""
+    number = 0
+    for strike in struck.strikes(*files, step=step):
+        number = strike.number
         yield strike
     assert number > 40
 
@@ -48,7 +48,8 @@ def held() -> dict[Any, int]:
 
 
 @pytest.mark.parametrize("detached", [False, True])
-def test_a_task_that_is_struck_leaves_no_attempt(detached: bool) -> None:
+@sampled(10)
+def test_a_task_that_is_struck_leaves_no_attempt(detached: bool, step: int) -> None:
     """By rule H5: whoever is struck, the caller or an attempt, the others are ended."""
     began: list[None] = []
 
@@ -70,13 +71,14 @@ def test_a_task_that_is_struck_leaves_no_attempt(detached: bool) -> None:
         return len(asyncio.all_tasks()) - 1
 
     with virtual_time() as clock:
-        for strike in strikes(*OURS):
+        for strike in strikes(*OURS, step=step):
             left = clock.run(once(strike))
 
             assert (left, held()) == (0, {}), strike.where
 
 
-def test_a_caller_that_is_struck_leaves_no_attempt_on_a_thread() -> None:
+@sampled(10)
+def test_a_caller_that_is_struck_leaves_no_attempt_on_a_thread(step: int) -> None:
     """By rule H5: an attempt that was begun for a call which nobody got is ended."""
     began: list[None] = []
 
@@ -89,7 +91,7 @@ def test_a_caller_that_is_struck_leaves_no_attempt_on_a_thread() -> None:
 
     with virtual_time() as clock:
         assert load().result(5) == "loaded"
-        for strike in strikes():
+        for strike in strikes(step=step):
             began.clear()
             try:
                 with strike:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -137,6 +138,7 @@ def attributes_of(tree: ast.AST, module: str) -> Iterator[str]:
             yield node.attr
 
 
+@cache
 def parsed(file: str) -> ast.AST:
     return ast.parse((PACKAGE / file).read_text(encoding="utf-8"), file)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 import pytest
 
 from faulttolerance import Bulkhead, Guard, Timeout
 from faulttolerance._guard import registry
+from faulttolerance._guard.guard import strays
 from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import virtual_time
@@ -26,27 +30,50 @@ def clock() -> Iterator[Clock]:
         yield VirtualClock(virtual)
 
 
-@pytest.fixture
-def alone() -> Iterator[None]:
-    """Hides the guards of other tests: each is looked at in every reload, which takes long where all is traced."""
-    others = dict(registry._guards)
-    alive = [reference() for reference in others]  # who goes is to be found where it is looked for
-    registry._guards.clear()
+@contextmanager
+def others_hidden(module: ModuleType | None = None) -> Iterator[None]:
+    """Hide the guards that there are, but those of *module*: each is looked at by all that concerns every guard."""
+    # Who goes is to be found where it is looked for: they live as long as they are hidden.
+    alive = {reference: guard for reference in list(registry._guards) if (guard := reference()) is not None}
+    own = [value._resolver for value in vars(module).values() if isinstance(value, Guard)] if module else []
+    hidden = {
+        reference: registry._guards.pop(reference)
+        for reference, guard in alive.items()
+        if guard not in own and not (module and isinstance(guard, FunctionType) and guard.__module__ == module.__name__)
+    }
     yield
-    registry._guards.update(others)
+    registry._guards.update(hidden)
     alive.clear()
 
 
 @pytest.fixture
-def held() -> Callable[[], list[str]]:
+def alone() -> Iterator[None]:
+    """Hides the guards of other tests: each is looked at in every reload, which takes long where all is traced."""
+    with others_hidden():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hides the guards of other modules from the tests of one: there are thousands, which each reset looks at."""
+    with others_hidden(request.module):
+        yield
+    if next(strays(), None) is not None:  # kept out of collections while it lived, and garbage since
+        gc.unfreeze()
+        gc.collect()
+
+
+@pytest.fixture
+def held() -> Callable[..., list[str]]:
     """Tells what stays held anywhere: permits, places in queues, places of probes, deadlines of this thread.
 
+    With a word, such as "permits", it tells of nothing else.
     A body on another thread may be about to hear that it is to end; it gets two seconds of real time.
     """
 
-    def look() -> list[str]:
+    def look(word: str = "") -> list[str]:
         patience = 400
-        while (found := look_once()) and patience:
+        while (found := [one for one in look_once() if word in one]) and patience:
             patience -= 1
             threading.Event().wait(0.005)
         return found

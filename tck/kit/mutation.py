@@ -31,7 +31,7 @@ import tomllib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -64,7 +64,7 @@ class Mutant:
     equivalent: str = ""
     """Why nobody could notice it; empty where somebody has to."""
 
-    @property
+    @cached_property
     def path(self) -> str:
         """The file with the place, from the root of the project."""
         if self.file:

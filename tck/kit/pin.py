@@ -58,8 +58,9 @@ class Pin:
             return []
         expression = self._expressions()
         if expression is not None:
-            sought = ast.dump(expression[0])
-            return [_span(node, node) for node in _expressions_in(text, self.function) if ast.dump(node) == sought]
+            kind, sought = type(expression[0]), ast.dump(expression[0])
+            alike = (node for node in _expressions_in(text, self.function) if type(node) is kind)
+            return [_span(node, node) for node in alike if ast.dump(node) == sought]
         statements = _dumped(ast.parse(textwrap.dedent(self.code)).body)
         return [
             _span(block[first], block[first + len(statements) - 1])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["OPTION", "TIERS", "OneAlone", "Tiers", "tier_of"]
+__all__ = ["OPTION", "TIERS", "OneAlone", "Tiers", "few_and_many", "tier_of"]
 
 TIERS = ("default", "outside", "stress")
 OPTION = "--tier"
@@ -23,6 +23,12 @@ OPTION = "--tier"
 def tier_of(item: pytest.Item) -> str:
     """Return the tier of a test: the last of those that it is marked with."""
     return next((tier for tier in reversed(TIERS) if item.get_closest_marker(tier) is not None), TIERS[0])
+
+
+def few_and_many(name: str, few: object, many: object) -> pytest.MarkDecorator:
+    """Give a test its argument *name*: *few* of it in the tier default, *many* in the tier *stress*."""
+    cases = [pytest.param(few, id=f"few {name}"), pytest.param(many, marks=pytest.mark.stress, id=f"many {name}")]
+    return pytest.mark.parametrize(name, cases)
 
 
 def chosen_by(config: pytest.Config) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeAlias
 import faulttolerance
 from faulttolerance import Guard, Interrupted, Timeout, circuit_breakers
 from faulttolerance._guard import registry
-from faulttolerance._guard.control import GuardedMethod
 
 from .clock import Clock
 from .convention import Invoke
@@ -293,6 +292,7 @@ class Run:
                     self.clock.run(self._drive_on_loop(scenario))
             finally:
                 self._close()
+                del self.method, self._close  # or a guard whose handler refers to this run would live for ever
         self.log = [
             (level, text.replace(self.name, "G"))
             for level, text in log
@@ -317,19 +317,24 @@ class Run:
         await asyncio.sleep(1000)
         await asyncio.gather(*map(_awaitable, self._calls), return_exceptions=True)
 
-    def _guards(self) -> Iterator[GuardedMethod]:
-        """Give those whose name may be that of the scenario: of the others there are thousands."""
+    def _counts(self) -> Iterator[Mapping[Any, int]]:
+        """Give what each guard of this name has counted: its values need not be found anew, nor its callbacks checked.
+
+        Only those are asked whose name may be that of the scenario: of the others there are thousands.
+        """
         for resolver in list(registry.resolvers()):
             if self.name.endswith(registry.name_of(resolver)):
                 for cls in resolver.classes():
-                    yield GuardedMethod(resolver, cls, resolver.effective_policies(cls)[0])
+                    state: Any = resolver.state(cls)
+                    if state is not None and resolver.name_for(cls) == self.name:
+                        yield state.counts()
 
     def _read(self) -> None:
         self._is_over = True
-        (found,) = [one for one in self._guards() if one.name == self.name and any(one.counts.values())] or [None]
+        (counts,) = [counts for counts in self._counts() if any(counts.values())] or [{}]
         self.counts = {
             (metric, tags): count
-            for (metric, tags), count in (found.counts.items() if found is not None else ())
+            for (metric, tags), count in counts.items()
             if count and not any(word in metric for word in ("executions", "state", "waiting", "abandoned"))
         }
         self.state = circuit_breakers.state(self.name) if self._has_breaker else None

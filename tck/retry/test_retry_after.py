@@ -488,6 +488,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("raises", [True, False])
 def test_httpx_waits_as_the_server_says(server: tuple[str, list[str]], raises: bool) -> None:
     """Rule T1: in seconds and as a date, raised by ``raise_for_status`` or returned; one failure later it is served."""
@@ -513,6 +514,7 @@ def test_httpx_waits_as_the_server_says(server: tuple[str, list[str]], raises: b
     assert 18 < waited < 22
 
 
+@pytest.mark.outside
 def test_urllib_waits_as_the_server_says(server: tuple[str, list[str]]) -> None:
     """Rule T1: the failure itself has the headers, as that of aiohttp has."""
     from urllib.error import HTTPError
@@ -537,6 +539,7 @@ def test_urllib_waits_as_the_server_says(server: tuple[str, list[str]]) -> None:
         assert clock.monotonic() - began == pytest.approx(3, abs=0.1)
 
 
+@pytest.mark.outside
 def test_asynchronous_httpx_waits_as_the_server_says(server: tuple[str, list[str]]) -> None:
     """Rule T1: the same in a coroutine."""
     httpx = pytest.importorskip("httpx")

@@ -22,6 +22,8 @@ from simulation import hedges, time_outs
 from simulation.kernel import Backend, Load, lognormal, quantile
 from simulation.overload import CAPACITY, LATENCY, USUAL
 
+pytestmark = pytest.mark.stress
+
 Body = Callable[[], Awaitable[object]]
 
 

@@ -166,7 +166,9 @@ class Chaos:
             self._attempt(call, is_retry=True)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+@pytest.mark.parametrize(
+    "first", [pytest.param(first, marks=pytest.mark.stress if first else ()) for first in range(0, SEEDS, AT_ONCE)]
+)
 def test_what_always_holds_does(first: int) -> None:
     """No limit is exceeded, each call ends once, each waiter leaves once, no budget is overdrawn, nothing is left."""
     for seed in range(first, first + AT_ONCE):

@@ -11,7 +11,13 @@ from simulation.pictures import PICTURES
 from simulation.tables import TABLES
 
 TEXT = PAGE.read_text(encoding="utf-8")
-QUICK = [(name, row) for name, table in TABLES.items() for row in sorted(table.quick)]
+LONG = {"busy", "estimators", "hedges", "limits", "queues", "storm", "throttles"}
+"""The tables whose quickest rows take more than half a second."""
+QUICK = [
+    pytest.param(name, row, marks=pytest.mark.stress if name in LONG else ())
+    for name, table in TABLES.items()
+    for row in sorted(table.quick)
+]
 
 
 def test_the_page_has_each_table_once() -> None:
@@ -30,9 +36,7 @@ def test_a_table_has_the_rows_that_are_simulated(name: str) -> None:
 @pytest.mark.skipif(
     sys.platform != "linux", reason="the last digits of logarithms differ from one C library to another"
 )
-@pytest.mark.parametrize(
-    ("table", "row"), [(name, row) for name, table in TABLES.items() for row in sorted(table.quick)]
-)
+@pytest.mark.parametrize(("table", "row"), QUICK)
 def test_the_page_shows_what_is_found_now(table: str, row: str) -> None:
     """Those rows that cost little; `nox -s simulate` makes all of them."""
     assert TABLES[table].line(row) in shown(TEXT, table)

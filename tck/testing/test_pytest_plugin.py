@@ -313,6 +313,7 @@ def test_a_loop_that_was_made_before_the_clock_is_refused_at_once(run: Run) -> N
     done.stdout.fnmatch_lines(["*VirtualTimeStalled*pytest_asyncio_loop_factories*"])
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not is_installed("pytest-xdist", 3, 0), reason="pytest-xdist is not installed")
 def test_processes_of_xdist_have_a_clock_each(run: Run) -> None:
     """Nothing is shared between them."""
@@ -332,6 +333,7 @@ def test_processes_of_xdist_have_a_clock_each(run: Run) -> None:
     done.assert_outcomes(passed=8)
 
 
+@pytest.mark.outside
 def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     """It is loaded in every run of pytest, so what the fixtures need waits for the first one."""
     program = "import sys, faulttolerance.pytest_plugin; print('faulttolerance.testing' in sys.modules)"

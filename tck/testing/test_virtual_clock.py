@@ -360,6 +360,7 @@ def test_who_waits_outside_every_guard_does_not_hold_time(elapsed: Callable[[], 
         thread.join()
 
 
+@pytest.mark.stress
 def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(clock: VirtualClock) -> None:
     """After a second of real time the sleeper is told who holds time, and at which line."""
     entered, release = threading.Event(), threading.Event()
@@ -384,9 +385,10 @@ def test_a_guard_that_blocks_elsewhere_stalls_time_and_is_named(clock: VirtualCl
 
 
 def test_time_that_nobody_sleeps_through_is_logged_as_held(
-    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A body that blocks under a deadline leaves nobody in whom to raise; the log says what to do."""
+    monkeypatch.setattr("faulttolerance.testing.patience._LONG", 0.2)
     release = threading.Event()
 
     @asynchronous
@@ -397,9 +399,9 @@ def test_time_that_nobody_sleeps_through_is_logged_as_held(
 
     with caplog.at_level(logging.WARNING, "faulttolerance"):
         future = blocked()
-        for _ in range(int(PATIENCE)):
+        for _ in range(int(PATIENCE * 10)):
             with pytest.raises(concurrent.futures.TimeoutError):
-                future.result(1)
+                future.result(0.1)
             if caplog.text:
                 break
     clock.advance(0.5)
@@ -759,8 +761,9 @@ def test_input_from_another_thread_comes_before_the_next_timer(clock: VirtualClo
     assert all(clock.run(main()))
 
 
-def test_a_loop_that_is_blocked_stalls_the_others(clock: VirtualClock) -> None:
+def test_a_loop_that_is_blocked_stalls_the_others(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A coroutine that blocks its thread holds time, as any participant does."""
+    monkeypatch.setattr("faulttolerance.testing.patience._LONG", 0.2)
     release, blocked = threading.Event(), threading.Event()
 
     async def block() -> None:
