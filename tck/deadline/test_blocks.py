@@ -27,7 +27,7 @@ from faulttolerance import (
 )
 from kit import Clock
 from kit.convention import _driven
-from kit.struck import Struck, strikes
+from kit.struck import Struck, sampled, strikes
 
 
 class Blocks:
@@ -462,7 +462,8 @@ async def in_a_coroutine(one: Any, fails: bool) -> str:
 @pytest.mark.parametrize("reenters", [False, True], ids=["raises", "enters it, too"])
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
 @pytest.mark.parametrize("run", [in_a_thread, in_a_coroutine])
-def test_a_handler_may_come_anywhere(run: Any, fails: bool, reenters: bool) -> None:
+@sampled(17)
+def test_a_handler_may_come_anywhere(run: Any, fails: bool, reenters: bool, step: int) -> None:
     """By rule R11: what it raises comes out, and no deadline is left; what it enters itself disturbs nobody."""
     one = deadline(60_000)
 
@@ -484,7 +485,7 @@ def test_a_handler_may_come_anywhere(run: Any, fails: bool, reenters: bool) -> N
             return type(error)
 
     wrong = []
-    for strike in strikes(handle=handle) if reenters else strikes():
+    for strike in strikes(handle=handle if reenters else None, step=step):
         one = deadline(60_000)
         first, left, second = outcome(strike, fails), remaining(), outcome(None, False)
         expected = Struck if strike.where and not reenters else ConnectionError if fails else "served"

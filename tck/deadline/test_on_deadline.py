@@ -33,7 +33,7 @@ from faulttolerance._runtime.interrupting.watchdog import watchdog
 from faulttolerance.testing import virtual_time
 from kit.interpreter import needs_gil
 from kit.program import output_of
-from kit.struck import Strike, Struck, strikes
+from kit.struck import Strike, Struck, sampled, strikes
 from kit.waiting import wait_until
 
 PATIENCE = 20.0
@@ -506,7 +506,8 @@ def test_blocks_leave_no_timers_behind() -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
-def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards() -> None:
+@sampled(11)
+def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards(step: int) -> None:
     """S1, R11: at every place of entering and leaving, the block is either over or was never begun."""
     wrong = []
     before: list[int] = []
@@ -522,7 +523,7 @@ def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards() 
         while time.monotonic() < end:
             pass
 
-    for strike in strikes():
+    for strike in strikes(step=step):
         calls, before = Calls(), []
         with pytest.raises(TimeoutException):
             timeout(8, interrupt=False)(work)(strike, calls)
@@ -533,10 +534,11 @@ def test_wherever_the_handler_of_a_signal_raises_nothing_is_called_afterwards() 
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
-def test_wherever_the_handler_of_a_signal_raises_the_block_waits_for_the_call() -> None:
+@sampled(11)
+def test_wherever_the_handler_of_a_signal_raises_the_block_waits_for_the_call(step: int) -> None:
     """S1, R11: it raises once the call is over, and no block waits for ever."""
     wrong = []
-    for strike in strikes():
+    for strike in strikes(step=step):
         order: list[str] = []
 
         def cancel(order: list[str] = order) -> None:

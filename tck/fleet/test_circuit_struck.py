@@ -14,7 +14,7 @@ from faulttolerance._guard import registry
 from faulttolerance._policy import FleetWide
 from faulttolerance._strategy.fleet import Poll, TakePlace
 from faulttolerance.testing import MemoryFleet, VirtualClock, virtual_time
-from kit.struck import Struck, strikes
+from kit.struck import Struck, sampled, strikes
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 
@@ -73,12 +73,15 @@ def is_free(fleet: MemoryFleet) -> bool:
 
 @pytest.mark.parametrize("has_place", [False, True])
 @pytest.mark.parametrize("how", ["works", "fails"])
-def test_whatever_a_call_was_doing_when_it_was_struck_the_circuit_closes_again(how: str, has_place: bool) -> None:
+@sampled(37)
+def test_whatever_a_call_was_doing_when_it_was_struck_the_circuit_closes_again(
+    how: str, has_place: bool, step: int
+) -> None:
     """By rules F4 and R0, trap 28: a refused call that asks, and a probe that succeeds or fails.
 
     A second later nobody keeps a place, but whose delay would be over in a minute only.
     """
-    for strike in strikes(*OURS):
+    for strike in strikes(*OURS, step=step):
         testing.reset()
         with virtual_time() as clock:
             fleet = MemoryFleet()

@@ -41,7 +41,7 @@ from faulttolerance import (
     sleep,
 )
 from faulttolerance.testing import virtual_time
-from kit.struck import Struck, strikes
+from kit.struck import Struck, sampled, strikes
 
 
 def again(**values: Any) -> Retry:
@@ -703,7 +703,8 @@ async def run_blocks_of_coroutine(guard: Guard, form: str, fails: bool) -> str:
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
 @pytest.mark.parametrize("form", ["once", "loop"])
 @pytest.mark.parametrize("run", [run_blocks, run_blocks_of_coroutine])
-def test_what_a_handler_raises_in_the_library_loses_nothing(run: Any, form: str, fails: bool) -> None:
+@sampled(23)
+def test_what_a_handler_raises_in_the_library_loses_nothing(run: Any, form: str, fails: bool, step: int) -> None:
     """R11: wherever it lands, it comes out; and the next block gets the permit and the place of the probe."""
 
     def outcome(guard: Guard, strike: Any, fails: bool) -> object:
@@ -720,7 +721,7 @@ def test_what_a_handler_raises_in_the_library_loses_nothing(run: Any, form: str,
             return type(error)
 
     wrong = []
-    for strike in strikes():
+    for strike in strikes(step=step):
         guard = Guard(**POLICIES)
         outcome(guard, None, True)  # opens the circuit, whose next call is its only probe
         first, second = outcome(guard, strike, fails), outcome(guard, None, False)

@@ -11,9 +11,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
 
+import pytest
+
 import faulttolerance
 
-__all__ = ["Strike", "Struck", "strikes"]
+__all__ = ["Strike", "Struck", "sampled", "strikes"]
 
 _LIBRARY = str(Path(faulttolerance.__file__).parent)
 _TESTING = str(Path(_LIBRARY) / "testing")
@@ -116,3 +118,9 @@ def strikes(*files: str, handle: Callable[[], object] | None = None, step: int =
         if not strike.where:
             return
         number += step
+
+
+def sampled(step: int, every: int = 1) -> pytest.MarkDecorator:
+    """Give a test its *step*: each *step*-th place in the tier default, each *every*-th in the tier *stress*."""
+    thorough = pytest.param(every, marks=pytest.mark.stress, id="many places")
+    return pytest.mark.parametrize("step", [pytest.param(step, id="some places"), thorough])
