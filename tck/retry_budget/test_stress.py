@@ -17,6 +17,8 @@ from faulttolerance import Guard, Retry, RetryBudget, configure, guards
 from faulttolerance._guard import registry
 from faulttolerance.testing import virtual_time
 
+pytestmark = pytest.mark.stress
+
 THREADS, CALLS, TASKS, BURST = 64, 120, 10_000, 100_000
 _names = count()
 
