@@ -156,6 +156,7 @@ NAMED = {"FAULTTOLERANCE_FLEET_URL": "redis://127.0.0.1:1/3", "FAULTTOLERANCE_FL
 LOCAL = "is fleet-wide and local: no fleet is configured"
 
 
+@pytest.mark.outside
 def test_a_forgotten_fleet_is_told_once_and_seen_in_health() -> None:
     """A line that is missing would multiply a quota by the processes without a word."""
     done = python(f"{NAMELESS}print(health().status); one.call(int); other.call(int); print(health())")
@@ -168,6 +169,7 @@ def test_a_forgotten_fleet_is_told_once_and_seen_in_health() -> None:
     assert "other: FleetWide is local: no fleet is configured" in health_of_it
 
 
+@pytest.mark.outside
 def test_who_says_that_there_is_none_is_told_nothing() -> None:
     """As a service that has one process only."""
     done = python(f"{NAMELESS}configure(fleet=None); one.call(int); print(health())")
@@ -177,6 +179,7 @@ def test_who_says_that_there_is_none_is_told_nothing() -> None:
     assert LOCAL not in done.stdout
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("chooses", [False, True], ids=["the environment", "the program"])
 def test_the_server_can_be_named_by_the_environment(chooses: bool) -> None:
     """Operations set it without code; what the program says goes first."""
@@ -192,6 +195,7 @@ def test_the_server_can_be_named_by_the_environment(chooses: bool) -> None:
     assert LOCAL not in done.stdout
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     ("url", "namespace", "problem"),
     [("redis://u:hunter2@host:port", "shop", "no number where a port belongs"), ("redis://host", "", "namespace")],
@@ -495,6 +499,7 @@ def test_moves_from_elsewhere_are_told_by_a_thread_that_may_wait() -> None:
         configure(fleet=None)
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_has_no_place_of_its_parent() -> None:
     """By rules F4 and L5: the place is the parent's, whose next call is the probe; the child asks for one itself."""

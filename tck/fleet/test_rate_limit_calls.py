@@ -164,6 +164,7 @@ def test_a_server_that_says_nothing_costs_one_call_its_patience(way: str, fleet:
         assert call() == "RateLimitException"
 
 
+@pytest.mark.stress
 def test_threads_and_tasks_lose_nothing_whatever_the_server_does(fleet: DistantFleet) -> None:
     """By rule F5, target G9: killed, frozen, slow, emptied; at most one batch waits, and it is shared again in 2 s."""
     guard = Guard(rate_limit=RateLimit(10_000_000), fleet_wide=FleetWide(), name="G9")
@@ -503,6 +504,7 @@ print(json.dumps(sent))
 """
 
 
+@pytest.mark.outside
 def test_four_processes_have_one_limit(running_redis: RedisServer) -> None:
     """By rule F2: asked for eight times as much, a server gives the value each second, and the burst once."""
     with ThreadPoolExecutor(4) as threads:
@@ -543,12 +545,14 @@ witness.kill()
 """
 
 
+@pytest.mark.outside
 def test_greenlets_ask_without_blocking_their_hub(running_redis: RedisServer) -> None:
     """By rule F1: they wait as greenlets do, and get as many turns as there are."""
     needs("gevent")
     assert output_of(_GREENLETS, arguments=(running_redis.url,)) == "50 True"
 
 
+@pytest.mark.outside
 def test_a_server_that_is_killed_frozen_or_started_again_loses_no_call(tmp_path: Path) -> None:
     """By rule F5, target G9: every call gets through, and is shared again soon after the server is back."""
     with redis_server(tmp_path) as server:
