@@ -512,6 +512,7 @@ def test_asynchronous_methods_share_one_throttle() -> None:
     assert asyncio.run(main()) >= 10
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_process_keeps_what_was_counted() -> None:
     """L5: and has a lock of its own."""
