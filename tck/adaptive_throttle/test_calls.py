@@ -392,6 +392,7 @@ def test_a_method_may_be_asynchronous_in_another_way_than_its_class() -> None:
     assert asyncio.run(main()) == 7
 
 
+@pytest.mark.outside
 def test_check_finds_both_and_what_is_out_of_range(tmp_path: Path) -> None:
     """On the command line, before anything runs."""
     (tmp_path / "fine.py").write_text("import faulttolerance\n@faulttolerance.adaptive_throttle\ndef work(): ...\n")

@@ -108,6 +108,7 @@ def test_an_interruption_as_a_deadline_begins_comes_out_and_gives_the_probe_back
     assert asyncio.run(main()) == [ValueError, ValueError, KeyboardInterrupt, "served"]
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_coroutine_that_no_task_runs_keeps_its_permit_over_a_fork() -> None:
     """L5: whoever drives it by hand is the thread that forks."""

@@ -769,6 +769,7 @@ def test_wrong_arguments_are_refused(make: Callable[..., Any], arguments: dict[s
         make(**arguments)
 
 
+@pytest.mark.outside
 def test_the_package_brings_its_assets_and_imports_them_for_nobody_else() -> None:
     """Who does not show the page pays nothing for it."""
     program = "import sys, faulttolerance; list(faulttolerance.guards()); print('faulttolerance.web' in sys.modules)"
