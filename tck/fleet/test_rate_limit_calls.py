@@ -247,7 +247,7 @@ def test_a_deadline_that_passes_before_the_answer_says_nothing_of_the_fleet(way:
 def test_whoever_is_cancelled_before_the_answer_leaves_nothing(patient: DistantFleet) -> None:
     """By rules F2 and RL1: the others are answered, and what waits in line moves up."""
     guard = Guard(
-        rate_limit=RateLimit(1, window=200, window_unit="millis", type="rolling", max_wait=9000),
+        rate_limit=RateLimit(1, window=80, window_unit="millis", type="rolling", max_wait=9000),
         fleet_wide=FleetWide(),
         name=f"cancelled{next(numbers)}",
     )
@@ -259,10 +259,10 @@ def test_whoever_is_cancelled_before_the_answer_leaves_nothing(patient: DistantF
         assert await guard.call_async(one) == "sent"
         patient.thawed.clear()
         calls = [asyncio.ensure_future(guard.call_async(one)) for _ in range(6)]
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         calls[0].cancel()
         patient.thawed.set()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.04)
         calls[1].cancel()
         calls[3].cancel()
         return await asyncio.gather(*calls, return_exceptions=True)

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from faulttolerance._strategy.latencies import Latencies
