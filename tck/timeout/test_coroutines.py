@@ -297,6 +297,7 @@ def test_a_block_holds_back_no_deadline_that_its_parent_began_later() -> None:
         assert clock.run(main()) < 1
 
 
+@pytest.mark.stress
 def test_blocks_of_several_threads_under_one_deadline_are_counted_exactly() -> None:
     """However they overlap, afterwards a block holds the deadline back, and it strikes at the end of the block."""
 

@@ -146,7 +146,7 @@ def test_one_that_does_not_answer_is_not_asked_again_meanwhile(monkeypatch: pyte
         ended.wait(20)
         return GOOD
 
-    monkeypatch.setattr(feed, "PATIENCE", 0.2)
+    monkeypatch.setattr(target, "PATIENCE", 0.2)
     monkeypatch.setattr(feed, "fetched", endless)
     one = Feed(["a"])
     wait_until(lambda: one.ask() or (one.take() and bool(one.targets[0].trouble)))
