@@ -21,7 +21,7 @@ PREAMBLE = """
 import logging, os, signal, sys, threading, time
 sys.path.insert(0, ".")
 import faulttolerance as ft
-from faulttolerance import *
+from faulttolerance import configure, reload, reload_on, retry
 
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(levelname)s %(message)s")
 

@@ -484,7 +484,7 @@ def test_without_a_fleet_each_process_has_its_own_limit() -> None:
 
 _REPLICA = """
 import json, sys, time
-from faulttolerance import *
+from faulttolerance import RateLimitException, RedisFleet, configure, fleet_wide, rate_limit
 
 configure(fleet=RedisFleet(sys.argv[1], namespace="replicas", patience=5000))
 
@@ -521,7 +521,7 @@ _GREENLETS = """
 import gevent.monkey
 gevent.monkey.patch_all()
 import gevent, sys, time
-from faulttolerance import *
+from faulttolerance import RateLimitException, RedisFleet, configure, fleet_wide, rate_limit
 from faulttolerance._runtime.lane import lane
 
 configure(fleet=RedisFleet(sys.argv[1], namespace="greenlets", patience=2000))

@@ -10,7 +10,10 @@ pytestmark = pytest.mark.outside
 
 PREAMBLE = """
 import trio
-from faulttolerance import *
+from faulttolerance import (
+    Bulkhead, Guard, Timeout, asynchronous, bulkhead, circuit_breaker, coalesce, completed_future, deadline,
+    fallback, hedge, rate_limit, retry, sleep, timeout,
+)
 
 bodies = []
 
@@ -193,8 +196,6 @@ def test_a_call_that_has_to_follow_another_is_refused_in_words() -> None:
     lines = run(
         PREAMBLE
         + """
-from faulttolerance import coalesce
-
 @coalesce
 async def load():
     await trio.sleep(0.5)
@@ -219,7 +220,7 @@ def test_a_coroutine_that_no_loop_runs_is_told_that_it_needs_asyncio() -> None:
     """See rule O3: other libraries step coroutines themselves; what waits for nothing works there as well."""
     lines = run(
         """
-from faulttolerance import *
+from faulttolerance import Guard, Timeout, asynchronous, circuit_breaker, retry, timeout
 
 bodies = []
 
