@@ -392,6 +392,7 @@ def test_a_method_may_be_asynchronous_in_another_way_than_its_class() -> None:
     assert asyncio.run(main()) == 7
 
 
+@pytest.mark.outside
 def test_check_finds_both_and_what_is_out_of_range(tmp_path: Path) -> None:
     """On the command line, before anything runs."""
     (tmp_path / "fine.py").write_text("import faulttolerance\n@faulttolerance.adaptive_throttle\ndef work(): ...\n")
@@ -512,6 +513,7 @@ def test_asynchronous_methods_share_one_throttle() -> None:
     assert asyncio.run(main()) >= 10
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_process_keeps_what_was_counted() -> None:
     """L5: and has a lock of its own."""

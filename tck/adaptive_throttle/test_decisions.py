@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 
 from faulttolerance._strategy.adaptive_throttle import AdaptiveThrottle
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 from faulttolerance.exceptions import ThrottleException
+from kit.examples import holds
 
 
 class Throttle(AdaptiveThrottle):
@@ -88,8 +89,9 @@ MOVES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=250)
-@given(
+@holds(
+    30,
+    250,
     st.lists(MOVES, max_size=80),
     st.sampled_from([1.1, 1.5, 2.0, 3.0]),
     st.sampled_from([1.0, 3.3, 10.0, 60.0]),
@@ -124,7 +126,7 @@ def test_it_decides_as_the_formula_does(
     assert throttle.probability(now) == naive.probability(now)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.stress) for seed in range(1, 6))])
 def test_it_decides_as_the_formula_does_under_load(seed: int) -> None:
     """The same over minutes of calls, with a callee that comes and goes."""
     chance = random.Random(seed)
@@ -206,7 +208,7 @@ def test_requests_are_counted_at_their_end() -> None:
 # AT2
 
 
-@pytest.mark.parametrize("offered", [100, 1000])
+@pytest.mark.parametrize("offered", [100, pytest.param(1000, marks=pytest.mark.stress)])
 def test_refused_calls_are_requests(offered: int) -> None:
     """AT2: a callee that accepts 30/s is sent twice as many, whatever is offered."""
     chance = random.Random(7)

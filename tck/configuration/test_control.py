@@ -280,7 +280,8 @@ def test_a_rate_window_goes_on_across_a_reload() -> None:
     assert (lower, refused(client.call), refused(client.call)) == (RateLimitException, None, RateLimitException)
 
 
-def test_reloading_under_load_is_safe() -> None:
+@pytest.mark.parametrize("reloads", [6, pytest.param(100, marks=pytest.mark.stress)])
+def test_reloading_under_load_is_safe(reloads: int) -> None:
     """Every call sees one configuration or the other, whole."""
 
     class Client:
@@ -301,7 +302,7 @@ def test_reloading_under_load_is_safe() -> None:
 
     with ThreadPoolExecutor(4) as threads:
         workers = [threads.submit(work) for _ in range(4)]
-        for number in range(100):
+        for number in range(reloads):
             configure(properties={"Retry/maxRetries": 2 if number % 2 else 5, "Bulkhead/value": 40 + number})
         stop.set()
         for worker in workers:

@@ -6,11 +6,12 @@ import os
 from typing import Any, NamedTuple
 from unittest import mock
 
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import strategies as st
 
 from faulttolerance._config import Declared, Settings
 from faulttolerance._policy import Fallback, Policy, Retry, Timeout
 from kit.configuration import settings_of
+from kit.examples import holds
 
 OWNERS = ["acme.Base", "acme.Client"]
 METHODS = ["charge", "refund"]
@@ -113,8 +114,7 @@ def expected(chosen: list[Setting], declared: Declared) -> tuple[bool, dict[str,
     return answers[0], values
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
-@given(st.lists(a_setting(), max_size=25), st.lists(a_declaration(), min_size=1, max_size=4))
+@holds(30, 300, st.lists(a_setting(), max_size=25), st.lists(a_declaration(), min_size=1, max_size=4))
 def test_the_value_that_counts_is_the_one_the_specification_names(
     chosen: list[Setting], declared: list[Declared]
 ) -> None:

@@ -43,7 +43,7 @@ from faulttolerance import (
     testing,
 )
 from kit.program import ALONE, python
-from kit.struck import Strike, Struck
+from kit.struck import Strike, Struck, sampled
 
 # A reload is struck at each of many places in turn; that takes a while where the machine does other things too.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("alone")]
@@ -189,21 +189,32 @@ def world() -> World:
     return found
 
 
-PLACES: list[tuple[tuple[str, ...], int]] = [
-    (("transaction.py",), 11),
-    (("_swap.py", "registry.py"), 17),
-    (("_call/state.py", "circuit_breaker.py", "bulkhead.py"), 17),
-    (("settings.py", "resolver.py"), 97),
-    ((), 1499),
-]
-"""Files of the library, and of how many places in them where a handler may be run one is tried."""
+def places(*found: tuple[tuple[str, ...], int, int]) -> pytest.MarkDecorator:
+    """Give files of the library, and of how many places in them where a handler may be run one is tried.
+
+    Args:
+        found: Files, and two numbers: of the tier default, and of the tier *stress*.
+    """
+    some = [pytest.param(files, step) for files, step, _ in found]
+    many = [pytest.param(files, step, marks=pytest.mark.stress) for files, _, step in found]
+    return pytest.mark.parametrize(("files", "step"), some + many)
+
+
+in_a_reload = places(
+    (("transaction.py",), 101, 11),
+    (("_swap.py", "registry.py"), 211, 17),
+    (("_call/state.py", "circuit_breaker.py", "bulkhead.py"), 211, 17),
+    (("settings.py", "resolver.py"), 997, 97),
+    ((), 7993, 1499),
+)
+in_a_first_call = places((("_swap.py", "resolver.py"), 499, 59), ((), 9973, 1999))
 
 
 # An exception, wherever it lands
 
 
 @traces_instructions
-@pytest.mark.parametrize(("files", "step"), PLACES)
+@in_a_reload
 def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, ...], step: int) -> None:
     """Be it a deadline's or a handler's; and the next reload makes all new."""
     world = World()
@@ -234,7 +245,7 @@ def test_an_exception_in_the_middle_leaves_all_old_or_all_new(files: tuple[str, 
 
 
 @traces_instructions
-@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolver.py"), 59), ((), 1999)])
+@in_a_first_call
 def test_an_exception_in_a_first_call_leaves_a_guard_that_follows(files: tuple[str, ...], step: int) -> None:
     """What was half made is not seen; a reload reaches what was made."""
     number = 1
@@ -257,7 +268,8 @@ def test_an_exception_in_a_first_call_leaves_a_guard_that_follows(files: tuple[s
         number += step
 
 
-def test_a_deadline_around_a_reload_leaves_all_old_or_all_new() -> None:
+@sampled(4)
+def test_a_deadline_around_a_reload_leaves_all_old_or_all_new(step: int) -> None:
     """An administrator's request has a time-out."""
     world = World()
     world.begin()
@@ -266,7 +278,7 @@ def test_a_deadline_around_a_reload_leaves_all_old_or_all_new() -> None:
         other.number = 1
         assert set(other.done()) == {1}
 
-    for number in range(2, 12):
+    for number in range(2, 12, step):
         world.number = number % 5 + 1
         try:
             Guard(timeout=Timeout(number)).call(reload)
@@ -280,7 +292,7 @@ def test_a_deadline_around_a_reload_leaves_all_old_or_all_new() -> None:
 
 
 @traces_instructions
-@pytest.mark.parametrize(("files", "step"), PLACES)
+@in_a_reload
 def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...], step: int, world: World) -> None:
     """Two signals, the second while the first is served: what the second has read holds."""
 
@@ -303,7 +315,7 @@ def test_a_reload_in_the_middle_of_another_is_not_undone(files: tuple[str, ...],
 
 
 @traces_instructions
-@pytest.mark.parametrize(("files", "step"), [(("_swap.py", "resolver.py"), 59), ((), 1999)])
+@in_a_first_call
 def test_a_first_call_does_not_bring_back_what_a_reload_in_its_middle_replaced(
     files: tuple[str, ...], step: int
 ) -> None:
@@ -328,7 +340,8 @@ def test_a_first_call_does_not_bring_back_what_a_reload_in_its_middle_replaced(
 
 
 @traces_instructions
-def test_a_reload_in_the_middle_of_a_first_call_is_no_clash_of_names() -> None:
+@sampled(53, 7)
+def test_a_reload_in_the_middle_of_a_first_call_is_no_clash_of_names(step: int) -> None:
     """Rule B1: guards that share a budget follow a reload together, also one that was on its way into force."""
     number = 1
     while True:
@@ -343,11 +356,12 @@ def test_a_reload_in_the_middle_of_a_first_call_is_no_clash_of_names() -> None:
             other.call(lambda: None)
         if not strike.where:
             break
-        number += 7
+        number += step
 
 
 @traces_instructions
-def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World) -> None:
+@sampled(97, 5)
+def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World, step: int) -> None:
     """Also where it only calls: a reload takes effect in one step."""
     before = world.number
 
@@ -364,11 +378,13 @@ def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World) -> None:
             reload()
         if not strike.where:
             break
-        before, number = world.number, number + 5
+        before, number = world.number, number + step
 
 
 @traces_instructions
-@pytest.mark.parametrize("number", range(1, 260, 13))
+@pytest.mark.parametrize(
+    "number", [pytest.param(one, marks=[pytest.mark.stress] * (one % 5 > 0)) for one in range(1, 260, 13)]
+)
 def test_a_guard_that_a_handler_calls_for_the_first_time_follows_as_well(number: int, world: World) -> None:
     """It was in use by nobody when the reload looked."""
     other = World()
@@ -496,9 +512,10 @@ def test_an_exception_in_a_source_leaves_all_as_it_was(stopped: type[BaseExcepti
 # Threads
 
 
-def test_first_calls_in_other_threads_follow_what_holds_in_the_end() -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.stress)])
+def test_first_calls_in_other_threads_follow_what_holds_in_the_end(rounds: int) -> None:
     """Some are drafted under the old values while the new ones are put in force."""
-    for _ in range(4):
+    for _ in range(rounds):
         testing.reset()
         worlds = [World() for _ in range(8)]
         configure(properties=values_of(1))
@@ -518,19 +535,20 @@ def test_first_calls_in_other_threads_follow_what_holds_in_the_end() -> None:
         assert set().union(*(world.followed() for world in worlds)) == {2}
 
 
-def test_of_many_that_configure_at_once_one_holds_everywhere(world: World) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.stress)])
+def test_of_many_that_configure_at_once_one_holds_everywhere(world: World, rounds: int) -> None:
     """And what another thread gave beside it is not lost."""
     begun = threading.Barrier(4)
 
     def work(number: int) -> None:
         begun.wait(20)
-        for _ in range(10):
+        for _ in range(rounds):
             configure(properties=values_of(number))
 
     def give() -> None:
         begun.wait(20)
-        for number in range(10):
-            configure(sources=[lambda number=number: {"Timeout/value": 100 + number}])
+        for number in range(rounds):
+            configure(sources=[lambda number=number: {"Timeout/value": 110 - rounds + number}])
 
     with ThreadPoolExecutor(4) as pool:
         calls = [pool.submit(work, number) for number in (2, 3, 4)]
@@ -615,6 +633,7 @@ first()
 """
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("program", DEADLOCKS.values(), ids=DEADLOCKS)
 def test_code_of_the_application_is_waited_for_with_no_lock_held(program: str, tmp_path: Path) -> None:
     """R10: importing what values name and reading sources included."""

@@ -21,7 +21,7 @@ PREAMBLE = """
 import logging, os, signal, sys, threading, time
 sys.path.insert(0, ".")
 import faulttolerance as ft
-from faulttolerance import *
+from faulttolerance import configure, reload, reload_on, retry
 
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(levelname)s %(message)s")
 
@@ -64,6 +64,7 @@ def run(program: str, directory: Path) -> list[str]:
     return output_of(PREAMBLE + textwrap.dedent(program), folder=directory, environment=ALONE).splitlines()
 
 
+@pytest.mark.outside
 @SIGNALS
 def test_a_signal_reloads_and_says_what_has_changed(tmp_path: Path) -> None:
     """At INFO."""
@@ -87,6 +88,7 @@ def test_a_signal_reloads_and_says_what_has_changed(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.outside
 @SIGNALS
 def test_a_file_with_a_mistake_is_logged_and_ends_nothing(tmp_path: Path) -> None:
     """All stays as it was, and the next signal is served again."""
@@ -112,6 +114,7 @@ def test_a_file_with_a_mistake_is_logged_and_ends_nothing(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.outside
 @SIGNALS
 def test_a_source_that_ends_programs_ends_nothing(tmp_path: Path) -> None:
     """Whatever it raises."""
@@ -134,6 +137,7 @@ def test_a_source_that_ends_programs_ends_nothing(tmp_path: Path) -> None:
     assert lines[0].startswith("ERROR SIGHUP: nothing is reloaded, all stays as it was")
 
 
+@pytest.mark.outside
 @SIGNALS
 def test_many_signals_in_the_middle_of_anything_are_served(tmp_path: Path) -> None:
     """While locks of the application, of `threading` and of `logging` are held, and the last one is not lost."""
@@ -177,6 +181,7 @@ def test_many_signals_in_the_middle_of_anything_are_served(tmp_path: Path) -> No
     assert all(line.startswith(("INFO SIGHUP: reloaded", "INFO the configuration was reloaded")) for line in lines)
 
 
+@pytest.mark.outside
 @SIGNALS
 def test_the_end_of_the_process_waits_for_a_reload(tmp_path: Path) -> None:
     """It would crash where the interpreter ended the thread amidst compiled code."""
@@ -202,6 +207,7 @@ def test_the_end_of_the_process_waits_for_a_reload(tmp_path: Path) -> None:
     assert lines[-1].startswith("INFO SIGHUP: reloaded: ")
 
 
+@pytest.mark.outside
 @SIGNALS
 def test_a_reload_that_hangs_does_not_hold_the_end_of_the_process(tmp_path: Path) -> None:
     """A signal that comes meanwhile is served no more."""
@@ -228,6 +234,7 @@ def test_a_reload_that_hangs_does_not_hold_the_end_of_the_process(tmp_path: Path
     assert lines == []
 
 
+@pytest.mark.outside
 @SIGNALS
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_of_a_fork_serves_signals_of_its_own(tmp_path: Path) -> None:

@@ -355,8 +355,9 @@ def test_of_leaving_and_calling_the_first_decides() -> None:
     assert len(calls) == 1
 
 
-def test_it_is_never_called_for_a_block_that_was_left() -> None:
-    """S1: for thousands of blocks that end at about their deadline, on several threads."""
+@pytest.mark.parametrize("times", [20, pytest.param(150, marks=pytest.mark.stress)])
+def test_it_is_never_called_for_a_block_that_was_left(times: int) -> None:
+    """S1: for many blocks that end at about their deadline, on several threads."""
     wrong: list[str] = []
 
     class Resource:
@@ -378,7 +379,7 @@ def test_it_is_never_called_for_a_block_that_was_left() -> None:
                     pass
             resource.in_use = False
 
-        for _ in range(150):
+        for _ in range(times):
             try:
                 work()
             except TimeoutException:
@@ -665,6 +666,7 @@ def test_virtual_time_calls_it_at_the_deadline() -> None:
     wait_until(lambda: len(calls) == 3)
 
 
+@pytest.mark.outside
 def test_a_forked_child_waits_for_no_call_of_its_parent() -> None:
     """L5: the thread on which it is made does not exist there."""
     output = output_of(

@@ -16,8 +16,11 @@ import pytest
 from faulttolerance import (
     AdaptiveThrottle,
     CircuitBreakerOpenException,
+    FaultToleranceDefinitionException,
     FleetWide,
     Guard,
+    RateLimit,
+    RedisFleet,
     adaptive_throttle,
     bulkhead,
     circuit_breaker,
@@ -152,10 +155,10 @@ logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
 one = Guard(name="one", rate_limit=RateLimit(1), fleet_wide=FleetWide())
 other = Guard(name="other", circuit_breaker=CircuitBreaker(), fleet_wide=FleetWide())
 """
-NAMED = {"FAULTTOLERANCE_FLEET_URL": "redis://127.0.0.1:1/3", "FAULTTOLERANCE_FLEET_NAMESPACE": "shop"}
 LOCAL = "is fleet-wide and local: no fleet is configured"
 
 
+@pytest.mark.outside
 def test_a_forgotten_fleet_is_told_once_and_seen_in_health() -> None:
     """A line that is missing would multiply a quota by the processes without a word."""
     done = python(f"{NAMELESS}print(health().status); one.call(int); other.call(int); print(health())")
@@ -168,6 +171,7 @@ def test_a_forgotten_fleet_is_told_once_and_seen_in_health() -> None:
     assert "other: FleetWide is local: no fleet is configured" in health_of_it
 
 
+@pytest.mark.outside
 def test_who_says_that_there_is_none_is_told_nothing() -> None:
     """As a service that has one process only."""
     done = python(f"{NAMELESS}configure(fleet=None); one.call(int); print(health())")
@@ -177,36 +181,47 @@ def test_who_says_that_there_is_none_is_told_nothing() -> None:
     assert LOCAL not in done.stdout
 
 
+def name_server(monkeypatch: pytest.MonkeyPatch, url: str, namespace: str) -> Guard:
+    """Name the server by the environment, as if the process had just begun, and give a guard."""
+    monkeypatch.setattr(lane, "is_chosen", False)
+    monkeypatch.setenv("FAULTTOLERANCE_FLEET_URL", url)
+    monkeypatch.setenv("FAULTTOLERANCE_FLEET_NAMESPACE", namespace)
+    return Guard(name="named", rate_limit=RateLimit(1), fleet_wide=FleetWide())
+
+
 @pytest.mark.parametrize("chooses", [False, True], ids=["the environment", "the program"])
-def test_the_server_can_be_named_by_the_environment(chooses: bool) -> None:
+def test_the_server_can_be_named_by_the_environment(
+    chooses: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Operations set it without code; what the program says goes first."""
     pytest.importorskip("redis")
-    choice = "configure(fleet=RedisFleet('redis://127.0.0.1:2', namespace='mine'))" if chooses else ""
-    done = python(
-        f"{NAMELESS}{choice}\none.call(int)\nfrom faulttolerance._runtime.lane import lane\nprint(repr(lane.fleet))",
-        environment={**os.environ, **NAMED},
-    )
+    one = name_server(monkeypatch, "redis://127.0.0.1:1/3", "shop")
+    if chooses:
+        configure(fleet=RedisFleet("redis://127.0.0.1:2", namespace="mine"))
+    one.call(int)
     port, namespace = ("2", "mine") if chooses else ("1/3", "shop")
 
-    assert f"RedisFleet('redis://127.0.0.1:{port}', namespace='{namespace}')" in done.stdout
-    assert LOCAL not in done.stdout
+    assert f"RedisFleet('redis://127.0.0.1:{port}', namespace='{namespace}')" in repr(lane.fleet)
+    assert LOCAL not in caplog.text
 
 
 @pytest.mark.parametrize(
     ("url", "namespace", "problem"),
     [("redis://u:hunter2@host:port", "shop", "no number where a port belongs"), ("redis://host", "", "namespace")],
 )
-def test_a_wrong_server_of_the_environment_is_a_definition_error(url: str, namespace: str, problem: str) -> None:
+def test_a_wrong_server_of_the_environment_is_a_definition_error(
+    url: str, namespace: str, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """By rule X9: of the first call, with the variables and without the password."""
     pytest.importorskip("redis")
-    done = python(
-        f"{NAMELESS}try: one.call(int)\nexcept FaultToleranceDefinitionException as error: print(error)",
-        environment={**os.environ, "FAULTTOLERANCE_FLEET_URL": url, "FAULTTOLERANCE_FLEET_NAMESPACE": namespace},
-    )
+    one = name_server(monkeypatch, url, namespace)
 
-    assert problem in done.stdout
-    assert "environment variables FAULTTOLERANCE_FLEET_URL and FAULTTOLERANCE_FLEET_NAMESPACE" in done.stdout
-    assert "hunter2" not in done.stdout + done.stderr
+    with pytest.raises(FaultToleranceDefinitionException) as raised:
+        one.call(int)
+
+    assert problem in str(raised.value)
+    assert "environment variables FAULTTOLERANCE_FLEET_URL and FAULTTOLERANCE_FLEET_NAMESPACE" in str(raised.value)
+    assert "hunter2" not in f"{raised.value} {raised.value!r} {caplog.text}"
 
 
 def test_what_is_shared_is_said(fleet: MemoryFleet) -> None:
@@ -495,6 +510,7 @@ def test_moves_from_elsewhere_are_told_by_a_thread_that_may_wait() -> None:
         configure(fleet=None)
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_has_no_place_of_its_parent() -> None:
     """By rules F4 and L5: the place is the parent's, whose next call is the probe; the child asks for one itself."""

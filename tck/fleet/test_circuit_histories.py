@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
+from kit.examples import holds
 from kit.replicas import POLL, Process, World
 
 # Random histories
@@ -67,8 +68,7 @@ class History:
         world.advance(2 * POLL)
 
 
-@settings(max_examples=200, deadline=None)
-@given(STEPS, st.integers(1, 3), st.sampled_from([0.0, 0.004, 0.04]), st.sampled_from([0.0, 1.0, 5.0]))
+@holds(20, 200, STEPS, st.integers(1, 3), st.sampled_from([0.0, 0.004, 0.04]), st.sampled_from([0.0, 1.0, 5.0]))
 def test_whatever_happens_the_fleet_never_probes_more_than_it_may_and_closes_in_the_end(
     steps: list[tuple[int, int, int]], threshold: int, latency: float, delay: float
 ) -> None:
@@ -131,8 +131,7 @@ class Model:
             self.state = HALF_OPEN
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=60), st.integers(1, 3))
+@holds(20, 200, st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=60), st.integers(1, 3))
 def test_where_nothing_takes_time_the_fleet_is_one_circuit(steps: list[tuple[int, bool, bool]], threshold: int) -> None:
     """By rules F3 and F4: call by call as the sequential model, in which there is one circuit for all processes."""
     world, model = World(3, success_threshold=threshold), Model(3, threshold)

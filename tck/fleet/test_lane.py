@@ -210,8 +210,11 @@ def test_processes_are_counted_at_each_poll(fleet: DistantFleet) -> None:
 
 
 @pytest.mark.parametrize("refused", [TURN, OPEN], ids=["a turn", "a circuit"])
-def test_a_fleet_that_refuses_what_calls_ask_stays_lost(fleet: DistantFleet, refused: Question) -> None:
+def test_a_fleet_that_refuses_what_calls_ask_stays_lost(
+    fleet: DistantFleet, refused: Question, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By rule F5: it is found again when it answers such questions, and not because it can be read."""
+    monkeypatch.setattr("faulttolerance._strategy.contact._LONGEST", 0.05)
     ask()
     tried: list[Question] = []
 
@@ -233,8 +236,11 @@ def test_a_fleet_that_refuses_what_calls_ask_stays_lost(fleet: DistantFleet, ref
     assert {type(question) for question in fleet.asked[before:]} == {Poll}
 
 
-def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(fleet: DistantFleet) -> None:
+def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(
+    fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As where names are looked up in vain; no call had to find that out. It is found again."""
+    monkeypatch.setattr("faulttolerance._runtime.line._CONNECTING_SECONDS", 0.2)
     goes_on = threading.Event()
 
     class Hanging(DistantFleet):

@@ -24,6 +24,8 @@ from kit.crowd import press
 from kit.fleet import DistantFleet
 from kit.waiting import wait_until
 
+pytestmark = pytest.mark.stress
+
 SECONDS = 4.0
 TURN = TakeTurn("limit", "rolling", 1_000_000_000, 1_000_000, 1)
 

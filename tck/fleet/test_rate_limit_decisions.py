@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 
 from faulttolerance._fleet.windows import take_turn
 from faulttolerance._strategy.fleet import TakeTurn
@@ -19,6 +19,7 @@ from faulttolerance._strategy.fleet_limit import FleetPlace, FleetRateLimit
 from faulttolerance._strategy.fleet_part import Part
 from faulttolerance._strategy.rate_limit import RateLimit, WindowKind
 from faulttolerance.exceptions import RateLimitException
+from kit.examples import holds
 
 KINDS: list[WindowKind] = ["fixed", "rolling", "smooth"]
 
@@ -559,8 +560,7 @@ class World:
             assert self.server.would_wait(round(self.now * 1e6) - 2) > 0
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.randoms(use_true_random=False))
+@holds(10, 100, st.randoms(use_true_random=False))
 def test_several_processes_share_one_limit_exactly(dice: Random) -> None:
     """By rule F2: as many pass as one sequential limit lets through, whatever the delays and whoever gives up."""
     world = World(dice)
@@ -572,8 +572,7 @@ def test_several_processes_share_one_limit_exactly(dice: Random) -> None:
     assert all(process.is_up for process in world.processes)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.randoms(use_true_random=False))
+@holds(10, 100, st.randoms(use_true_random=False))
 def test_whatever_becomes_of_the_server_every_call_ends_in_time(dice: Random) -> None:
     """By rules F2 and F5, trap 32: lost, emptied, its clock set back; no turn that the fleet did not grant or lost."""
     world = World(dice)

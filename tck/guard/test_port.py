@@ -239,6 +239,7 @@ def test_a_partitioned_guard_finds_the_parameters_of_methods() -> None:
     assert port.get_item("good").startswith("good")
 
 
+@pytest.mark.outside
 def test_without_wrapt_the_error_says_what_to_install() -> None:
     """By rule Y3 only who makes a port needs it."""
     program = """

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -159,16 +161,28 @@ def test_a_pipe_gets_one_line_for_each_row(command: str, tmp_path: Path) -> None
     assert [row for row in rows if "etry/maxRetries " in row and " 4 " in row]
 
 
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Gives what a command prints where nothing is configured; each is run once."""
+    folder = tmp_path_factory.mktemp("plain")
+
+    @cache
+    def output(*arguments: str) -> str:
+        return faulttolerance(*arguments, folder=folder).stdout
+
+    return output
+
+
 SUFFIX = {"env": ".env", "toml": ".toml", "yaml": ".yaml", "properties": ".properties"}
 READER = {"properties": "javaproperties", "yaml": "yaml"}
 
 
 @pytest.mark.parametrize("how", FORMATS)
-def test_a_template_can_be_used_as_it_is_printed(how: str, tmp_path: Path) -> None:
+def test_a_template_can_be_used_as_it_is_printed(how: str, printed: Callable[..., str], tmp_path: Path) -> None:
     """Rule M6: it changes nothing; and each line may be taken in."""
     pytest.importorskip(READER.get(how, "tomllib"))
-    template = faulttolerance("keys", "acme", "--format", how, folder=tmp_path).stdout
-    plain = json.loads(faulttolerance("list", "acme", "--json", folder=tmp_path).stdout)
+    template = printed("keys", "acme", "--format", how)
+    plain = json.loads(printed("list", "acme", "--json"))
     file = tmp_path / f"filled{SUFFIX[how]}"
 
     file.write_text(template, encoding="utf-8")
@@ -194,10 +208,12 @@ def values(listed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", FORMATS)
-def test_every_line_of_a_template_is_right_without_its_sign(how: str, tmp_path: Path) -> None:
+def test_every_line_of_a_template_is_right_without_its_sign(
+    how: str, printed: Callable[..., str], tmp_path: Path
+) -> None:
     """Rule M6: also where guards differ; it is a value that is allowed."""
     pytest.importorskip(READER.get(how, "tomllib"))
-    template = faulttolerance("keys", "acme", "--format", how, folder=tmp_path).stdout
+    template = printed("keys", "acme", "--format", how)
     lines = [line[1:] for line in template.splitlines() if line[:2] not in ("# ", "") and "Fallback" not in line]
     lines = [line for line in lines if "FALLBACK" not in line]
     file = tmp_path / f"filled{SUFFIX[how]}"

@@ -181,6 +181,7 @@ def test_the_soft_time_limit_is_a_deadline(workers: dict[str, Any]) -> None:
         assert 0 < run(worker, "left") <= 1.5
 
 
+@pytest.mark.outside
 def test_a_soft_time_limit_that_comes_itself_is_nobodys_failure(workers: dict[str, Any]) -> None:
     """It strikes what no deadline may interrupt: not retried, and no failure of the circuit."""
     worker = workers["prefork"]

@@ -14,6 +14,8 @@ import pytest
 
 from kit.surroundings import needs, run
 
+pytestmark = pytest.mark.outside
+
 _PROGRAM = """
 import asyncio, json, sys, threading, urllib.request, warnings
 sys.path.insert(0, {tck!r})
@@ -189,7 +191,6 @@ def test_refusals_and_time_outs_have_their_status_and_what_else_is_raised_has_no
     assert all(hides for where, *_, hides, _ in told()[0] if where == server)
 
 
-@pytest.mark.outside
 def test_a_rate_limit_says_when_to_come_back() -> None:
     limits = [(status, wait) for _, view, status, _, wait, *_ in told()[0] if view == "limit"]
 

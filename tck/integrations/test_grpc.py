@@ -13,6 +13,8 @@ import pytest
 
 from kit.surroundings import needs, run
 
+pytestmark = pytest.mark.outside
+
 _SERVICE = """
 import asyncio, json, pickle, subprocess, sys, threading, time
 from concurrent import futures
@@ -379,7 +381,6 @@ def test_a_call_has_the_time_that_is_left() -> None:
     assert [value for name, value in {**told(_CLIENT), **told(_AIO)}.items() if "left of" in name] == [True] * 5
 
 
-@pytest.mark.outside
 @pytest.mark.parametrize("program", [_CLIENT, _AIO], ids=["threads", "asyncio"])
 def test_a_late_call_is_ended_on_both_sides(program: str) -> None:
     """What comes out is the library's, and gRPC's; the handler of the server is interrupted by its own deadline."""
@@ -427,7 +428,6 @@ def test_a_server_says_what_it_refuses_and_when_to_come_back() -> None:
     assert (answers["rate"], answers["rate taken"]) == ("Error RESOURCE_EXHAUSTED", 3)
 
 
-@pytest.mark.outside
 def test_a_server_of_asyncio_does_so_for_every_kind_of_handler() -> None:
     answers = told(_AIO)
 
@@ -441,7 +441,6 @@ def test_a_server_of_asyncio_does_so_for_every_kind_of_handler() -> None:
     assert answers["aio sleep ended"]
 
 
-@pytest.mark.outside
 def test_a_server_that_is_killed_in_the_middle_opens_the_circuit() -> None:
     """The stream that it was sending fails, which the guard is told; the next call is not sent."""
     assert list(told(_KILLED).items()) == [
@@ -452,7 +451,6 @@ def test_a_server_that_is_killed_in_the_middle_opens_the_circuit() -> None:
     ]
 
 
-@pytest.mark.outside
 def test_wrong_values_are_refused() -> None:
     lines = run(
         """

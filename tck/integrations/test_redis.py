@@ -30,6 +30,8 @@ pytest.importorskip("redis.asyncio")
 from faulttolerance.integrations.redis import guarded  # noqa: E402
 from kit.redis_server import RedisServer, redis_server  # noqa: E402
 
+pytestmark = pytest.mark.outside
+
 LATE = Timeout("300ms")
 LOST = (redis.ConnectionError, redis.TimeoutError, TimeoutException)
 THREE = Retry(max_retries=2, delay=0, jitter=0, retry_on=LOST)

@@ -190,6 +190,7 @@ def test_a_rate_limit_says_when_to_come_back(served: Any) -> None:
     assert answer.text.startswith("429 Too Many Requests\n")
 
 
+@pytest.mark.outside
 def test_a_backend_that_dies_in_the_middle_opens_the_circuit(served: Any) -> None:
     """Its failures are the application's to answer; once the circuit is open, callers hear when to come back."""
     shop, client = served

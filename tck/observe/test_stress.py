@@ -7,9 +7,13 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Timeout, guards
 from faulttolerance._guard import registry
 from faulttolerance.testing import configured
+
+pytestmark = pytest.mark.stress
 
 THREADS, CALLS, TASKS = 64, 100, 10_000
 

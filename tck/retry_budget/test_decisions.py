@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 
 from faulttolerance._strategy.retry_budget import RetryBudget
+from kit.examples import holds
 
 
 class Naive:
@@ -43,8 +44,7 @@ MOVES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=300)
-@given(st.lists(MOVES, max_size=60), RATIOS, BURSTS)
+@holds(40, 300, st.lists(MOVES, max_size=60), RATIOS, BURSTS)
 def test_it_counts_as_the_rule_does(moves: list[tuple[str, object]], ratio: str, burst: int) -> None:
     """By rule B1, exactly, after any sequence."""
     budget, naive = RetryBudget(float(ratio), burst), Naive(ratio, burst)

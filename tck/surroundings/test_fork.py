@@ -16,7 +16,11 @@ pytestmark = [pytest.mark.outside, pytest.mark.skipif(not hasattr(os, "fork"), r
 
 PREAMBLE = """
 import asyncio, os, sys, threading, time
-from faulttolerance import *
+from faulttolerance import (
+    BulkheadException, CircuitBreakerOpenException, Future, TimeoutException, asynchronous, bulkhead,
+    circuit_breaker, circuit_breakers, completed_future, guards, rate_limit, remaining, retry,
+    shutdown, sleep, timeout,
+)
 from faulttolerance import guards as all_guards
 
 def child(work):

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.outside
 
 APPLICATION = """
 import asyncio, atexit, threading, time
-from faulttolerance import *
+from faulttolerance import Future, asynchronous, bulkhead, completed_future, retry, shutdown, timeout
 
 @asynchronous
 @retry(max_retries=1, delay=10, jitter=0)
@@ -113,7 +113,7 @@ def test_what_hangs_holds_up_no_exit_though_a_shutdown_gave_up_on_it() -> None:
     lines = run(
         """
 import threading, time
-from faulttolerance import *
+from faulttolerance import asynchronous, completed_future, shutdown
 
 @asynchronous
 def hang():

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.outside
 
 PREAMBLE = """
 import time
-from faulttolerance import *
+from faulttolerance import asynchronous, circuit_breaker, retry, sleep, timeout
 
 @retry(max_retries=1, delay=20, jitter=20)
 def fails():

@@ -494,6 +494,7 @@ def test_tracing_can_be_switched_off(spans: tuple[Any, InMemorySpanExporter]) ->
     assert [len(span.events) for span in exporter.get_finished_spans()] == [0, 2]
 
 
+@pytest.mark.outside
 def test_tracing_can_be_switched_off_by_the_environment() -> None:
     """Before a program begins, and ``validate`` does not call the variable a key that nothing uses."""
     program = (

@@ -167,6 +167,7 @@ def test_what_is_wrong_with_one_exporter_does_not_keep_the_other_from_its_counts
 # The folder of several processes
 
 
+@pytest.mark.outside
 def test_a_folder_that_was_away_for_a_moment_gets_all_counts(tmp_path: Path) -> None:
     """One failure is logged once; the next time everything is taken over, nothing twice."""
     folder = tmp_path / "metrics"

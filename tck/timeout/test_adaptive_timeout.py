@@ -199,12 +199,13 @@ def test_a_call_keeps_the_limit_that_it_began_with(clock: Clock) -> None:
     assert limit_of(guard) == 0.01
 
 
-def test_there_are_few_lengths(clock: Clock) -> None:
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.stress)])
+def test_there_are_few_lengths(clock: Clock, step: int) -> None:
     """By rule E2: those of a series that grows by a tenth."""
     guard = guard_of(100_000)
     limits = set()
 
-    for took in range(100, 300):
+    for took in range(100, 300, step):
         outcomes(guard, took / 1000, 64)
         limits.add(limit_of(guard))
 

@@ -7,8 +7,12 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from faulttolerance import Bulkhead, Guard, Timeout, TimeoutException
 from faulttolerance._guard import registry
+
+pytestmark = pytest.mark.stress
 
 THREADS, CALLS, TASKS = 64, 60, 10_000
 

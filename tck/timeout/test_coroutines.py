@@ -108,6 +108,7 @@ def test_an_interruption_as_a_deadline_begins_comes_out_and_gives_the_probe_back
     assert asyncio.run(main()) == [ValueError, ValueError, KeyboardInterrupt, "served"]
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_coroutine_that_no_task_runs_keeps_its_permit_over_a_fork() -> None:
     """L5: whoever drives it by hand is the thread that forks."""
@@ -296,6 +297,7 @@ def test_a_block_holds_back_no_deadline_that_its_parent_began_later() -> None:
         assert clock.run(main()) < 1
 
 
+@pytest.mark.stress
 def test_blocks_of_several_threads_under_one_deadline_are_counted_exactly() -> None:
     """However they overlap, afterwards a block holds the deadline back, and it strikes at the end of the block."""
 

@@ -95,8 +95,9 @@ def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 def test_a_connection_that_is_being_checked_out_is_given_back(run: Run, installed: ModuleType) -> None:
     """Wherever in the pool the deadline passes: the exception comes once the application has the connection."""
     pool = installed.Pool()
+    pool.seconds = 0.04
 
-    @timeout(50)
+    @timeout(20)
     def use() -> None:
         with pool.connect():
             pass

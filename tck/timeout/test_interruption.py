@@ -464,6 +464,7 @@ def test_deadline_of_a_call_inside_a_task_leaves_the_loop_alone(interruptible: W
     assert interruptible(lambda: asyncio.run(main())) == "goes on"
 
 
+@pytest.mark.outside
 def test_body_under_a_trace_function_is_interrupted_on_the_main_thread() -> None:
     """Most of the time it is the trace function that runs, and that is no place for an interruption."""
     said, complained = run_program("""
@@ -1328,6 +1329,7 @@ def test_what_merely_is_imported_switches_no_interruption_off(monkeypatch: pytes
 # The watchdog's thread
 
 
+@pytest.mark.outside
 def test_watchdog_is_started_by_the_first_deadline_and_seen_by_nobody() -> None:
     """Section 2 of the protocol: importing starts no thread, and ``threading`` does not know of it."""
     out, err = run_program(
@@ -1343,6 +1345,7 @@ def test_watchdog_is_started_by_the_first_deadline_and_seen_by_nobody() -> None:
     assert (out, err) in {("1,2,1", ""), ("1,1,1", "")}  # it may not yet have begun to run
 
 
+@pytest.mark.outside
 def test_process_ends_at_once_whatever_is_guarded() -> None:
     """R7c: neither the watchdog nor a call that hangs holds the exit; a guard in ``atexit`` is interrupted."""
     out, err = run_program(
@@ -1367,6 +1370,7 @@ def test_process_ends_at_once_whatever_is_guarded() -> None:
     assert (out, err) == ("interrupted", "")
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_child_interrupts_and_the_parent_goes_on() -> None:
     """L5: the forking thread's deadline still holds in the child; no thread makes ``fork`` warn."""
@@ -1413,6 +1417,7 @@ def test_forked_child_interrupts_and_the_parent_goes_on() -> None:
     assert (out.split(), err) == (["7", "parent", "8"], "")
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_thread_that_forks_is_the_main_thread_of_the_child() -> None:
     """L5: what other threads of the parent were about is forgotten, and blocking calls of this one are interrupted."""

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from faulttolerance._strategy.latencies import Latencies
@@ -42,6 +43,7 @@ def test_every_quantile_is_that_of_the_newest_512_after_each_64th(runs: list[tup
         assert [latencies.quantile(q) for q in QUANTILES] == [naive.quantile(q) for q in QUANTILES]
 
 
+@pytest.mark.outside
 def test_a_sample_is_added_without_a_function_of_python() -> None:
     """By rule X5: the smooth path is one append, whoever reads."""
     latencies = Latencies()

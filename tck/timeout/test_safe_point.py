@@ -253,11 +253,12 @@ def fast_call() -> None:
 
 
 @WHERE
-def test_nothing_is_taken_and_not_given_back(on_main: bool) -> None:
+@pytest.mark.parametrize("times", [8, pytest.param(40, marks=pytest.mark.stress)])
+def test_nothing_is_taken_and_not_given_back(on_main: bool, times: int) -> None:
     """R2a: by the context managers of a loop that does little else."""
     lost = []
 
-    for _ in range(40):
+    for _ in range(times):
         pool = Pool()
 
         @timeout(5)
@@ -269,7 +270,7 @@ def test_nothing_is_taken_and_not_given_back(on_main: bool) -> None:
         run(use, on_main)
         lost.append((len(pool.taken), 2 - len(pool.free), pool.lock.locked()))
 
-    assert lost == [(0, 0, False)] * 40
+    assert lost == [(0, 0, False)] * times
 
 
 # What can only be raised behind an acquisition

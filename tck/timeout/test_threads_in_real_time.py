@@ -88,8 +88,9 @@ def test_body_is_interrupted_and_the_caller_gets_a_time_out(run_interruptibly: R
     assert 0.05 <= took < 5
 
 
-def test_interruption_never_arrives_after_its_call(run: Run) -> None:
-    """R2: deadlines that pass at about the end of the body; a few hundred of them, and none outside."""
+@pytest.mark.parametrize("times", [40, pytest.param(300, marks=pytest.mark.stress)])
+def test_interruption_never_arrives_after_its_call(run: Run, times: int) -> None:
+    """R2: deadlines that pass at about the end of the body; many of them, and none outside."""
 
     @timeout(2)
     def service(seconds: float) -> None:
@@ -97,7 +98,7 @@ def test_interruption_never_arrives_after_its_call(run: Run) -> None:
 
     def calls() -> list[str]:
         strays = []
-        for number in range(300):
+        for number in range(times):
             try:
                 try:
                     service(0.0017 + number % 7 * 0.0001)
@@ -111,8 +112,9 @@ def test_interruption_never_arrives_after_its_call(run: Run) -> None:
     assert run(calls) == []
 
 
+@pytest.mark.parametrize("times", [8, pytest.param(40, marks=pytest.mark.stress)])
 @pytest.mark.parametrize("what", ["logging", "queue", "lock"])
-def test_locks_of_the_standard_library_are_not_left_held(run_interruptibly: Run, what: str) -> None:
+def test_locks_of_the_standard_library_are_not_left_held(run_interruptibly: Run, what: str, times: int) -> None:
     """R2a: an interruption waits until the body is out of code that holds one."""
     items: queue.Queue[int] = queue.Queue()
     lock = threading.Lock()
@@ -139,7 +141,7 @@ def test_locks_of_the_standard_library_are_not_left_held(run_interruptibly: Run,
             busy(0.0001)
 
     def calls() -> None:
-        for _ in range(40):
+        for _ in range(times):
             with contextlib.suppress(TimeoutException):
                 service()
 
@@ -224,8 +226,9 @@ def test_outer_deadline_ends_inner_retries_and_everything_is_given_back(run: Run
     assert held() == []
 
 
-def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held) -> None:
-    """R11: some hundreds here; the stress test makes thousands."""
+@pytest.mark.parametrize("times", [12, pytest.param(60, marks=pytest.mark.stress)])
+def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held, times: int) -> None:
+    """R11: some here; the stress test makes thousands."""
 
     class Client:
         @circuit_breaker(request_volume_threshold=1_000_000)
@@ -245,7 +248,7 @@ def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held)
 
     def calls() -> list[list[str]]:
         found = []
-        for _ in range(60):
+        for _ in range(times):
             with contextlib.suppress(TimeoutException):
                 client.outer()
             found += [left] if (left := held()) else []
@@ -254,15 +257,18 @@ def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held)
     assert run_interruptibly(calls) == []
 
 
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.stress)])
 @pytest.mark.parametrize("whose", ["inner", "outer"])
-def test_a_guarded_function_in_c_that_returns_as_it_is_interrupted_loses_nothing(held: Held, whose: str) -> None:
+def test_a_guarded_function_in_c_that_returns_as_it_is_interrupted_loses_nothing(
+    held: Held, whose: str, step: int
+) -> None:
     """R11: the signal may come in the call of the driver, and be felt once that has returned."""
     inner = timeout(5 if whose == "inner" else 60_000)(time.sleep)
     guarded = circuit_breaker(request_volume_threshold=1_000_000)(bulkhead(1)(inner))
     outer = timeout(5 if whose == "outer" else 60_000)(lambda seconds: guarded(seconds))
     causes = []
 
-    for seconds in [*(0.012 + number % 40 / 1000 for number in range(80)), 20.0]:
+    for seconds in [*(0.012 + number % 40 / 1000 for number in range(0, 80, step)), 20.0]:
         with pytest.raises(TimeoutException) as caught:
             outer(seconds)
         causes.append(type(caught.value.__cause__))

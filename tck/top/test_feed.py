@@ -137,7 +137,6 @@ def test_a_password_is_sent_and_not_shown(server: str) -> None:
     assert (found.trouble, found.url) == ("", f"http://{server}/secret")
 
 
-@pytest.mark.usefixtures("impatient")
 def test_one_that_does_not_answer_is_not_asked_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is one thread for each, at most."""
     begun, ended = [], threading.Event()
@@ -147,6 +146,7 @@ def test_one_that_does_not_answer_is_not_asked_again_meanwhile(monkeypatch: pyte
         ended.wait(20)
         return GOOD
 
+    monkeypatch.setattr(target, "PATIENCE", 0.2)
     monkeypatch.setattr(feed, "fetched", endless)
     one = Feed(["a"])
     wait_until(lambda: one.ask() or (one.take() and bool(one.targets[0].trouble)))

@@ -84,6 +84,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "faulttolerance", "top", *arguments]
 
 
+@pytest.mark.outside
 def test_processes_may_end_and_begin_anew(service: Service, tmp_path: Path) -> None:
     """What one counted before it was killed is no rate, and neither is what another begins with."""
     other = Service()
@@ -118,6 +119,7 @@ def test_processes_may_end_and_begin_anew(service: Service, tmp_path: Path) -> N
     assert top.returncode == 130
 
 
+@pytest.mark.outside
 def test_one_table_is_for_scripts(service: Service) -> None:
     """Exit status 1 where one did not answer, and 2 where the command is wrong."""
     run = CliRunner().invoke
@@ -132,6 +134,7 @@ def test_one_table_is_for_scripts(service: Service) -> None:
     assert [one["reason"] for one in json.loads(lost.stdout)["targets"]] == [None, "Connection refused"]
 
 
+@pytest.mark.outside
 def test_signs_that_the_output_has_not_are_replaced() -> None:
     """A name that is cut begins with one that is not in ASCII."""
     done = subprocess.run(
@@ -160,6 +163,7 @@ def test_what_is_wrong_with_a_command_is_said(arguments: list[str], message: str
     assert message in done.stderr
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(("ending", "status"), [("q", 0), ("\x03", 130), (signal.SIGTERM, 130)])
 def test_the_terminal_is_left_as_it_was(service: Service, ending: str | signal.Signals, status: int) -> None:

@@ -572,6 +572,7 @@ def test_flask_mounts_it(payments: Guard) -> None:
     assert client.get("/ops/status/health", headers={"Accept": HTML}).content_type == "text/html; charset=utf-8"
 
 
+@pytest.mark.outside
 def test_django_has_it_beside_itself() -> None:
     """By the lines of the page on it, in a project's ``wsgi.py``."""
     pytest.importorskip("django")
@@ -724,6 +725,7 @@ def test_it_shows_the_last_reload_and_whether_it_failed(get: Callable[..., Answe
     assert "hunter2" not in page
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_worker_shows_itself() -> None:
     """As gunicorn's, with the application loaded before."""
@@ -767,6 +769,7 @@ def test_wrong_arguments_are_refused(make: Callable[..., Any], arguments: dict[s
         make(**arguments)
 
 
+@pytest.mark.outside
 def test_the_package_brings_its_assets_and_imports_them_for_nobody_else() -> None:
     """Who does not show the page pays nothing for it."""
     program = "import sys, faulttolerance; list(faulttolerance.guards()); print('faulttolerance.web' in sys.modules)"
