@@ -28,8 +28,8 @@ import redis
 import redis.asyncio
 
 from faulttolerance import RedisFleet, configure, fleet_wide, rate_limit
-from faulttolerance._fleet.scripts import script
-from faulttolerance._strategy.fleet import TakeTurn
+from faulttolerance._extensions.fleet.protocol import TakeTurn
+from faulttolerance._extensions.fleet.server.scripts import script
 
 __all__ = ["DEMANDED", "measured"]
 

@@ -12,8 +12,8 @@ from threading import get_ident
 from typing import Any
 
 import faulttolerance as ft
-from faulttolerance._guard.declaration import declaration_of
-from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
+from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._guard.declare.declaration import declaration_of
 
 from .timing import BARE, Contender, overheads, overheads_async
 

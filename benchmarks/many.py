@@ -17,8 +17,8 @@ from time import process_time
 from typing import Any
 
 import faulttolerance as ft
+from faulttolerance._command.lints import doubts
 from faulttolerance._config import settings
-from faulttolerance._guard.doubt import doubts
 from faulttolerance.web.reading import Wanted, guard_called, overview
 
 from .memory import guarded

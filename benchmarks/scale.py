@@ -11,9 +11,9 @@ from itertools import repeat
 from time import perf_counter
 from typing import Any
 
-from faulttolerance._runtime.clock import clock
-from faulttolerance._runtime.deadline_queue import queue_of
-from faulttolerance._runtime.task_deadline import TaskDeadline
+from faulttolerance._deadline.clock import clock
+from faulttolerance._deadline.queue import queue_of
+from faulttolerance._deadline.task import TaskDeadline
 
 from . import memory, ours
 from .table import Limit, Row, under

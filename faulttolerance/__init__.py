@@ -79,22 +79,22 @@ from .exceptions import (
 from .typing import ExecutionContext, FallbackHandler
 
 if TYPE_CHECKING:
+    from ._control.configure import configure, guards, reload, reload_on, unguarded, validate, veto_retries
+    from ._deadline.interruption import remaining, sleep
+    from ._deadline.on_deadline import on_deadline
+    from ._deadline.threads.async_exception import Interrupted
+    from ._deadline.uninterruptible import uninterruptible
     from ._event import Degradation, degradations
-    from ._fleet.redis import RedisFleet
-    from ._guard.circuit_breakers import circuit_breakers
-    from ._guard.control import configure, guards, reload, reload_on, unguarded, validate, veto_retries
-    from ._guard.explanation import explain
-    from ._guard.fingerprint import fingerprint
-    from ._guard.guard import Guard, apply_guard
-    from ._guard.health import health
-    from ._guard.interceptor import around_invoke
-    from ._runtime.criticality import Criticality, criticality
-    from ._runtime.future import Future, completed_future
-    from ._runtime.interrupting.async_exception import Interrupted
-    from ._runtime.interruption import remaining, sleep
-    from ._runtime.offload import shutdown
-    from ._runtime.on_deadline import on_deadline
-    from ._runtime.uninterruptible import uninterruptible
+    from ._execution.criticality import Criticality, criticality
+    from ._execution.future import Future, completed_future
+    from ._execution.thread import shutdown
+    from ._extensions.fleet.server.redis import RedisFleet
+    from ._guard.decorate.guard import Guard, apply_guard
+    from ._guard.decorate.interceptor import around_invoke
+    from ._guard.resolve.circuit_breakers import circuit_breakers
+    from ._guard.resolve.fingerprint import fingerprint
+    from ._inspection.explanation import explain
+    from ._inspection.health import health
 
     __version__: str
 
@@ -189,21 +189,21 @@ __all__ = [
 
 _LATER = {
     "._event": ("Degradation", "degradations"),
-    "._fleet.redis": ("RedisFleet",),
-    "._guard.control": ("configure", "guards", "reload", "reload_on", "unguarded", "validate", "veto_retries"),
-    "._guard.explanation": ("explain",),
-    "._guard.guard": ("Guard", "apply_guard"),
-    "._guard.fingerprint": ("fingerprint",),
-    "._guard.health": ("health",),
-    "._guard.interceptor": ("around_invoke",),
-    "._guard.circuit_breakers": ("circuit_breakers",),
-    "._runtime.criticality": ("Criticality", "criticality"),
-    "._runtime.future": ("Future", "completed_future"),
-    "._runtime.interrupting.async_exception": ("Interrupted",),
-    "._runtime.interruption": ("remaining", "sleep"),
-    "._runtime.uninterruptible": ("uninterruptible",),
-    "._runtime.offload": ("shutdown",),
-    "._runtime.on_deadline": ("on_deadline",),
+    "._extensions.fleet.server.redis": ("RedisFleet",),
+    "._control.configure": ("configure", "guards", "reload", "reload_on", "unguarded", "validate", "veto_retries"),
+    "._inspection.explanation": ("explain",),
+    "._guard.decorate.guard": ("Guard", "apply_guard"),
+    "._guard.resolve.fingerprint": ("fingerprint",),
+    "._inspection.health": ("health",),
+    "._guard.decorate.interceptor": ("around_invoke",),
+    "._guard.resolve.circuit_breakers": ("circuit_breakers",),
+    "._execution.criticality": ("Criticality", "criticality"),
+    "._execution.future": ("Future", "completed_future"),
+    "._deadline.threads.async_exception": ("Interrupted",),
+    "._deadline.interruption": ("remaining", "sleep"),
+    "._deadline.uninterruptible": ("uninterruptible",),
+    "._execution.thread": ("shutdown",),
+    "._deadline.on_deadline": ("on_deadline",),
 }
 """Names that are imported when first asked for: declaring needs none of them, and some bring in a lot."""
 _HOMES = {name: home for home, names in _LATER.items() for name in names}

@@ -1,4 +1,4 @@
-"""The command line, as ``faulttolerance`` and ``python -m faulttolerance``: see ``faulttolerance.cli``."""
+"""The command line, as ``faulttolerance`` and ``python -m faulttolerance``: see ``faulttolerance._command.cli``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._shown import install
 def main() -> None:
     """Run the command line; without its extra, say what to install."""
     try:
-        from .cli import app, end_output
+        from ._command.cli import app, end_output
     except ImportError as error:
         sys.exit(f"the command line needs {error.name}: {install('cli')}")
     if not sys.flags.safe_path and sys.path[:1] != [""]:

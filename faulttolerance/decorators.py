@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import ParamSpec, Protocol, Self, TypeVar
 
-    from ._runtime.future import ExecutorFuture, Future
+    from ._execution.future import ExecutorFuture, Future
     from .typing import AsyncCall, Duration
 
     C = TypeVar("C", bound=type[Any] | staticmethod[..., Any] | classmethod[Any, ..., Any])
@@ -155,7 +155,7 @@ def _whole_call(kind: type[Deadline]) -> Callable[[Callable[[], None]], _Deadlin
 def _declaring(kind: Any, takes_target: bool) -> Any:
     def decorator(*args: Any, **named: Any) -> Any:
         # What guards are made of is loaded with the first of them, not by ``import faulttolerance``.
-        from ._guard.decorator import decorate, refuse_bare
+        from ._guard.decorate.decorator import decorate, refuse_bare
 
         target = None
         if takes_target and args and _is_target(kind, args[0]):

@@ -65,7 +65,7 @@ def set_event_sinks(sinks: Iterable[EventSink] | None) -> None:
     Raises:
         FaultToleranceDefinitionException: If one cannot be called, or is a coroutine function.
     """
-    from ._guard.checking.definition import never_awaited_faults
+    from ._guard.declare.checks.definition import never_awaited_faults
     from ._shown import one_or_several
     from .exceptions import FaultToleranceDefinitionException
 

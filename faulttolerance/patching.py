@@ -23,12 +23,13 @@ try:
 except ImportError as error:
     raise ImportError(f"patching needs wrapt: {install('patch')}", name=error.name, path=error.path) from error
 
-from ._guard import attach, control
-from ._guard.declaration import declaration_of, declared_on
-from ._guard.decorator import Decorator
-from ._guard.interceptor import Interceptor
-from ._guard.place import user_frames
-from ._runtime.import_watch import ImportWatch
+from ._control import configure as control
+from ._guard.declare.declaration import declaration_of, declared_on
+from ._guard.declare.place import user_frames
+from ._guard.decorate import attach
+from ._guard.decorate.decorator import Decorator
+from ._guard.decorate.interceptor import Interceptor
+from ._platform.import_watch import ImportWatch
 from ._signature.method import unproxied
 from ._signature.naming import class_name
 from .exceptions import Fault, FaultToleranceDefinitionException

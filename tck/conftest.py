@@ -15,9 +15,9 @@ import pytest
 
 import faulttolerance
 from faulttolerance import testing
-from faulttolerance._guard import registry
-from faulttolerance._guard.guard import _named as named_guards
-from faulttolerance._guard.guard_resolver import GuardResolver
+from faulttolerance._guard.declare import registry
+from faulttolerance._guard.decorate.guard import _named as named_guards
+from faulttolerance._guard.decorate.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
 from kit.interpreter import switching_every
 

@@ -22,10 +22,10 @@ from rich._export_format import CONSOLE_SVG_FORMAT  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from faulttolerance import configure  # noqa: E402
-from faulttolerance._top.page import Page, page_of  # noqa: E402
-from faulttolerance._top.standing import standings  # noqa: E402
-from faulttolerance._top.table import shown  # noqa: E402
-from faulttolerance._top.target import Target  # noqa: E402
+from faulttolerance._command.top.page import Page, page_of  # noqa: E402
+from faulttolerance._command.top.standing import standings  # noqa: E402
+from faulttolerance._command.top.table import shown  # noqa: E402
+from faulttolerance._command.top.target import Target  # noqa: E402
 from faulttolerance.testing import virtual_time  # noqa: E402
 
 WIDTH = 100

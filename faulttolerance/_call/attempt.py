@@ -24,23 +24,24 @@ from sys import modules
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from .._deadline.attempt_record import AttemptRecord
+from .._deadline.clock import clock
+from .._deadline.interruption import NOT_WANTED, be_watched, settle
+from .._deadline.task import NO_DEADLINE
+from .._deadline.threads.async_exception import Interrupted
+from .._deadline.threads.block import NO_BLOCK, block_deadline, end_block
+from .._deadline.threads.chain import HAS_GIL, deadlines_here, this_thread
+from .._deadline.threads.roles import ATTEMPT, TIMED_ATTEMPT, register
+from .._deadline.threads.watchdog import watchdog
+from .._execution.caller_thread import Arguments, Aside, GuardedCall
+from .._execution.environment import Environment
+from .._execution.turn import take_turn, take_turn_async
 from .._metrics.counters import FOLD
-from .._runtime.blocking import Arguments, Aside, GuardedCall
-from .._runtime.clock import clock
-from .._runtime.environment import AttemptRecord, Environment
-from .._runtime.interrupting.async_exception import Interrupted
-from .._runtime.interrupting.block_deadline import NO_BLOCK, block_deadline, end_block
-from .._runtime.interrupting.roles import ATTEMPT, TIMED_ATTEMPT, register
-from .._runtime.interrupting.thread_deadlines import HAS_GIL, deadlines_here, this_thread
-from .._runtime.interrupting.watchdog import watchdog
-from .._runtime.interruption import NOT_WANTED, be_watched, settle
-from .._runtime.native import get_ident
-from .._runtime.task_deadline import NO_DEADLINE
-from .._runtime.turns import take_turn, take_turn_async
+from .._platform.unpatched import get_ident
 from .._strategy.gate import NOT_ADMITTED
 from .._strategy.verdict import SUCCESS
-from .bound import BULK, NO_GATE, RATE, BoundPolicies
-from .retrying import CallRecord, fail, follow, follow_async
+from .follow import CallRecord, fail, follow, follow_async
+from .settle import BULK, NO_GATE, RATE, BoundPolicies
 from .specialize import Flags, specializable, specialized
 
 __all__ = ["attempt", "compose", "flags_of"]
@@ -102,9 +103,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
     from typing import Protocol
 
+    from .._deadline.threads.chain import Entry
+    from .._execution.task import TaskEnvironment
     from .._metrics.counters import Counters
-    from .._runtime.interrupting.thread_deadlines import Entry
-    from .._runtime.tasks import TaskEnvironment
     from .._strategy.bulkhead import Bulkhead
     from .._strategy.gate import Gate
     from .._strategy.rate_limit import RateLimit
@@ -136,7 +137,7 @@ if TYPE_CHECKING:
     def acquire(bulkhead: Bulkhead, permit: object) -> _Admission | None: ...
 
 else:
-    from .._runtime.blocking import acquire_on_thread as acquire
+    from .._execution.caller_thread import acquire_on_thread as acquire
 
 
 new_permit: Callable[[], object] = count().__next__ if HAS_GIL else object

@@ -17,12 +17,12 @@ from types import FrameType, TracebackType, coroutine
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
-from .._runtime.blocking import GuardedCall, pause
-from .._runtime.environment import StoppedIteration
-from .._runtime.interrupting.instructions import goes_round
-from .._runtime.interrupting.roles import is_ours
-from .bound import BoundPolicies
-from .retrying import LEFT
+from .._deadline.threads.instructions import goes_round
+from .._deadline.threads.roles import is_ours
+from .._execution.caller_thread import GuardedCall, pause
+from .._execution.environment import StoppedIteration
+from .follow import LEFT
+from .settle import BoundPolicies
 
 __all__ = ["Attempt", "Attempts", "BlockingEnvironment", "PlainBlock", "run_block", "single", "stop_between_attempts"]
 

@@ -13,6 +13,18 @@ import math
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, TypedDict
 
+from .._deadline.clock import clock
+from .._execution.criticality import Criticality
+from .._extensions.adaptive_throttle import strategy as adaptive_throttle
+from .._extensions.coalesce.strategy import Flights
+from .._extensions.deadline.layer import time_limit_of, under_deadline
+from .._extensions.hedge import strategy as hedge
+from .._extensions.hedge.layer import has_lost, racing
+from .._extensions.last_good.layer import Remembering
+from .._extensions.last_good.strategy import LastResults
+from .._extensions.observe.layer import timed
+from .._extensions.observe.strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
+from .._extensions.partition_by.strategy import Partitions
 from .._policy import (
     AdaptiveThrottle,
     Asynchronous,
@@ -42,23 +54,13 @@ from .._policy import (
     Timeout,
     seconds,
 )
-from .._runtime.clock import clock
-from .._runtime.criticality import Criticality
-from .._strategy import adaptive_throttle, back_off, bulkhead, circuit_breaker, hedge, left_behind, rate_limit, retry
-from .._strategy.flights import Flights
-from .._strategy.last_good import LastResults
-from .._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit
-from .._strategy.partitions import Partitions
+from .._strategy import back_off, bulkhead, circuit_breaker, left_behind, rate_limit, retry
 from .._strategy.retry_after import RetryAfter
 from .._strategy.unqueued import UnqueuedBulkhead
-from .bound import conclude_of
-from .budgeting import budget_of
-from .deadlines import time_limit_of, under_deadline
-from .hedging import has_lost, racing
+from .budget import budget_of
 from .mistakes import Mistakes
-from .observing import timed
-from .remembering import Remembering
 from .row import Binding, Layer, Memory, Policies, Row, StrategyLookup, key_of
+from .settle import conclude_of
 
 
 class Strategies(tuple[Any, ...]):
@@ -266,8 +268,8 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
         return {"rate_limit": ObservedRateLimit(limit, tell)}
     may_wait = _waiting_values(policy)[0] > 0.0 and not binding.is_hedge
     if FleetWide in binding.policies:
-        from .._runtime.lane import lane  # few functions are the fleet's
-        from .._strategy.fleet_limit import FleetRateLimit
+        from .._extensions.fleet.limit import FleetRateLimit
+        from .._extensions.fleet.link import lane  # few functions are the fleet's
 
         member = binding.strategies.get(FleetWide)
         shared = FleetRateLimit(limit, member.part, member.key, lane, may_wait=may_wait)
@@ -276,7 +278,7 @@ def _rate_limit(policy: RateLimit, binding: Binding) -> Mapping[str, Any]:
 
 
 def _member_of(name: str, *_: object) -> Any:
-    from .sharing import Member  # few functions are the fleet's
+    from .._extensions.fleet.layer import Member  # few functions are the fleet's
 
     return Member(name)
 
@@ -348,7 +350,7 @@ def _bulkhead(policy: Bulkhead, binding: Binding) -> Mapping[str, Any]:
     elif binding.is_hedge:
         bound["bulkhead"] = UnqueuedBulkhead(permits)
     if seconds(policy.latency, ChronoUnit.MILLIS):
-        from .limiting import Limiter
+        from .._extensions.adaptive.limit_listener import Limiter
 
         bound["limiter"] = Limiter(binding.name, permits, detached=binding.detached)
     return bound
@@ -368,7 +370,7 @@ def _custom(policy: CustomBackoff, delay: float, name: str, tell: back_off.Mista
 
 
 def _coalesce(policy: Coalesce, binding: Binding) -> Layer:
-    from .coalescing import Coalescing
+    from .._extensions.coalesce.layer import Coalescing
 
     flights, counters = binding.strategies.get(Coalesce), binding.counters_of(Coalesce)
     return Coalescing(binding.name, flights, key_of(policy.key, binding), counters)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from .._execution.caller_thread import GuardedCall
+from .._execution.environment import Environment
+from .._extensions.observe.strategy import Tell
 from .._metrics.counters import Counters
 from .._policy import Policy
-from .._runtime.blocking import GuardedCall
-from .._runtime.environment import Environment
 from .._strategy import back_off, circuit_breaker
-from .._strategy.observed import Tell
 
 Policies = Mapping[type[Policy], Policy]
 

@@ -66,7 +66,7 @@ def source_of(function: Callable[..., Any], flags: Flags) -> str:
 
 @cache
 def _specialized(function: Callable[..., Any], flags: _FlagsKey) -> Callable[..., Any]:
-    from .._runtime.one_step import uncollected
+    from .._platform.atomic import uncollected
 
     cut = _cut(function, dict(flags))
     names: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def uncut(function: Callable[..., Any], flags: Flags) -> Callable[..., Any]:
 
 
 def _cut(function: Callable[..., Any], flags: Flags) -> ast.Module:
-    from .specializer import cut
+    from .syntax_tree import cut
 
     return cut(_source(function), function.__code__.co_firstlineno, flags)
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from operator import is_
 
 from .._config import Effective
+from .._deadline.clock import clock
+from .._extensions.partition_by.strategy import Partitions, in_use
 from .._log import tell_of_trouble
 from .._metrics.catalogue import Meter, Schema, Series, schema_of
 from .._metrics.counters import Counters, Ledger, ledger
+from .._platform.swap import Swap
 from .._policy import CircuitBreaker, CircuitBreakerName, FleetWide, PartitionBy, Policy, RateLimit, RetryBudget
-from .._runtime.clock import clock
 from .._strategy import circuit_breaker as circuits
 from .._strategy.condition import Condition
-from .._strategy.partitions import Partitions, in_use
-from .._swap import Swap
 from .order import MEMORIES, Strategies
 from .row import Policies
 
@@ -120,7 +120,7 @@ def conditions_of(state: State | None, values: Iterable[Effective]) -> dict[type
     told = state.conditions() if state is not None else {}
     modes = {type(value.policy): value.observed for value in values if value.enabled}
     if FleetWide in modes:
-        from .._runtime.lane import lane  # few functions are the fleet's
+        from .._extensions.fleet.link import lane  # few functions are the fleet's
 
         obeyed = [kind for kind in (CircuitBreaker, RateLimit) if modes.get(kind) is False]
         told[FleetWide] = Condition(lane.words if obeyed else "local: what it would share is switched off or observed")

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 from .._log import WARNING, log
+from .._platform.swap import Swap, Version
 from .._policy import Chaos, parameters
-from .._swap import Swap, Version
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from .key import CONFIG_VARIABLE, PREFIX, Declared, folded
 from .resolution import INSTALL, Effective, Switches, chaos_faults, read_switches, resolved, tracing_faults

@@ -11,6 +11,9 @@ from functools import cache
 from itertools import product
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from .._deadline.clock import clock
+from .._extensions.hedge.strategy import RESULTS
+from .._extensions.partition_by.strategy import in_use
 from .._policy import (
     AdaptiveThrottle,
     Bulkhead,
@@ -26,10 +29,7 @@ from .._policy import (
     RetryBudget,
     Timeout,
 )
-from .._runtime.clock import clock
 from .._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
-from .._strategy.hedge import RESULTS
-from .._strategy.partitions import in_use
 
 Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its tags, without ``method``."""

@@ -14,7 +14,7 @@ from threading import RLock
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from .._log import WARNING, log, tell_of_trouble
-from .._swap import Swap
+from .._platform.swap import Swap
 from .catalogue import BOUNDARIES, Meter, Metric, Schema, Series
 
 T = TypeVar("T")

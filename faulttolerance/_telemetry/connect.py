@@ -12,7 +12,7 @@ from .._config.resolution import OFF, SPANS, tracing_mode
 from .._event import Sink, sinks
 from .._log import ERROR, log as write
 from .._metrics.counters import ledger
-from .._runtime.fork import at_fork
+from .._platform.fork import at_fork
 from .log import log
 from .trace import is_traced, trace
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client import CollectorRegistry
 
-    from .._runtime.background import Ticker
-    from .._runtime.import_watch import ImportWatch
+    from .._platform.background import Ticker
+    from .._platform.import_watch import ImportWatch
     from .multiprocess import MultiprocessExporter
     from .opentelemetry import Exporter
     from .prometheus import Collector
@@ -117,7 +117,7 @@ class Telemetry:
                 exporter.begin_anew()
 
     def _connect(self, arrived: str = "") -> None:
-        from .._runtime.import_watch import ImportWatch, is_here
+        from .._platform.import_watch import ImportWatch, is_here
 
         missing = []
         for chosen, connected, module, connect in (
@@ -140,7 +140,7 @@ class Telemetry:
         from .prometheus import Collector, is_exposed_by_opentelemetry
 
         if is_multiprocess():
-            from .._runtime.background import Ticker
+            from .._platform.background import Ticker
 
             with self._lock:
                 if self._multiprocess is None or self._ticker is None:
@@ -209,7 +209,7 @@ class Telemetry:
             make()
         else:
             # A provider that is being collected makes no instruments, and the collecting thread may be this one.
-            from .._runtime.background import within
+            from .._platform.background import within
 
             within(_PATIENCE_SECONDS, partial(_try, make))
 

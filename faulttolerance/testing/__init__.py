@@ -16,7 +16,7 @@ turns in orders that seeds choose.
 
 from __future__ import annotations
 
-from .._guard.control import configured, reset
+from .._control.configure import configured, reset
 from .active_clock import loop_factory, virtual_time
 from .faults import fail_times, inject
 from .forcing import exhaust, force

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .._runtime.clock import clock as shared_clock
-from .._runtime.fork import at_fork
-from .._runtime.loop_thread import loop_thread
+from .._deadline.clock import clock as shared_clock
+from .._execution.loop_thread import loop_thread
+from .._platform.fork import at_fork
 from .virtual_clock import Seed, VirtualClock
 
 if TYPE_CHECKING:

@@ -10,21 +10,21 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from .._call.block import BlockingEnvironment
-from .._call.disturbing import BODY, Disturbance
 from .._config import Effective
-from .._guard.transaction import overridden
+from .._deadline.clock import clock
+from .._execution.task import BlockEnvironment
+from .._extensions.chaos.layer import BODY, Disturbance
+from .._guard.resolve.transaction import overridden
 from .._policy import ChronoUnit, seconds
 from .._policy.kind import duration, number
-from .._runtime.clock import clock
-from .._runtime.tasks import BlockEnvironment
 from .._shown import shown
 from ..typing import Duration
 from .passing import Passing
 from .target import Target, definition_error, target_of
 
 if TYPE_CHECKING:
-    from .._runtime.blocking import GuardedCall
-    from .._runtime.environment import Environment
+    from .._execution.caller_thread import GuardedCall
+    from .._execution.environment import Environment
 
 __all__ = ["FailTimes", "fail_times", "inject"]
 

@@ -10,14 +10,14 @@ from typing import Any, Literal, TypeAlias
 
 from .._call.order import MEMORIES, Strategies
 from .._call.state import State
-from .._guard.circuit_breakers import deliver_transitions
-from .._guard.resolver import watchers
+from .._deadline.clock import clock
+from .._extensions.partition_by.strategy import Partition, Partitions
+from .._guard.resolve.circuit_breakers import deliver_transitions
+from .._guard.resolve.resolver import watchers
 from .._policy import AdaptiveThrottle, Bulkhead, CircuitBreaker, PartitionBy, Policy, RateLimit, RetryBudget
-from .._runtime.clock import clock
 from .._shown import shown
-from .._strategy import imposed
 from .._strategy.circuit_state import CLOSED, HALF_OPEN, OPEN
-from .._strategy.partitions import Partition, Partitions
+from . import imposed
 from .passing import Passing
 from .target import Target, definition_error, kind_of, target_of
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import WeakSet
 
-from .._fleet.memory import Memory
-from .._fleet.terms import checked
+from .._deadline.clock import clock
+from .._extensions.fleet.protocol import Answer, Question
+from .._extensions.fleet.server.memory import Memory
+from .._extensions.fleet.server.options import checked
+from .._platform.fork import at_fork
 from .._policy.kind import duration
 from .._policy.unit import ChronoUnit, seconds
-from .._runtime.clock import clock
-from .._runtime.fork import at_fork
-from .._strategy.fleet import Answer, Question
 from ..exceptions import Fault, FaultToleranceDefinitionException
 from ..typing import Duration
 

@@ -15,18 +15,21 @@ from concurrent.futures import Future
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from .. import _call, _guard, _runtime
-from .._runtime import future, loop_thread, pool
-from .._runtime.frames import module_of
-from .._runtime.interrupting import watchdog
-from .._runtime.interrupting.sleeper import is_in_condition_wait
-from .._runtime.lane import lane
-from .._runtime.one_step import frames_of_threads, stack_of, variables_of
+from .. import _call, _control, _deadline, _execution, _extensions, _guard, _inspection, _platform
+from .._deadline.threads import watchdog
+from .._deadline.threads.sleeper import is_in_condition_wait
+from .._execution import future, loop_thread, pool
+from .._extensions.fleet.link import lane
+from .._platform.atomic import frames_of_threads, stack_of, variables_of
+from .._platform.frames import module_of
 
 STARTING = 0
 """Stands for the threads that are just being started, and have no frame to look at yet, and for a server's answer."""
 
-_ROOMS = tuple(f"{room.__name__}." for room in (_runtime, _call, _guard))
+_ROOMS = tuple(
+    f"{room.__name__}."
+    for room in (_platform, _deadline, _execution, _call, _guard, _extensions, _inspection, _control)
+)
 _BESIDE = (watchdog.__name__, future.__name__, loop_thread.__name__)
 """Ours, and yet no guard: what other threads have on their stacks that only wait for guarded calls, or serve them."""
 

@@ -7,7 +7,7 @@ from types import FrameType
 
 _BESIDE = (
     "faulttolerance.testing",
-    "faulttolerance._runtime.clock",
+    "faulttolerance._deadline.clock",
     "threading",
     "asyncio",
     "concurrent",

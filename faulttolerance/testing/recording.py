@@ -9,17 +9,17 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from .._config import Effective
+from .._deadline.clock import clock
+from .._deadline.threads.roles import CALLER, register
 from .._event import Event, FallbackApplied, GaveUp, Rejected, RetryScheduled, Sink, TimedOut, sinks
-from .._guard.transaction import overridden
-from .._runtime.clock import clock
-from .._runtime.interrupting.roles import CALLER, register
+from .._guard.resolve.transaction import overridden
 from .passing import Passing
 from .record import RecordedAttempt, RecordedCall
 from .target import Target, target_of
 
 if TYPE_CHECKING:
-    from .._runtime.blocking import GuardedCall
-    from .._runtime.environment import Environment
+    from .._execution.caller_thread import GuardedCall
+    from .._execution.environment import Environment
 
 __all__ = ["captured_events", "recorded"]
 

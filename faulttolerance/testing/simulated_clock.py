@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from .._call import attempt, retrying
-from .._runtime.clock import chance, clock as shared_clock, next_deadline, raise_if_expired
-from .._runtime.event_loop import loop_here
-from .._runtime.interrupting.watchdog import watchdog
-from .._runtime.loop_thread import loop_thread
-from .._runtime.pool import Job, pool
+from .._call import attempt, follow as retrying
+from .._deadline.clock import chance, clock as shared_clock, next_deadline, raise_if_expired
+from .._deadline.threads.watchdog import watchdog
+from .._execution.loop_thread import loop_thread
+from .._execution.pool import Job, pool
+from .._platform.event_loop import loop_here
 from .simulated_run import BEGIN, Run
 from .strands import SimulatedTimer, Wait
 from .waiter import VirtualTimeStalled

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from .._guard.control import forget_state
-from .._runtime.interruption import sleep
+from .._control.configure import forget_state
+from .._deadline.interruption import sleep
 from .._shown import shown
 from ..exceptions import Fault, FaultToleranceDefinitionException, FaultToleranceException
 from .active_clock import claimed

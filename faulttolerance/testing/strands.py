@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING
 
-from .._runtime.interrupting.thread_deadlines import ThreadDeadlines, this_thread
+from .._deadline.threads.chain import ThreadDeadlines, this_thread
 from .lines import Trace
 
 if TYPE_CHECKING:

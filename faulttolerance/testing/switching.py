@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from .._call.follow import Pausing
 from .._call.order import is_detached
-from .._call.retrying import Pausing
 from .._config import Effective
-from .._guard.transaction import overridden
+from .._guard.resolve.transaction import overridden
 from .._policy import Retry, parameters
 from .._shown import shown
 from .passing import Passing

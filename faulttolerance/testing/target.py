@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._call.state import State, alias_in
-from .._guard.declaration import accessors, declaration_of, unbound
-from .._guard.guard import Guard, finder_of
-from .._guard.registry import resolvers
+from .._guard.declare.declaration import accessors, declaration_of, unbound
+from .._guard.declare.registry import resolvers
+from .._guard.decorate.guard import Guard, finder_of
 from .._policy import Chaos, Policy
 from .._shown import shown
 from .._signature.naming import class_name
 from ..exceptions import Fault, FaultToleranceDefinitionException
 
 if TYPE_CHECKING:
-    from .._guard.effective import EffectivePolicies
-    from .._guard.registry import AnyResolver
+    from .._guard.declare.registry import AnyResolver
+    from .._guard.resolve.effective import EffectivePolicies
 
 __all__ = ["Target", "definition_error", "kind_of", "kinds_and_targets", "target_of"]
 

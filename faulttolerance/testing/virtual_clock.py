@@ -15,10 +15,10 @@ from inspect import CO_COROUTINE
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
+from .._deadline.clock import clock as shared_clock, next_deadline, raise_if_expired
+from .._deadline.threads.chain import this_thread
 from .._log import ERROR, WARNING, log
-from .._runtime.clock import clock as shared_clock, next_deadline, raise_if_expired
-from .._runtime.event_loop import loop_here
-from .._runtime.interrupting.thread_deadlines import this_thread
+from .._platform.event_loop import loop_here
 from .participants import STARTING, Look, Onlooker, place_of
 from .patience import Patience
 from .waiter import Sleeper, VirtualTimeStalled, Waiter

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from .._runtime.clock import next_deadline
-from .._runtime.interrupting.inner_loop import end_loop
+from .._deadline.clock import next_deadline
+from .._deadline.threads.inner_loop import end_loop
 from .waiter import Waiter
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 
-from .._runtime.interrupting.thread_deadlines import ThreadDeadlines, due
+from .._deadline.threads.chain import ThreadDeadlines, due
 
 
 class VirtualTimeStalled(BaseException):

@@ -12,7 +12,7 @@ from .. import circuit_breakers, fingerprint, guards, health
 from .recent import Recent
 
 if TYPE_CHECKING:
-    from .._guard.control import GuardedMethod
+    from .._control.configure import GuardedMethod
 
 Told = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from faulttolerance._strategy.adaptive_throttle import AdaptiveThrottle
+from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrottle
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 from faulttolerance.exceptions import ThrottleException
 from kit.examples import holds

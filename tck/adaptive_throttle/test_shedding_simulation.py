@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from faulttolerance import Criticality
-from faulttolerance._strategy.adaptive_throttle import AdaptiveThrottle
+from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrottle
 from faulttolerance._strategy.verdict import FAILURE, SUCCESS
 from faulttolerance.exceptions import ThrottleException
 from simulation.kernel import Simulation

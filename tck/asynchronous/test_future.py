@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._runtime.future import Future, completed_future
+from faulttolerance._execution.future import Future, completed_future
 
 PATIENCE = 20.0
 

@@ -19,15 +19,16 @@ from typing import Any
 import pytest
 
 from faulttolerance import asynchronous, deadline
-from faulttolerance._runtime.clock import clock
-from faulttolerance._runtime.environment import Attempt, AttemptRecord
-from faulttolerance._runtime.future import Future, completed_future
-from faulttolerance._runtime.interrupting.async_exception import Interrupted
-from faulttolerance._runtime.interrupting.thread_deadlines import deadlines_here
-from faulttolerance._runtime.interruption import remaining, sleep
-from faulttolerance._runtime.offload import ThreadEnvironment, shutdown, start
-from faulttolerance._runtime.pool import pool
-from faulttolerance._runtime.task_deadline import TaskDeadline, current
+from faulttolerance._deadline.attempt_record import AttemptRecord
+from faulttolerance._deadline.clock import clock
+from faulttolerance._deadline.interruption import remaining, sleep
+from faulttolerance._deadline.task import TaskDeadline, current
+from faulttolerance._deadline.threads.async_exception import Interrupted
+from faulttolerance._deadline.threads.chain import deadlines_here
+from faulttolerance._execution.environment import Attempt
+from faulttolerance._execution.future import Future, completed_future
+from faulttolerance._execution.pool import pool
+from faulttolerance._execution.thread import ThreadEnvironment, shutdown, start
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance.exceptions import BulkheadException, TimeoutException
 from kit.program import python
@@ -1104,9 +1105,9 @@ def test_a_hung_call_does_not_hold_the_interpreter() -> None:
     ended = python(
         """
 import asyncio, threading
-from faulttolerance._runtime.environment import Attempt
-from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.environment import AttemptRecord
+from faulttolerance._execution.environment import Attempt
+from faulttolerance._execution.thread import ThreadEnvironment, start
+from faulttolerance._deadline.attempt_record import AttemptRecord
 
 environment = ThreadEnvironment()
 begun = threading.Semaphore(0)
@@ -1143,9 +1144,9 @@ def test_a_forked_child_does_not_wait_for_calls_of_its_parent() -> None:
     ended = python(
         """
 import os, threading, warnings
-from faulttolerance._runtime.environment import Attempt
-from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.environment import AttemptRecord
+from faulttolerance._execution.environment import Attempt
+from faulttolerance._execution.thread import ThreadEnvironment, start
+from faulttolerance._deadline.attempt_record import AttemptRecord
 
 warnings.simplefilter("ignore")
 environment = ThreadEnvironment()
@@ -1198,10 +1199,10 @@ def test_a_fork_finds_no_idle_loop_and_the_child_has_its_own() -> None:
     ended = python(
         """
 import os, time
-from faulttolerance._runtime.environment import Attempt
-from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.pool import pool
-from faulttolerance._runtime.environment import AttemptRecord
+from faulttolerance._execution.environment import Attempt
+from faulttolerance._execution.thread import ThreadEnvironment, start
+from faulttolerance._execution.pool import pool
+from faulttolerance._deadline.attempt_record import AttemptRecord
 
 environment = ThreadEnvironment()
 
@@ -1238,9 +1239,9 @@ def test_a_call_at_exit_ends_one_way_or_the_other() -> None:
     ended = python(
         """
 import atexit
-from faulttolerance._runtime.environment import Attempt
-from faulttolerance._runtime.offload import ThreadEnvironment, start
-from faulttolerance._runtime.environment import AttemptRecord
+from faulttolerance._execution.environment import Attempt
+from faulttolerance._execution.thread import ThreadEnvironment, start
+from faulttolerance._deadline.attempt_record import AttemptRecord
 
 environment = ThreadEnvironment()
 

@@ -28,7 +28,7 @@ from typing import (
 
 import pytest
 
-from faulttolerance._runtime.future import Future as OurFuture
+from faulttolerance._execution.future import Future as OurFuture
 from faulttolerance._signature.annotation import ANYTHING, Scope, Type, resolve
 from faulttolerance._signature.assignability import is_equivalent
 from faulttolerance._signature.outcome import Outcome, awaited_type, outcome

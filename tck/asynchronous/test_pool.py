@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from faulttolerance._runtime import pool as pool_module
-from faulttolerance._runtime.pool import Pool
+from faulttolerance._execution import pool as pool_module
+from faulttolerance._execution.pool import Pool
 from kit.program import python
 from kit.waiting import wait_until
 
@@ -314,7 +314,7 @@ def test_a_hung_job_does_not_hold_the_interpreter() -> None:
     ended = python(
         """
 import threading
-from faulttolerance._runtime.pool import pool
+from faulttolerance._execution.pool import pool
 
 begun = threading.Event()
 pool.submit(lambda: (begun.set(), threading.Event().wait()))
@@ -331,7 +331,7 @@ def test_work_at_exit_runs_or_is_refused() -> None:
     ended = python(
         """
 import atexit, threading
-from faulttolerance._runtime.pool import pool
+from faulttolerance._execution.pool import pool
 
 def at_exit():
     done = threading.Event()
@@ -356,7 +356,7 @@ def test_a_fork_finds_no_idle_thread_and_the_child_begins_anew() -> None:
     ended = python(
         """
 import os, threading, time
-from faulttolerance._runtime.pool import pool
+from faulttolerance._execution.pool import pool
 
 def work():
     done = threading.Event()
@@ -390,7 +390,7 @@ def test_a_child_forked_by_a_job_keeps_that_thread_and_no_queue() -> None:
     ended = python(
         """
 import os, threading, warnings
-from faulttolerance._runtime.pool import pool
+from faulttolerance._execution.pool import pool
 
 warnings.simplefilter("ignore")
 pool.configure(1)

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from faulttolerance._runtime.native import start_and_await
+from faulttolerance._platform.unpatched import start_and_await
 
 
 class _Struck(BaseException):

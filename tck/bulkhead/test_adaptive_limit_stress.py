@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import Bulkhead, BulkheadException, Guard, Timeout, TimeoutException, sleep
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 from faulttolerance._strategy import bulkhead as strategy
 from kit.crowd import Crowd, press
 

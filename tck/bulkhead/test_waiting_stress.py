@@ -28,7 +28,7 @@ from faulttolerance import (
     criticality,
     sleep,
 )
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 from faulttolerance._strategy import bulkhead as strategy, rate_limit
 from kit.crowd import Crowd, press
 

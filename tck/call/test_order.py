@@ -10,7 +10,7 @@ import pytest
 from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Retry, Timeout, decorators
 from faulttolerance._call.order import MEMORIES, ORDER, RANK, GuardPolicies, Strategies
 from faulttolerance._call.state import State, StateDraft
-from faulttolerance._guard.checking.definition import decorator_name
+from faulttolerance._guard.declare.checks.definition import decorator_name
 from faulttolerance._metrics.counters import Ledger
 from faulttolerance._policy import Fallback, Policy
 

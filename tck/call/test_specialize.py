@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import asynchronous, bulkhead, circuit_breaker, explain, fallback, rate_limit, retry, timeout
-from faulttolerance._call import attempt, specialize, specializer
+from faulttolerance._call import attempt, specialize, syntax_tree as specializer
 from faulttolerance.testing import reset, virtual_time
 from kit.program import python
 

@@ -42,9 +42,9 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance._call.state import State
-from faulttolerance._guard import registry
-from faulttolerance._runtime.deadline_queue import queues_of
-from faulttolerance._runtime.interrupting.thread_deadlines import HAS_GIL, this_thread
+from faulttolerance._deadline.queue import queues_of
+from faulttolerance._deadline.threads.chain import HAS_GIL, this_thread
+from faulttolerance._guard.declare import registry
 from faulttolerance._strategy import circuit_breaker as strategy
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, Verdict
 from kit.crowd import Crowd

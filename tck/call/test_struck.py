@@ -254,7 +254,17 @@ def test_what_a_handler_raises_in_a_callback_of_a_loop_keeps_nobody_waiting(how_
     asyncio.run(scene(None))
     wrong = []
     for strike in strikes(
-        *("awaited.py", "body.py", "callback.py", "future.py", "task_deadline.py", "deadline_queue.py", "tasks.py"),
+        *(
+            "resolve/awaitable.py",
+            "_execution/thread_attempt.py",
+            "_platform/loop_callback.py",
+            "checks/callback.py",
+            "resolve/callback.py",
+            "future.py",
+            "_deadline/task.py",
+            "_deadline/queue.py",
+            "_execution/task.py",
+        ),
         step=step,
     ):
         first, second = asyncio.run(scene(strike))

@@ -16,7 +16,7 @@ from faulttolerance import (
     circuit_breakers,
     last_good,
 )
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 
 POLICY = CircuitBreaker(

@@ -710,7 +710,7 @@ def test_a_handler_that_raises_anywhere_leaves_no_flight_behind(role: str) -> No
         results: list[object] = []
         other = threading.Thread(target=lambda results=results: results.append(load()), daemon=True)
         others.append(other)
-        strike = Strike(number, "coalescing.py", "flights.py")
+        strike = Strike(number, "coalesce/layer.py", "coalesce/strategy.py")
         if role == "follower":
             other.start()
             entered.wait(30)
@@ -743,7 +743,9 @@ def test_a_handler_that_calls_the_same_waits_for_no_call_below_it() -> None:
     while strike is None or strike.where:
         number += 1
         answers: list[int] = []
-        strike = Strike(number, "coalescing.py", "flights.py", handle=lambda answers=answers: answers.append(load()))
+        strike = Strike(
+            number, "coalesce/layer.py", "coalesce/strategy.py", handle=lambda answers=answers: answers.append(load())
+        )
         with strike:
             assert load() == 7
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import pytest
 
-from faulttolerance._strategy.flights import Flight, Flights, Seat
+from faulttolerance._extensions.coalesce.strategy import Flight, Flights, Seat
 
 HERE = threading.get_ident()
 

@@ -22,9 +22,9 @@ from faulttolerance import (
     reload,
     retry,
 )
-from faulttolerance._runtime.interrupting import application
-from faulttolerance._runtime.interrupting.main_thread import main_thread
-from faulttolerance._runtime.pool import pool
+from faulttolerance._deadline.threads import application
+from faulttolerance._deadline.threads.main_thread import main_thread
+from faulttolerance._execution.pool import pool
 
 
 class Unspeakable:

@@ -202,12 +202,12 @@ def places(*found: tuple[tuple[str, ...], int, int]) -> pytest.MarkDecorator:
 
 in_a_reload = places(
     (("transaction.py",), 101, 11),
-    (("_swap.py", "registry.py"), 211, 17),
+    (("_platform/swap.py", "registry.py"), 211, 17),
     (("_call/state.py", "circuit_breaker.py", "bulkhead.py"), 211, 17),
     (("settings.py", "resolver.py"), 997, 97),
     ((), 7993, 1499),
 )
-in_a_first_call = places((("_swap.py", "resolver.py"), 499, 59), ((), 9973, 1999))
+in_a_first_call = places((("_platform/swap.py", "resolver.py"), 499, 59), ((), 9973, 1999))
 
 
 # An exception, wherever it lands
@@ -373,7 +373,7 @@ def test_a_handler_in_the_middle_sees_all_old_or_all_new(world: World, step: int
     number = 1
     while True:
         world.number = before % 3 + 1
-        strike = Strike(number, "transaction.py", "_swap.py", "_call/state.py", handle=handle)
+        strike = Strike(number, "transaction.py", "_platform/swap.py", "_call/state.py", handle=handle)
         with strike:
             reload()
         if not strike.where:

@@ -51,7 +51,7 @@ def guarded_by(
 def way(request: pytest.FixtureRequest) -> Any:
     """The ways to guard a function synchronously."""
     yield request.param
-    from faulttolerance._guard import guard
+    from faulttolerance._guard.decorate import guard
 
     for one in list(guard._named.values()):
         one.close()

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
-from faulttolerance._runtime.clock import Alarm, clock, next_deadline, raise_if_expired
-from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
-from faulttolerance._runtime.interrupting.watchdog import Watchdog, watchdog
+from faulttolerance._deadline.clock import Alarm, clock, next_deadline, raise_if_expired
+from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._deadline.threads.watchdog import Watchdog, watchdog
 from faulttolerance.testing import virtual_time
 from faulttolerance.typing import Timer
 

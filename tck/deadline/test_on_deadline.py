@@ -27,9 +27,9 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._runtime.interrupting.cancels import Cancel
-from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
-from faulttolerance._runtime.interrupting.watchdog import watchdog
+from faulttolerance._deadline.threads.cancels import Cancel
+from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance.testing import virtual_time
 from kit.interpreter import needs_gil
 from kit.program import output_of

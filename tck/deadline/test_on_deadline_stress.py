@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import Interrupted, TimeoutException, asynchronous, on_deadline, sleep, timeout
-from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
-from faulttolerance._runtime.interrupting.watchdog import watchdog
+from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._deadline.threads.watchdog import watchdog
 
 SECONDS = 4.0
 THREADS = 64

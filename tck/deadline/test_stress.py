@@ -25,7 +25,7 @@ from faulttolerance import (
     retry,
     sleep,
 )
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(120)]
 

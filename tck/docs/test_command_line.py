@@ -14,7 +14,7 @@ pytest.importorskip("typer")
 pytest.importorskip("prometheus_client")
 from typer.testing import CliRunner
 
-from faulttolerance.cli import app
+from faulttolerance._command.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def test_commands_stand_in_their_order_with_what_they_do() -> None:
 
 def test_the_limits_of_top_are_those_of_the_page() -> None:
     pytest.importorskip("rich")
-    from faulttolerance._top import feed, screen, standing, target
+    from faulttolerance._command.top import feed, screen, standing, target
 
     said = SECTIONS["top"]
     assert ("[default: 2s]" in helped("top").replace("\\", ""), "The interval is 2 seconds" in said) == (True, True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faulttolerance._guard.doubt import CODES
+from faulttolerance._command.lints import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 

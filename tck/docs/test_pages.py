@@ -20,8 +20,8 @@ from types import MethodType, ModuleType
 import pytest
 
 from faulttolerance import Guard, guards
+from faulttolerance._command.lints import doubts
 from faulttolerance._config import settings
-from faulttolerance._guard.doubt import doubts
 from faulttolerance.testing import reset
 
 ROOT = Path(__file__).resolve().parents[2]

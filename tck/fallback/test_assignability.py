@@ -27,7 +27,7 @@ from typing import (  # noqa: UP035
 import pytest
 from hypothesis import given, strategies
 
-from faulttolerance._runtime.future import Future as OurFuture
+from faulttolerance._execution.future import Future as OurFuture
 from faulttolerance._signature.annotation import Scope, Type, resolve
 from faulttolerance._signature.assignability import is_assignable, is_equivalent
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import pytest
 
 from faulttolerance import FaultToleranceDefinitionException
-from faulttolerance._guard.callback import ExecutionContext, side_call
-from faulttolerance._guard.checking.definition import callback_faults
-from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
-from faulttolerance._guard.resolver import MethodResolver
+from faulttolerance._guard.declare.checks.definition import callback_faults
+from faulttolerance._guard.declare.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
+from faulttolerance._guard.resolve.callback import ExecutionContext, side_call
+from faulttolerance._guard.resolve.resolver import MethodResolver
 from faulttolerance._policy import BeforeRetry, Fallback
 from kit.interpreter import drops_classes
 

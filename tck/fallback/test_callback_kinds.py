@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 import pytest
 
 from faulttolerance import FaultToleranceDefinitionException, fallback as guard_by_fallback
-from faulttolerance._guard.callback import ExecutionContext
-from faulttolerance._guard.checking.definition import callback_faults
-from faulttolerance._guard.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
-from faulttolerance._guard.resolver import MethodResolver
+from faulttolerance._guard.declare.checks.definition import callback_faults
+from faulttolerance._guard.declare.declaration import CLASS, FUNCTION, INSTANCE, Declaration, unbound
+from faulttolerance._guard.resolve.callback import ExecutionContext
+from faulttolerance._guard.resolve.resolver import MethodResolver
 from faulttolerance._policy import Fallback
 from faulttolerance.typing import FallbackHandler
 

@@ -13,10 +13,10 @@ from weakref import ref
 import pytest
 
 from faulttolerance import FleetWide, Guard, RateLimit, TimeoutException, configure, timeout
-from faulttolerance._fleet.memory import Memory
-from faulttolerance._runtime.lane import lane
-from faulttolerance._runtime.line import ThreadLine
-from faulttolerance._strategy.fleet import Answer, Question, TakeTurn
+from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.protocol import Answer, Question, TakeTurn
+from faulttolerance._extensions.fleet.remote import ThreadLine
+from faulttolerance._extensions.fleet.server.memory import Memory
 from faulttolerance.testing import reset
 from kit.fleet import DistantFleet, DistantSession
 from kit.struck import Struck, strikes
@@ -246,7 +246,7 @@ def test_a_fork_copies_no_session_that_a_call_uses(fleet: Asked) -> None:
 def test_a_strike_amidst_an_exchange_drops_the_session(fleet: Asked) -> None:
     """Wherever it strikes, no answer meets another question, and later calls ask themselves again."""
     assert ask(FULL) == 0
-    for strike in strikes("line.py", "lent_session.py", "lane.py"):
+    for strike in strikes("fleet/remote.py", "lent_session.py", "fleet/link.py"):
         lend()
         try:
             with strike:

@@ -36,8 +36,8 @@ from faulttolerance import (
     reload,
     unguarded,
 )
-from faulttolerance._runtime.lane import lane
-from faulttolerance._strategy.fleet import ABSENT, CircuitRecord, Poll
+from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.protocol import ABSENT, CircuitRecord, Poll
 from faulttolerance.testing import MemoryFleet, VirtualClock, configured, virtual_time
 from kit.definition import refused
 from kit.fleet import DistantFleet

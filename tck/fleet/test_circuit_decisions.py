@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from faulttolerance._extensions.fleet.protocol import OpenCircuit, TakePlace
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
-from faulttolerance._strategy.fleet import OpenCircuit, TakePlace
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 from kit.replicas import POLL, World, opened
 

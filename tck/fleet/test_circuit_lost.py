@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from faulttolerance import CircuitBreakerOpenException
+from faulttolerance._extensions.fleet.protocol import OpenCircuit, Question, TakePlace, Tell
 from faulttolerance._strategy.circuit_breaker import CLOSED, HALF_OPEN, OPEN
-from faulttolerance._strategy.fleet import OpenCircuit, Question, TakePlace, Tell
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 from kit.replicas import POLL, Process, World, closed_again, opened
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from faulttolerance import circuit_breaker, configure, fleet_wide, testing
-from faulttolerance._call.sharing import Member
-from faulttolerance._guard import registry
+from faulttolerance._extensions.fleet.layer import Member
+from faulttolerance._extensions.fleet.protocol import Poll, TakePlace
+from faulttolerance._guard.declare import registry
 from faulttolerance._policy import FleetWide
-from faulttolerance._strategy.fleet import Poll, TakePlace
 from faulttolerance.testing import MemoryFleet, VirtualClock, virtual_time
 from kit.struck import Struck, sampled, strikes
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
 
-OURS = ("fleet_circuit.py", "circuit_breaker.py", "attempt.py", "bound.py", "line.py")
+OURS = ("fleet/circuit.py", "circuit_breaker.py", "attempt.py", "_call/settle.py", "fleet/remote.py")
 
 
 class Down(Exception):

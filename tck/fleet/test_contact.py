@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from faulttolerance._strategy.contact import Contact
+from faulttolerance._extensions.fleet.contact import Contact
 
 LAST = 1 - 2**-53
 """The highest chance there is."""

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from faulttolerance import RedisFleet
-from faulttolerance._fleet.memory import Memory
-from faulttolerance._fleet.scripts import Script, script
-from faulttolerance._strategy.fleet import (
+from faulttolerance._extensions.fleet.protocol import (
     ABSENT,
     Answer,
     CircuitRecord,
@@ -23,6 +21,8 @@ from faulttolerance._strategy.fleet import (
     TakePlace,
     TakeTurn,
 )
+from faulttolerance._extensions.fleet.server.memory import Memory
+from faulttolerance._extensions.fleet.server.scripts import Script, script
 from kit.redis_server import RedisServer
 
 pytestmark = pytest.mark.outside
@@ -56,7 +56,7 @@ class InRedis:
         self.client = redis.client()
         self.client.flushall()
         self.session = RedisFleet(redis.url, namespace="contract", patience=10_000).connect()
-        patch.setattr("faulttolerance._fleet.scripts.script", timed)
+        patch.setattr("faulttolerance._extensions.fleet.server.scripts.script", timed)
 
     def ask(self, question: Question) -> Answer:
         self.client.set("now", f"[{self.now // SECOND}, {self.now % SECOND}]")

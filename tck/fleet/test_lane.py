@@ -20,8 +20,8 @@ from faulttolerance import (
     configure,
     health,
 )
-from faulttolerance._runtime.lane import lane
-from faulttolerance._strategy.fleet import CircuitRecord, OpenCircuit, Poll, Question, TakePlace, TakeTurn
+from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.protocol import CircuitRecord, OpenCircuit, Poll, Question, TakePlace, TakeTurn
 from faulttolerance.instrumentation import FleetLost, FleetRegained, set_event_sinks
 from faulttolerance.testing import MemoryFleet, reset, virtual_time
 from kit.fleet import DistantFleet, DistantSession
@@ -214,7 +214,7 @@ def test_a_fleet_that_refuses_what_calls_ask_stays_lost(
     fleet: DistantFleet, refused: Question, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By rule F5: it is found again when it answers such questions, and not because it can be read."""
-    monkeypatch.setattr("faulttolerance._strategy.contact._LONGEST", 0.05)
+    monkeypatch.setattr("faulttolerance._extensions.fleet.contact._LONGEST", 0.05)
     ask()
     tried: list[Question] = []
 
@@ -240,7 +240,7 @@ def test_a_fleet_that_never_connects_is_lost_although_nobody_waits(
     fleet: DistantFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where names are looked up in vain; no call had to find that out. It is found again."""
-    monkeypatch.setattr("faulttolerance._runtime.line._CONNECTING_SECONDS", 0.2)
+    monkeypatch.setattr("faulttolerance._extensions.fleet.remote._CONNECTING_SECONDS", 0.2)
     goes_on = threading.Event()
 
     class Hanging(DistantFleet):

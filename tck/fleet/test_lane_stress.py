@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import configure
-from faulttolerance._runtime.lane import lane
-from faulttolerance._runtime.line import ThreadLine
-from faulttolerance._strategy.fleet import TakeTurn
+from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.protocol import TakeTurn
+from faulttolerance._extensions.fleet.remote import ThreadLine
 from faulttolerance.testing import reset
 from kit.crowd import press
 from kit.fleet import DistantFleet
@@ -94,7 +94,7 @@ def give_up() -> None:
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistantFleet]:
     """A fleet that is asked again soon after it was lost."""
-    monkeypatch.setattr("faulttolerance._strategy.contact._SHORTEST", 0.05)
+    monkeypatch.setattr("faulttolerance._extensions.fleet.contact._SHORTEST", 0.05)
     fleet = DistantFleet(patience=0.3)
     configure(fleet=fleet)
     yield fleet

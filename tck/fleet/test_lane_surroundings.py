@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.outside, pytest.mark.timeout(200)]  # programs say the
 PREAMBLE = """
 import os, socket, sys, threading, time
 from faulttolerance import *
-from faulttolerance._runtime.clock import Alarm, clock
-from faulttolerance._runtime.lane import lane
-from faulttolerance._strategy.fleet import Poll, Polled, TakeTurn
+from faulttolerance._deadline.clock import Alarm, clock
+from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.protocol import Poll, Polled, TakeTurn
 
 TURN = TakeTurn("limit", "rolling", 1_000_000, 1_000_000, 1)
 

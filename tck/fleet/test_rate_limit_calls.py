@@ -31,8 +31,8 @@ from faulttolerance import (
     partition_by,
     rate_limit,
 )
-from faulttolerance._runtime.lane import lane
-from faulttolerance._strategy.fleet import TakeTurn
+from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._extensions.fleet.protocol import TakeTurn
 from faulttolerance.testing import MemoryFleet, configured, reset, virtual_time
 from kit.fleet import DistantFleet
 from kit.program import output_of
@@ -522,7 +522,7 @@ import gevent.monkey
 gevent.monkey.patch_all()
 import gevent, sys, time
 from faulttolerance import RateLimitException, RedisFleet, configure, fleet_wide, rate_limit
-from faulttolerance._runtime.lane import lane
+from faulttolerance._extensions.fleet.link import lane
 
 configure(fleet=RedisFleet(sys.argv[1], namespace="greenlets", patience=2000))
 gevent.sleep(0.2)

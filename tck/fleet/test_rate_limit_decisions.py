@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from faulttolerance._fleet.windows import take_turn
-from faulttolerance._strategy.fleet import TakeTurn
-from faulttolerance._strategy.fleet_limit import FleetPlace, FleetRateLimit
-from faulttolerance._strategy.fleet_part import Part
+from faulttolerance._extensions.fleet.limit import FleetPlace, FleetRateLimit
+from faulttolerance._extensions.fleet.protocol import TakeTurn
+from faulttolerance._extensions.fleet.server.windows import take_turn
+from faulttolerance._extensions.fleet.share import Part
 from faulttolerance._strategy.rate_limit import RateLimit, WindowKind
 from faulttolerance.exceptions import RateLimitException
 from kit.examples import holds

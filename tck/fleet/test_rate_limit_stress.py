@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import FleetWide, Guard, RateLimit, RateLimitException, Timeout, TimeoutException, configure
-from faulttolerance._guard import registry
+from faulttolerance._extensions.fleet.link import lane
+from faulttolerance._guard.declare import registry
 from faulttolerance._policy import RateLimit as Policy
-from faulttolerance._runtime.lane import lane
 from faulttolerance.testing import reset
 from kit.fleet import DistantFleet
 from kit.waiting import wait_until

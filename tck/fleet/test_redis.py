@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from faulttolerance import RedisFleet
-from faulttolerance._fleet.redis import RedisSession
-from faulttolerance._strategy.fleet import CircuitRecord, OpenCircuit, Poll, Polled, TakeTurn
+from faulttolerance._extensions.fleet.protocol import CircuitRecord, OpenCircuit, Poll, Polled, TakeTurn
+from faulttolerance._extensions.fleet.server.redis import RedisSession
 from kit.redis_server import RedisServer, redis_server, slowed
 
 pytestmark = pytest.mark.outside

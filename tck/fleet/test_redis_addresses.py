@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import FaultToleranceDefinitionException, RedisFleet
-from faulttolerance._fleet.address import Address, address_of_client, address_of_url
+from faulttolerance._extensions.fleet.server.address import Address, address_of_client, address_of_url
 from kit.program import python
 
 pytestmark = pytest.mark.outside

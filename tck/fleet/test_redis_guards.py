@@ -16,8 +16,8 @@ from typing import Self
 import pytest
 
 from faulttolerance import RedisFleet, configure, explain, fleet_wide, health, rate_limit
-from faulttolerance._runtime.lane import lane
-from faulttolerance._strategy.contact import Contact
+from faulttolerance._extensions.fleet.contact import Contact
+from faulttolerance._extensions.fleet.link import lane
 from faulttolerance.instrumentation import set_event_sinks
 from faulttolerance.testing import reset
 from kit.program import ALONE

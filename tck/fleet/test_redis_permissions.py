@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import RedisFleet
-from faulttolerance._strategy.fleet import OpenCircuit, Poll, Question, TakePlace, TakeTurn
+from faulttolerance._extensions.fleet.protocol import OpenCircuit, Poll, Question, TakePlace, TakeTurn
 from kit.redis_server import RedisServer
 from kit.waiting import wait_until
 
@@ -19,7 +19,10 @@ PAGE = (ROOT / "docs" / "how-to" / "fleet.md").read_text(encoding="utf-8")
 
 
 def test_the_page_names_the_commands_of_the_scripts() -> None:
-    scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "faulttolerance" / "_fleet").glob("*.lua")]
+    scripts = [
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "faulttolerance" / "_extensions" / "fleet" / "server").glob("*.lua")
+    ]
     run = {name.lower() for script in scripts for name in re.findall(r"redis\.p?call\('(\w+)'", script)}
 
     assert set(re.findall(r"\+(\w+)", USER[1])) == run | {"eval", "evalsha"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import RedisFleet
-from faulttolerance._strategy.fleet import OpenCircuit, Poll, Polled, TakeTurn
+from faulttolerance._extensions.fleet.protocol import OpenCircuit, Poll, Polled, TakeTurn
 from kit.redis_server import RedisServer, free_port, redis_server
 from kit.waiting import wait_until
 

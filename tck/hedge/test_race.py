@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from faulttolerance._call.hedging import Hedging, Payment, has_lost
-from faulttolerance._runtime.environment import Turn
-from faulttolerance._strategy.hedge import Hedge
+from faulttolerance._execution.environment import Turn
+from faulttolerance._extensions.hedge.layer import Hedging, Payment, has_lost
+from faulttolerance._extensions.hedge.strategy import Hedge
 
 
 class Never:

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import asynchronous, bulkhead, hedge, sleep, timeout
-from faulttolerance._guard import registry
+from faulttolerance._execution.pool import pool
+from faulttolerance._guard.declare import registry
 from faulttolerance._policy import Bulkhead, Hedge
-from faulttolerance._runtime.pool import pool
 
 THREADS, CALLS, TASKS, LOOPS = 64, 25, 10_000, 2
 BURST, RATIO = 10, 0.1

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import asynchronous, bulkhead, hedge, sleep, testing
-from faulttolerance._guard import registry
+from faulttolerance._execution.pool import pool
+from faulttolerance._guard.declare import registry
 from faulttolerance._policy import Bulkhead
-from faulttolerance._runtime.pool import pool
 from faulttolerance.testing import virtual_time
 from kit import struck
 from kit.struck import Strike, Struck, sampled
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"),
 ]
 
-OURS = ("hedging.py", "hedge.py", "tasks.py")
+OURS = ("hedge/layer.py", "hedge/strategy.py", "_execution/task.py")
 
 
 def strikes(*files: str, step: int) -> Iterator[Strike]:

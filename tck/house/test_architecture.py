@@ -19,13 +19,13 @@ from kit.program import python
 PACKAGE = Path(faulttolerance.__file__).parent
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
-RUNTIME = ("_runtime/",)
+RUNTIME = ("_platform/", "_deadline/", "_execution/", "_extensions/fleet/")
 TESTING = ("testing.py", "testing/", "pytest_plugin.py")
 OUTSIDE = ("integrations/", "web/")
 """What is written as an application would be."""
-TOP = ("_top/",)
+TOP = ("_command/top/",)
 """A program of its own, in which no call is guarded."""
-CLOCKS = ("_runtime/interrupting/activity.py", "_runtime/native.py")
+CLOCKS = ("_deadline/threads/activity.py", "_platform/unpatched.py")
 
 ALLOWED = {
     # Only the runtime waits; the test kit replaces what it waits with.
@@ -37,7 +37,7 @@ ALLOWED = {
     "ctypes": RUNTIME,
     # Time and chance are injected; one file reads each.
     "time": (*CLOCKS, "integrations/_time.py"),
-    "random": ("_runtime/clock.py", *TESTING),
+    "random": ("_deadline/clock.py", *TESTING),
     # What raises while words are written decides no call: one file sees to that.
     "logging": ("_log.py",),
 }
@@ -66,25 +66,28 @@ LARGE_FILES: dict[str, int] = {}
 
 CIRCLES = {
     (
-        "_call/bound",
-        "_call/retrying",
+        "_call/settle",
+        "_call/follow",
     ): "settling an attempt leads to a retry or a fallback, which ask the policies",
-    ("_guard/deadline", "_guard/decorator"): "a deadline is a decorator, and its value chooses that decorator",
     (
-        "_guard/guard",
-        "_guard/guard_resolver",
-        "_guard/port",
+        "_extensions/deadline/decorator",
+        "_guard/decorate/decorator",
+    ): "a deadline is a decorator, and its value chooses that decorator",
+    (
+        "_guard/decorate/guard",
+        "_guard/decorate/guard_resolver",
+        "_guard/decorate/port",
     ): "a Guard makes a resolver and ports, which keep it",
     ("_policy/elsewhere", "_policy/parameter"): "a value with a wrong name loads the names that other libraries have",
     (
-        "_runtime/deadline_queue",
-        "_runtime/environment",
-        "_runtime/task_deadline",
+        "_deadline/queue",
+        "_deadline/attempt_record",
+        "_deadline/task",
     ): "a deadline, the queue that it stands in, and the attempt that it is noted on",
     (
-        "_runtime/interrupting/cancels",
-        "_runtime/interrupting/pending_interrupt",
-        "_runtime/interrupting/thread_deadlines",
+        "_deadline/threads/cancels",
+        "_deadline/threads/pending_interrupt",
+        "_deadline/threads/chain",
     ): "a thread keeps what is pending for it, which refers to its deadlines",
     (
         "testing/simulated_loop",
@@ -94,6 +97,13 @@ CIRCLES = {
     ("testing/virtual_clock", "testing/virtual_loop"): "a clock makes loops, which follow it",
 }
 """Files that import one another, imports for type checkers and inside functions included, and the reason for each."""
+
+ACQUAINTED = {
+    ("adaptive", "hedge"): "hedges are measured where other attempts are",
+    ("deadline", "observe"): "a deadline that is observed is timed as a time-out is",
+    ("hedge", "observe"): "no hedge is sent for a policy that is only observed",
+}
+"""Extensions that import another one, and the reason for each."""
 
 MOST_FILES_OF_A_CIRCLE = 3
 
@@ -261,6 +271,19 @@ def test_files_that_import_one_another_are_few_and_each_circle_has_its_reason() 
 
     assert circles == {tuple(sorted(circle)) for circle in CIRCLES}
     assert all(len(circle) <= MOST_FILES_OF_A_CIRCLE for circle in circles)
+
+
+def test_extensions_do_not_import_one_another() -> None:
+    """Each can be read, and taken away, without the others."""
+    pairs = {
+        (file.split("/")[1], other.split("/")[1])
+        for file in FILES
+        if file.startswith("_extensions/")
+        for other in imports_of(file)
+        if other.startswith("_extensions/")
+    }
+
+    assert {(one, other) for one, other in pairs if one != other} == ACQUAINTED.keys()
 
 
 def test_a_function_can_be_read_in_one_go() -> None:

@@ -16,7 +16,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 from faulttolerance import reload
-from faulttolerance.cli import app
+from faulttolerance._command.cli import app
 from kit.program import ALONE, python
 
 MODULE = """

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import faulttolerance as ft
+from faulttolerance._command.lints import CODES, doubts
 from faulttolerance._config import settings
-from faulttolerance._guard.doubt import CODES, doubts
 from faulttolerance.testing import configured
 from kit.program import ALONE
 

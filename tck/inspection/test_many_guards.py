@@ -23,8 +23,8 @@ from faulttolerance import (
     testing,
     validate,
 )
+from faulttolerance._command.lints import doubts
 from faulttolerance._config import settings
-from faulttolerance._guard.doubt import doubts
 from faulttolerance._metrics.counters import ledger
 from faulttolerance.web.reading import Wanted, guard_called, overview
 

@@ -35,7 +35,7 @@ PACKAGE = Path(faulttolerance.__file__).parent
 INTERRUPTED = """
 import sys
 from faulttolerance import TimeoutException, asynchronous, bulkhead, retry, timeout
-from faulttolerance._runtime.interrupting import roles
+from faulttolerance._deadline.threads import roles
 
 callers = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from faulttolerance._config import Settings, State
-from faulttolerance._swap import Swap
+from faulttolerance._platform.swap import Swap
 
 
 def settings_of(**inputs: Any) -> Settings:

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from faulttolerance import Bulkhead, Guard, Timeout
-from faulttolerance._guard import registry
-from faulttolerance._guard.guard import strays
-from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
+from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._guard.declare import registry
+from faulttolerance._guard.decorate.guard import strays
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import virtual_time
 from kit import Clock, Invoke, VirtualClock

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from faulttolerance._fleet.memory import Memory
-from faulttolerance._strategy.fleet import Answer, Question
+from faulttolerance._extensions.fleet.protocol import Answer, Question
+from faulttolerance._extensions.fleet.server.memory import Memory
 
 __all__ = ["DistantFleet", "DistantSession"]
 

@@ -11,10 +11,10 @@ from collections import deque
 from typing import Any
 
 from faulttolerance import CircuitBreakerOpenException
-from faulttolerance._fleet.memory import Memory
+from faulttolerance._extensions.fleet.circuit import SharedCircuit
+from faulttolerance._extensions.fleet.protocol import ABSENT, Poll, Question, Tell
+from faulttolerance._extensions.fleet.server.memory import Memory
 from faulttolerance._strategy.circuit_breaker import CLOSED, CircuitBreaker
-from faulttolerance._strategy.fleet import ABSENT, Poll, Question, Tell
-from faulttolerance._strategy.fleet_circuit import SharedCircuit
 from faulttolerance._strategy.gate import Era
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 

@@ -22,15 +22,20 @@ from faulttolerance import (
     retry_budget,
     timeout,
 )
-from faulttolerance._guard import registry
+from faulttolerance._execution.pool import pool
+from faulttolerance._guard.declare import registry
 from faulttolerance._policy import Bulkhead, CircuitBreaker, Coalesce, RetryBudget
-from faulttolerance._runtime.pool import pool
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import Simulation, SimulationFailed, simulate
 
 __all__ = ["EXPECTED", "LINES", "SCENARIOS", "main"]
 
-LINES: Final = ("faulttolerance._strategy", "faulttolerance._call.attempt")
+DECISIONS: Final = tuple(
+    f"faulttolerance._extensions.{name}.strategy"
+    for name in ("adaptive_throttle", "coalesce", "hedge", "last_good", "observe", "partition_by")
+)
+"""The decisions of extensions."""
+LINES: Final = ("faulttolerance._strategy", *DECISIONS, "faulttolerance._call.attempt")
 """The modules between whose lines the callers are switched: decisions, and the attempt."""
 PERMITS: Final = 2
 PROBES: Final = 2

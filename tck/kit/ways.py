@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import faulttolerance
 from faulttolerance import Guard, Interrupted, Timeout, circuit_breakers
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 
 from .clock import Clock
 from .convention import Invoke

@@ -9,8 +9,8 @@ import pytest
 from faulttolerance._metrics import counters as counters_module
 from faulttolerance._metrics.catalogue import Schema, Series, advanced, call_series, schema_of
 from faulttolerance._metrics.counters import FOLD, MOST_GONE, Counters, Durations, Ledger, Reading
+from faulttolerance._platform.swap import Swap
 from faulttolerance._policy import Bulkhead, Retry, Timeout
-from faulttolerance._swap import Swap
 
 FAILED = call_series(False, "notDefined")
 TIMED_OUT = advanced((("Timeout", "timedOut"),))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from faulttolerance import BulkheadException, RefusedException
-from faulttolerance._strategy.adaptive_throttle import AdaptiveThrottle
+from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrottle
+from faulttolerance._extensions.observe.strategy import ObservedBulkhead, ObservedGate, ObservedRateLimit
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker
-from faulttolerance._strategy.observed import ObservedBulkhead, ObservedGate, ObservedRateLimit
 from faulttolerance._strategy.rate_limit import RateLimit
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import Bulkhead, CircuitBreaker, Guard, RateLimit, Timeout, guards
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 from faulttolerance.testing import configured
 
 pytestmark = pytest.mark.stress

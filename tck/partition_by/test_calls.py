@@ -38,7 +38,7 @@ from faulttolerance import (
     sleep,
     timeout,
 )
-from faulttolerance._guard import resolver
+from faulttolerance._guard.resolve import resolver
 from faulttolerance._metrics.counters import ledger
 from faulttolerance._strategy.bulkhead import Bulkhead as BulkheadStrategy
 from faulttolerance.testing import virtual_time

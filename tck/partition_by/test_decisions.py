@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from faulttolerance._extensions.partition_by.strategy import Partition, Partitions
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker
-from faulttolerance._strategy.partitions import Partition, Partitions
 from faulttolerance._strategy.rate_limit import RateLimit
 from faulttolerance._strategy.verdict import FAILURE, SUCCESS
 

@@ -27,7 +27,7 @@ from faulttolerance import (
     sleep,
     timeout,
 )
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 from faulttolerance._policy import Bulkhead, Coalesce, PartitionBy
 
 THREADS, CALLS, TASKS, LOOPS, KEYS = 64, 40, 10_000, 2, 16

@@ -34,7 +34,7 @@ from faulttolerance import (
     timeout,
     validate,
 )
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 from faulttolerance.instrumentation import GaveUp, RetryScheduled, set_event_sinks
 from faulttolerance.testing import configured, virtual_time
 from kit.definition import refused

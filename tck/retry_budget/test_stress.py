@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import Guard, Retry, RetryBudget, configure, guards
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 from faulttolerance.testing import virtual_time
 
 pytestmark = pytest.mark.stress

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from faulttolerance._call.limiting import Limiter
-from faulttolerance._strategy import adaptive_throttle as throttle_strategy, adaptive_timeout
+from faulttolerance._extensions.adaptive.limit_listener import Limiter
+from faulttolerance._extensions.adaptive_throttle import strategy as throttle_strategy
+from faulttolerance._extensions.hedge.strategy import Hedge
+from faulttolerance._strategy import adaptive_timeout
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.circuit_breaker import CircuitBreaker
 from faulttolerance._strategy.gate import Era
-from faulttolerance._strategy.hedge import Hedge
 from faulttolerance._strategy.latencies import SUCCEEDED, TIMED_OUT, Latencies
 from faulttolerance._strategy.retry_budget import RetryBudget
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from faulttolerance import Criticality
-from faulttolerance._call.limiting import Limiter
+from faulttolerance._extensions.adaptive.limit_listener import Limiter
 from faulttolerance._strategy.bulkhead import Bulkhead, Waiter
 from faulttolerance._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT
 from faulttolerance.exceptions import BulkheadException

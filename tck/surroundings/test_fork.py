@@ -268,7 +268,7 @@ def test_fork_amidst_the_first_call_of_another_thread_locks_no_module_in_the_chi
 
         class Slow:
             def find_spec(self, name, path, target=None):
-                if name == "faulttolerance._call.specializer":
+                if name == "faulttolerance._call.syntax_tree":
                     entered.set()
                     time.sleep(0.3)
 

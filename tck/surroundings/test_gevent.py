@@ -706,7 +706,7 @@ def load():
 
 load()
 answers = []
-for strike in strikes("coalescing.py", "flights.py", handle=lambda: answers.append(load())):
+for strike in strikes("coalesce/layer.py", "coalesce/strategy.py", handle=lambda: answers.append(load())):
     with strike:
         assert load() == 7
 print(len(answers) > 8, set(answers))

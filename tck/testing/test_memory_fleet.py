@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import FaultToleranceDefinitionException
-from faulttolerance._strategy.fleet import CircuitRecord, Poll, Polled, TakeTurn
+from faulttolerance._extensions.fleet.protocol import CircuitRecord, Poll, Polled, TakeTurn
 from faulttolerance.testing import MemoryFleet, virtual_time
 
 READ = Poll("", 1)

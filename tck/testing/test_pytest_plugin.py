@@ -112,7 +112,7 @@ def test_delays_pass_at_once_under_the_clock(run: Run) -> None:
 
         def test_real_time_is_back():
             import time
-            from faulttolerance._runtime.clock import clock
+            from faulttolerance._deadline.clock import clock
             assert clock.monotonic is time.monotonic
     """)
 

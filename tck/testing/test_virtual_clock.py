@@ -29,8 +29,8 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._runtime.clock import clock as shared_clock
-from faulttolerance._runtime.interrupting.watchdog import watchdog
+from faulttolerance._deadline.clock import clock as shared_clock
+from faulttolerance._deadline.threads.watchdog import watchdog
 from faulttolerance.testing import VirtualClock, VirtualTimeStalled, configured, loop_factory, virtual_time
 from faulttolerance.testing.patience import Patience
 from kit.program import python

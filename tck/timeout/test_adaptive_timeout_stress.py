@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from faulttolerance import Bulkhead, Guard, Timeout, TimeoutException
-from faulttolerance._guard import registry
+from faulttolerance._guard.declare import registry
 
 pytestmark = pytest.mark.stress
 

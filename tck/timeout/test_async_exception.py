@@ -7,10 +7,10 @@ import threading
 import time
 from math import inf
 
-from faulttolerance._runtime.interrupting.async_exception import Interrupted, find_sender, send
-from faulttolerance._runtime.interrupting.pending_interrupt import PendingInterrupt
-from faulttolerance._runtime.interrupting.thread_deadlines import ThreadDeadlines, this_thread
-from faulttolerance._runtime.one_step import frames_of_threads
+from faulttolerance._deadline.threads.async_exception import Interrupted, find_sender, send
+from faulttolerance._deadline.threads.chain import ThreadDeadlines, this_thread
+from faulttolerance._deadline.threads.pending_interrupt import PendingInterrupt
+from faulttolerance._platform.atomic import frames_of_threads
 from kit.interpreter import needs_gil
 
 

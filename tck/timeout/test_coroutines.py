@@ -24,7 +24,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._runtime.deadline_queue import queues_of
+from faulttolerance._deadline.queue import queues_of
 from faulttolerance.testing import virtual_time
 from kit.interpreter import switching_every
 

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from faulttolerance._runtime.interrupting.instructions import handles_failure
+from faulttolerance._deadline.threads.instructions import handles_failure
 
 
 def is_handling() -> bool:

@@ -38,18 +38,18 @@ from faulttolerance import (
     uninterruptible,
 )
 from faulttolerance._call import attempt
-from faulttolerance._runtime import interruption
-from faulttolerance._runtime.interrupting import (
+from faulttolerance._deadline import interruption
+from faulttolerance._deadline.threads import (
     async_exception,
+    chain as thread_deadlines,
     main_thread,
     round as watchdog_round,
     safe_point,
-    thread_deadlines,
 )
-from faulttolerance._runtime.interrupting.main_thread import set_interrupt_signal
-from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
-from faulttolerance._runtime.interrupting.watchdog import watchdog
-from faulttolerance._runtime.one_step import stack_of
+from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._deadline.threads.main_thread import set_interrupt_signal
+from faulttolerance._deadline.threads.watchdog import watchdog
+from faulttolerance._platform.atomic import stack_of
 from kit.interpreter import needs_gil
 from kit.program import python
 from kit.waiting import wait_until
@@ -1427,7 +1427,7 @@ def test_thread_that_forks_is_the_main_thread_of_the_child() -> None:
         import faulttolerance as ft
 
         warnings.simplefilter("ignore")
-        from faulttolerance._runtime.interrupting.thread_deadlines import deadlines_of_threads
+        from faulttolerance._deadline.threads.chain import deadlines_of_threads
 
         begun = threading.Event()
 
@@ -1463,7 +1463,7 @@ def test_thread_that_forks_is_the_main_thread_of_the_child() -> None:
 
 def test_deadlines_of_threads_that_are_over_are_forgotten() -> None:
     """Memory is threads times depth."""
-    from faulttolerance._runtime.interrupting.thread_deadlines import deadlines_of_threads
+    from faulttolerance._deadline.threads.chain import deadlines_of_threads
 
     on_other_thread(timeout(60_000)(lambda: None))
     before = len(deadlines_of_threads())

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 import pytest
 
 from faulttolerance import Interrupted, TimeoutException, sleep, timeout, uninterruptible
-from faulttolerance._runtime.interrupting import async_exception, main_thread
-from faulttolerance._runtime.interrupting.thread_deadlines import Entry, ThreadDeadlines, is_open, this_thread
-from faulttolerance._runtime.one_step import frames_of_threads
+from faulttolerance._deadline.threads import async_exception, main_thread
+from faulttolerance._deadline.threads.chain import Entry, ThreadDeadlines, is_open, this_thread
+from faulttolerance._platform.atomic import frames_of_threads
 from kit.interpreter import switching_every
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20"))

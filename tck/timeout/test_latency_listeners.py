@@ -8,9 +8,9 @@ import pytest
 
 from faulttolerance import BulkheadException, sleep
 from faulttolerance._call.attempt import compose
-from faulttolerance._call.listening import ListenedPolicies
-from faulttolerance._runtime import interruption
-from faulttolerance._runtime.clock import clock
+from faulttolerance._deadline import interruption
+from faulttolerance._deadline.clock import clock
+from faulttolerance._extensions.adaptive.listener import ListenedPolicies
 from faulttolerance._strategy.back_off import fixed
 from faulttolerance._strategy.bulkhead import Bulkhead
 from faulttolerance._strategy.latencies import OTHERWISE, SUCCEEDED, TIMED_OUT, End

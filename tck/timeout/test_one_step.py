@@ -15,7 +15,7 @@ from types import FrameType
 
 import pytest
 
-from faulttolerance._runtime.one_step import frames_of_threads, once, stack_of, uncollected, uncollected_once
+from faulttolerance._platform.atomic import frames_of_threads, once, stack_of, uncollected, uncollected_once
 from kit.interpreter import needs_gil
 
 ROUNDS = 20_000
@@ -29,8 +29,8 @@ LOOKS = {
 
 LOOKED_AT = """
 import asyncio, gc, os, random, sys, threading, time
-from faulttolerance._runtime import one_step
-from faulttolerance._runtime.interrupting import inner_loop, safe_point
+from faulttolerance._platform import atomic as one_step
+from faulttolerance._deadline.threads import inner_loop, safe_point
 from faulttolerance.testing import participants
 
 class Garbage:

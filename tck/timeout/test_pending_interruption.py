@@ -23,8 +23,8 @@ from faulttolerance import (
     retry,
     timeout,
 )
-from faulttolerance._runtime.interrupting.pending_interrupt import OTHER_GREENLETS, OURS, PendingInterrupt
-from faulttolerance._runtime.interrupting.thread_deadlines import Entry
+from faulttolerance._deadline.threads.chain import Entry
+from faulttolerance._deadline.threads.pending_interrupt import OTHER_GREENLETS, OURS, PendingInterrupt
 
 GUARDS: list[dict[str, Any]] = [{}, {"timeout": Timeout(60_000)}, {"timeout": Timeout(60_000, interrupt=False)}]
 

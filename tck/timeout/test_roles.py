@@ -25,9 +25,9 @@ from faulttolerance import (
     timeout,
 )
 from faulttolerance._call import attempt
-from faulttolerance._runtime.interrupting import roles, safe_point
-from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
-from faulttolerance._runtime.one_step import stack_of
+from faulttolerance._deadline.threads import roles, safe_point
+from faulttolerance._deadline.threads.chain import this_thread
+from faulttolerance._platform.atomic import stack_of
 
 Seen = tuple[bool, int, int, str | None]
 

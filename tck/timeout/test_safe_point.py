@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from faulttolerance import Guard, Timeout, TimeoutException, timeout
-from faulttolerance._runtime.interrupting import safe_point
-from faulttolerance._runtime.interrupting.safe_point import reason_unsafe
-from faulttolerance._runtime.one_step import stack_of
+from faulttolerance._deadline.threads import safe_point
+from faulttolerance._deadline.threads.safe_point import reason_unsafe
+from faulttolerance._platform.atomic import stack_of
 from kit.interpreter import needs_gil
 
 WHERE = pytest.mark.parametrize("on_main", [True, pytest.param(False, marks=needs_gil)], ids=["main", "other"])

@@ -24,7 +24,7 @@ from faulttolerance import (
     timeout,
     uninterruptible,
 )
-from faulttolerance._runtime.interrupting.thread_deadlines import this_thread
+from faulttolerance._deadline.threads.chain import this_thread
 from kit.interpreter import needs_gil
 
 Held: TypeAlias = Callable[[], list[str]]

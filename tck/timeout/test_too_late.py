@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faulttolerance import Future, TimeoutException, asynchronous, completed_future, retry, timeout
-from faulttolerance._runtime.clock import clock
+from faulttolerance._deadline.clock import clock
 from faulttolerance._strategy.verdict import deadline_outcome
 
 

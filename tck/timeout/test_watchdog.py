@@ -9,8 +9,8 @@ from math import inf
 
 import pytest
 
-from faulttolerance._runtime.interrupting.watchdog import Watchdog
-from faulttolerance._runtime.native import native
+from faulttolerance._deadline.threads.watchdog import Watchdog
+from faulttolerance._platform.unpatched import native
 from kit.struck import Struck, strikes
 
 OURS = ("watchdog.py", "timers.py", "fork.py")

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from faulttolerance._top import feed, target
-from faulttolerance._top.feed import Feed, address
+from faulttolerance._command.top import feed, target
+from faulttolerance._command.top.feed import Feed, address
 from kit.waiting import wait_until
 
 GOOD = 'ft_retry_retries_total{method="shop.pay"} 3\n'

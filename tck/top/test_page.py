@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from faulttolerance import bulkhead, circuit_breaker, configure, fallback, retry, timeout
+from faulttolerance._command.top.page import Sample, page_of, plain_name
+from faulttolerance._command.top.standing import ADDED, COUNTERS, HIGHEST, STATES
 from faulttolerance._metrics.catalogue import METRICS
 from faulttolerance._telemetry.prometheus import exposed_name
-from faulttolerance._top.page import Sample, page_of, plain_name
-from faulttolerance._top.standing import ADDED, COUNTERS, HIGHEST, STATES
 
 OPENTELEMETRY = """
 # TYPE ft_circuitbreaker_state_nanoseconds_total counter

@@ -20,7 +20,7 @@ pytest.importorskip("rich")
 pytest.importorskip("typer")
 from typer.testing import CliRunner
 
-from faulttolerance.cli import app
+from faulttolerance._command.cli import app
 from kit.program import ALONE
 
 SERVICE = """

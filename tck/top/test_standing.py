@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from faulttolerance._top.page import Page, page_of
-from faulttolerance._top.standing import Rank, Standing, configurations, fleets, standings
-from faulttolerance._top.target import Target
+from faulttolerance._command.top.page import Page, page_of
+from faulttolerance._command.top.standing import Rank, Standing, configurations, fleets, standings
+from faulttolerance._command.top.target import Target
 
 
 def target(before: str, after: str, seconds: float = 2.0) -> Target:

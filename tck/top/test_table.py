@@ -11,10 +11,10 @@ pytest.importorskip("rich")
 from rich.cells import cell_len
 from rich.console import Console
 
-from faulttolerance._top.page import page_of
-from faulttolerance._top.standing import Standing, standings
-from faulttolerance._top.table import circuit, details, number, part, permits, shortened, shown
-from faulttolerance._top.target import Target
+from faulttolerance._command.top.page import page_of
+from faulttolerance._command.top.standing import Standing, standings
+from faulttolerance._command.top.table import circuit, details, number, part, permits, shortened, shown
+from faulttolerance._command.top.target import Target
 
 PAGE = """
 ft_invocations_total{{method="{0}",result="valueReturned",fallback="notApplied"}} {1}

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from faulttolerance._top.page import Page, Sample
-from faulttolerance._top.target import PATIENCE, Target
+from faulttolerance._command.top.page import Page, Sample
+from faulttolerance._command.top.target import PATIENCE, Target
 
 CALLS: Sample = ("ft_invocations", frozenset({("method", "shop.charge")}))
 RETRIES: Sample = ("ft_retry_retries", frozenset({("method", "shop.charge")}))

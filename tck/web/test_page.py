@@ -291,7 +291,7 @@ def test_looking_changes_nothing(payments: Guard, get: Callable[..., Answer]) ->
 def test_the_page_and_top_count_the_same() -> None:
     """From series here, from metrics of Prometheus there."""
     pytest.importorskip("prometheus_client")  # by which top reads
-    from faulttolerance._top import standing
+    from faulttolerance._command.top import standing
 
     def series(choice: standing.Choice) -> tuple[str, tuple[str, str]]:
         [tag] = choice[1].items() or [reading.ANY]
@@ -435,7 +435,7 @@ def test_of_guards_of_one_name_the_last_is_shown(get: Callable[..., Answer]) -> 
 
 def test_a_thousand_guards_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page shows a hundred, and reads of the others only how they stand."""
-    from faulttolerance._guard.control import GuardedMethod
+    from faulttolerance._control.configure import GuardedMethod
 
     made = [Guard(name=f"watched.many{number}", retry=Retry(max_retries=1)) for number in range(1000)]
     counted: list[str] = []

@@ -1,0 +1,496 @@
+"""What follows an attempt that does not end its call at once, and the record of it: judging, retrying, falling back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from .._deadline.clock import clock
+from .._deadline.interruption import remaining
+from .._event import Degradation, FallbackApplied, GaveUp, RetryScheduled, collecting, sinks
+from .._execution.caller_thread import Arguments, Aside, pause
+from .._execution.environment import InItsContext, StoppedIteration
+from .._log import WARNING, log
+from .._metrics.counters import FOLD
+from .._strategy.back_off import Delays
+from .._strategy.retry import UNASKED, Answer, Retry, Stop, Told
+from .._strategy.verdict import matches
+from ..exceptions import FaultToleranceException, RefusedException
+from .budget import take
+from .veto import objection_to, vetoes
+
+if TYPE_CHECKING:
+    from .settle import BoundPolicies
+
+
+_LONGEST_LIST = 8
+"""So many changes of what an attempt failed with are told; of a call that is retried for ever, the latest."""
+
+
+class Note(str):
+    """A note of ours: text to whoever reads or pickles it, with what the guard around wants to know."""
+
+    __slots__ = ("began", "clock_changes", "guard", "limit")
+
+    began: float
+    """When the call began that failed, on the shared clock."""
+    clock_changes: int
+    """How often that clock had been changed by then."""
+    guard: str
+    """The name of the guard."""
+    limit: int
+    """The attempts that it makes at most; where there is no limit, those that it made."""
+
+    def __new__(cls, text: str, guard: str, limit: int, began: float) -> Self:
+        note = super().__new__(cls, text)
+        note.guard, note.limit, note.began, note.clock_changes = guard, limit, began, clock.changes
+        return note
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def told_apart(outer: str, inner: str) -> tuple[str, str]:
+    """Give the last parts of two names, or the names where these are the same."""
+    outer_name, inner_name = outer.rpartition(".")[2], inner.rpartition(".")[2]
+    return (outer, inner) if outer_name == inner_name else (outer_name, inner_name)
+
+
+class CallRecord:
+    """The progress of a call that was not over after its first attempt; made when that ends."""
+
+    # Attributes of the class, so that making one calls no Python: most stay as they are. Reading one of the class takes
+    # four times the instructions of one of the object: what is read for every failure is set where one is made.
+    began = 0.0
+    """When the call began."""
+    answer: Answer = UNASKED
+    """The answer of a predicate that was awaited, on the last attempt."""
+    attempts = 1
+    """How many attempts have begun."""
+    delays: Delays | None = None
+    """Those of this call, where they have a memory; made at the first failure."""
+    told: Told | None = None
+    """What was said of the next delay, where that was awaited."""
+    paid_for = 0
+    """The number of the last attempt that the retry budget was charged for."""
+    stop: Stop | None = None
+    """Why no further attempt is made."""
+    objection = ""
+    """What the application says against one, where that is why."""
+    kind: type[BaseException] | None = None
+    """The class of the last failure."""
+    last: BaseException | None = None
+    """The last failure that was no refusal."""
+    refusal: FaultToleranceException | None = None
+    """The exception that stands for the last result that ``retry_when`` did not accept."""
+    replaced: BaseException | None = None
+    """The failure for which the fallback was asked."""
+    is_counted = False
+    is_untraced = False
+    """Whether no span records, as far as that was asked."""
+    _runs: Sequence[tuple[int, int, type[BaseException]]] = ()  # attempts in a row that failed alike
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the call is over with a result that ``retry_when`` did not accept."""
+        return self.stop is not None and self.refusal is not None and self.replaced is None
+
+    def end_run(self, kind: type[BaseException]) -> None:
+        """Note that the last attempt failed with another class of exception, *kind*, than those before it."""
+        assert self.kind is not None
+        first = self._runs[-1][1] + 1 if self._runs else 1
+        self._runs = [*self._runs, (first, self.attempts - 1, self.kind)][-_LONGEST_LIST:]
+        self.kind = kind
+
+    def explain(self, failure: BaseException) -> None:
+        """Let a refusal that ends the retries name the last failure of the method itself as its cause."""
+        if isinstance(failure, RefusedException) and failure.__cause__ is None and self.last is not None:
+            failure.__cause__ = self.last
+
+    def note(self, failure: BaseException, elapsed: float, stop: Stop, name: str, limit: float) -> None:
+        """Say on *failure* itself how often and how long the guard *name* tried it, which tries *limit* times at most.
+
+        One note of ours per object (rule R1), but behind those of the guards inside (rule T6).
+        """
+        try:
+            notes = [note for note in getattr(failure, "__notes__", ()) if self._is_kept(note, name)]
+            inner = next((note for note in reversed(notes) if type(note) is Note), None)
+            tried = f"{self.attempts} attempt{'s' * (self.attempts > 1)}"
+            if inner is not None:
+                outer_name, inner_name = told_apart(name, inner.guard)
+                tried = f"{tried} of {outer_name}, each up to {inner.limit} of {inner_name},"
+            reason = self.objection or _REASONS[stop]
+            text = f"faulttolerance: {tried} in {elapsed:.3f} s{self._kinds()}; no more, because {reason}"
+            ours = Note(text, name, self.attempts if limit == inf else int(limit), self.began)
+            # Not by assignment: a frozen dataclass that is an exception refuses it.
+            BaseException.__setattr__(failure, "__notes__", [*notes, ours])
+        except Exception:  # noqa: BLE001  # a failure that takes no note is the application's all the same
+            pass
+
+    def inner_note(self, failure: BaseException, name: str) -> Note | None:
+        """Return the note of a guard inside that has retried *failure*, of the outermost one, if there is any."""
+        try:
+            notes = getattr(failure, "__notes__", ())
+            return next((one for one in reversed(notes) if type(one) is Note and self._is_kept(one, name)), None)
+        except Exception:  # noqa: BLE001  # as above
+            return None
+
+    def _is_kept(self, note: object, name: str) -> bool:
+        """Whether *note* is somebody else's, or was made by a guard inside this call of the guard *name*."""
+        if type(note) is not Note:
+            return True
+        # An object that is raised again and again has one from a call before, or from another test's clock.
+        if note.clock_changes != clock.changes:
+            return False
+        # One of the same guard is that of another caller, who shares the failure.
+        return note.guard != name and note.began >= self.began
+
+    def _kinds(self) -> str:
+        """Return what each attempt failed with, in brackets; empty where it was the same each time."""
+        if not self._runs or self.kind is None:
+            return ""
+        kinds = [] if self._runs[0][0] == 1 else ["..."]
+        for first, last, kind in (*self._runs, (self._runs[-1][1] + 1, self.attempts, self.kind)):
+            attempts = f"{first}" if first == last else f"{first}-{last}"
+            kinds.append(f"{attempts}: {vars(kind).get('_words', kind.__name__)}")
+        return f" ({', '.join(kinds)})"
+
+
+_REASONS = {
+    Stop.NOT_RETRYABLE: "the failure is not to be retried",
+    Stop.MAX_RETRIES_REACHED: "max_retries reached",
+    Stop.MAX_DURATION_REACHED: "max_duration reached",
+    Stop.DEADLINE: "an enclosing deadline would pass during the delay",
+    Stop.PREDICATE_FAILED: "the exception predicate of retry_when failed, which is logged",
+    Stop.TOLD_TOO_LONG: "it says to wait for longer than max_delay of honor_retry_after",
+    Stop.TOLD_PAST_MAX_DURATION: "it says to wait until after max_duration",
+    Stop.LEFT: "the block left its loop",
+    Stop.BUDGET_SPENT: "the retry budget is spent",
+}
+
+RETURNED = "valueReturned"
+RETRY_RESULTS = {
+    None: "exceptionNotRetryable",
+    Stop.NOT_RETRYABLE: "exceptionNotRetryable",
+    Stop.MAX_RETRIES_REACHED: "maxRetriesReached",
+    Stop.MAX_DURATION_REACHED: "maxDurationReached",
+    Stop.DEADLINE: "maxDurationReached",
+    Stop.PREDICATE_FAILED: "exceptionNotRetryable",
+    Stop.TOLD_TOO_LONG: "exceptionNotRetryable",
+    Stop.TOLD_PAST_MAX_DURATION: "maxDurationReached",
+    Stop.LEFT: "exceptionNotRetryable",
+    Stop.BUDGET_SPENT: "budgetExhausted",
+    Stop.VETOED: "exceptionNotRetryable",
+}
+"""What a call is counted as that ended so."""
+
+
+class Pausing:
+    """Whether the delays between attempts are waited for; a test may let them pass at once."""
+
+    is_on = True
+
+
+class Given(NamedTuple):
+    """A result that was refused to the end, on its way to who asked for it, past who remembers good ones."""
+
+    result: Any
+
+
+LEFT = object()
+"""The result of a block that ends the loop in which it would be repeated."""
+
+_ALWAYS_NOTED = (
+    Stop.DEADLINE,
+    Stop.PREDICATE_FAILED,
+    Stop.TOLD_TOO_LONG,
+    Stop.TOLD_PAST_MAX_DURATION,
+    Stop.LEFT,
+    Stop.BUDGET_SPENT,
+    Stop.VETOED,
+)
+"""Reasons that are told of a single attempt too."""
+
+
+def follow(
+    policies: BoundPolicies,
+    failure: BaseException | None,
+    result: Any,
+    call: CallRecord,
+    args: Arguments,
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Go on with a synchronous call after its first attempt: return its result, or raise its failure."""
+    retry = policies.retry
+    while True:
+        if failure is None and retry is not None and retry.result_predicate is not None:
+            failure = _refusal_of(policies, retry, result, call)
+        try:
+            if failure is None:
+                break
+            delay = _next_delay(policies, call, failure)
+            if delay is None:
+                if retry is None or failure is not call.refusal or not retry.gives_result:
+                    failure, result = _replaced(policies, call, failure, args, kwargs)
+                    if failure is not None:
+                        with InItsContext(failure):
+                            raise failure
+                break
+            if delay:
+                pause(policies.name, delay)
+            if policies.before_retry is not None:
+                policies.before_retry(args, kwargs, failure, call.attempts + 1)
+        finally:
+            del failure  # its traceback holds this frame
+        _count_retry(policies, call)
+        failure, result = policies.attempt()(args, kwargs, call)
+    if type(result) is not policies.usual:
+        policies.examine(result)
+    if retry is not None and retry.is_remembered and call.is_given:
+        result = Given(result)
+    policies.finish(call, True)
+    return result
+
+
+async def follow_async(
+    policies: BoundPolicies,
+    failure: BaseException | None,
+    result: Any,
+    call: CallRecord,
+    args: Arguments,
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Go on with an asynchronous call after its first attempt: return its result, or raise its failure."""
+    retry, environment = policies.retry, policies.environment
+    assert environment is not None
+    consulted = retry if retry is not None and retry.consults else None
+    while True:
+        if consulted is not None:
+            call.answer = await environment.call(consulted.consult, failure, result)
+        if failure is None and retry is not None and retry.result_predicate is not None:
+            failure = _refusal_of(policies, retry, result, call)
+        try:
+            if failure is None:
+                break
+            if consulted is not None:
+                call.told = await environment.call(_foresee, consulted, call, failure)
+            delay = _next_delay(policies, call, failure, result is LEFT)
+            if delay is None:
+                if retry is None or failure is not call.refusal or not retry.gives_result:
+                    failure, result = await _replaced_async(policies, call, failure, args, kwargs)
+                    if failure is not None:
+                        with InItsContext(failure):
+                            raise failure
+                break
+            # Also without a delay: whoever retries again and again must let others go on.
+            if delay or call.attempts > 1:
+                await environment.pause(delay)
+            if policies.before_retry is not None:
+                await environment.call(policies.before_retry, args, kwargs, failure, call.attempts + 1)
+        finally:
+            del failure  # its traceback holds this frame
+        _count_retry(policies, call)
+        failure, result = await policies.attempt()(args, kwargs, call)
+    if retry is not None and retry.is_remembered and call.is_given:
+        result = Given(result)
+    policies.finish(call, True)
+    return result
+
+
+def _refusal_of(policies: BoundPolicies, retry: Retry, result: object, call: CallRecord) -> BaseException | None:
+    """Return the failure that stands for *result* where ``retry_when`` does not accept it."""
+    if not retry.refuses(result, call.answer):
+        return None
+    call.refusal = FaultToleranceException(f"{policies.name}: the result was refused by retry_when")
+    call.refusal.result = result
+    return call.refusal
+
+
+def _foresee(retry: Retry, call: CallRecord, failure: BaseException) -> Awaitable[Told | None]:
+    """Ask, where that may have to be awaited, what decides on the next delay."""
+    if call.delays is None:
+        call.delays = retry.begin()
+    elapsed = clock.monotonic() - call.began
+    return retry.foresee(failure, call.attempts, elapsed, call.delays, call.answer, failure is call.refusal)
+
+
+def _next_delay(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, has_left: bool = False
+) -> float | None:
+    """Return the seconds until the next attempt; ``None`` where there is none, and *failure* is final.
+
+    *has_left* tells whether the attempt, a block, has left the loop that would repeat it.
+    """
+    retry = policies.retry
+    if retry is None:
+        call.stop = Stop.NOT_RETRYABLE
+        return None
+    elapsed = clock.monotonic() - call.began
+    attempts, kind = call.attempts, type(failure)
+    if attempts == 1:
+        call.kind = kind
+    elif call.kind is not kind:
+        call.end_run(kind)
+    if not isinstance(failure, RefusedException):
+        call.last = failure
+    if retry.plain_delay is not None:
+        decision = retry.after_failure(failure, attempts, elapsed, remaining())
+    else:
+        decision = _decision(retry, call, failure, elapsed)
+    if type(decision) is not Stop:  # twice as cheap as ``isinstance`` of an enumeration
+        if has_left:
+            decision = Stop.LEFT
+        elif vetoes and (objection := objection_to(policies.name, failure)):
+            call.objection, decision = objection, Stop.VETOED
+        elif policies.budget is not None and not _is_paid(policies, call):
+            decision = Stop.BUDGET_SPENT  # asked last, and before the delay: nobody sleeps to hear no (rule B3)
+        else:
+            if retry.is_alone and "__notes__" in failure.__dict__:
+                _tell_of_nesting(policies, retry, call, failure)
+            delay: float = decision  # type: ignore[assignment]
+            if sinks.wanted[RetryScheduled]() and sinks.is_heard(RetryScheduled, call):
+                sinks.tell(RetryScheduled(policies.name, attempts, delay, failure), call)
+            return delay if Pausing.is_on else 0.0
+    call.stop = decision
+    call.explain(failure)
+    if attempts > 1 or decision in _ALWAYS_NOTED or failure is call.refusal:
+        call.note(failure, elapsed, decision, policies.name, retry.max_retries + 1)
+    if isinstance(failure, Exception) and sinks.wanted[GaveUp]() and sinks.is_heard(GaveUp, call):
+        sinks.tell(GaveUp(policies.name, attempts, elapsed, call.objection or decision.value, failure), call)
+    return None
+
+
+def _decision(retry: Retry, call: CallRecord, failure: BaseException, elapsed: float) -> float | Stop:
+    """Ask *retry* where it decides by more than numbers."""
+    delays = None
+    if retry.fixed_delay is None:
+        delays = call.delays = call.delays or retry.begin()
+    chance = clock.random() if retry.is_random else 0.0
+    # Answers are set by ``follow_async`` only, where predicates may have to be awaited.
+    return retry.after_failure(
+        failure, call.attempts, elapsed, remaining(), chance, delays, call.answer, call.told, failure is call.refusal
+    )
+
+
+def _is_paid(policies: BoundPolicies, call: CallRecord) -> bool:
+    """Ask the retry budget for the next attempt; also true where it is only observed."""
+    is_paid = take(policies.budget, policies.tell_of_budget, policies.counters, "retry")
+    if is_paid:
+        call.paid_for = call.attempts + 1
+    return is_paid is not False
+
+
+def _tell_of_nesting(policies: BoundPolicies, retry: Retry, call: CallRecord, failure: BaseException) -> None:
+    """Log once that a guard retries what one inside it has retried (rule T6): their attempts multiply."""
+    inner = call.inner_note(failure, policies.name)
+    if inner is not None:
+        policies.retry = retry.beside_another()
+        log(
+            WARNING,
+            "%s: retries what %s inside it has retried: each of its attempts is up to %d there; let one of them retry",
+            policies.name,
+            inner.guard,
+            inner.limit,
+        )
+
+
+def _replaced(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
+) -> tuple[BaseException | None, Any]:
+    """Return what replaces *failure* of a synchronous call, behind the failure that nothing does (rule FB1)."""
+    fallbacks = iter(policies.fallbacks)
+    try:
+        while fallback := _next_fallback(policies, call, failure, fallbacks):
+            try:
+                result = fallback[1](args, kwargs, failure, call.attempts)
+            except BaseException as error:  # noqa: BLE001  # raised where no further one is for it
+                failure = error
+            else:
+                _collect(policies.name, failure, fallback[0])
+                return None, result
+        return failure, None
+    finally:
+        del failure  # its traceback holds this frame
+
+
+async def _replaced_async(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, args: Arguments, kwargs: Mapping[str, Any]
+) -> tuple[BaseException | None, Any]:
+    """Return what replaces *failure* of an asynchronous call, behind the failure that nothing does (rule FB1)."""
+    assert policies.environment is not None
+    fallbacks = iter(policies.fallbacks)
+    try:
+        while fallback := _next_fallback(policies, call, failure, fallbacks):
+            try:
+                result = await policies.environment.call(fallback[1], args, kwargs, failure, call.attempts)
+            except BaseException as error:  # noqa: BLE001  # as above
+                failure = StoppedIteration.meant(error)
+            else:
+                _collect(policies.name, failure, fallback[0])
+                return None, result
+        return StoppedIteration.of(failure) if policies.detached or policies.is_block else failure, None
+    finally:
+        del failure  # its traceback holds this frame
+
+
+def _next_fallback(
+    policies: BoundPolicies, call: CallRecord, failure: BaseException, fallbacks: Iterator[tuple[str, Aside]]
+) -> tuple[str, Aside] | None:
+    """Return what is asked next to replace *failure*, behind its name; ``None`` where nothing is."""
+    applies = policies.fallback_on is not None and matches(failure, policies.fallback_on, policies.no_fallback_on)
+    fallback = next(fallbacks, None) if applies else None
+    if fallback is not None:
+        if sinks.wanted[FallbackApplied]() and sinks.is_heard(FallbackApplied, call):
+            sinks.tell(FallbackApplied(policies.name, failure), call)
+        if call.replaced is None:
+            call.replaced = failure
+    return fallback
+
+
+def _collect(name: str, failure: BaseException, by: str) -> None:
+    """Tell who collects degradations that a fallback has answered (rule Y2)."""
+    for found in collecting.get():
+        found.append(Degradation(name, failure, by))
+
+
+def _count_retry(policies: BoundPolicies, call: CallRecord) -> None:
+    """Count a retry now that it begins: a call that is cancelled during the delay was not retried."""
+    call.attempts += 1
+    counters = policies.counters
+    if counters is not None:
+        batch = (policies.often or policies.count_often(counters))[1]
+        batch.append(None)
+        if len(batch) >= FOLD:
+            counters.fold()
+
+
+def fail(
+    policies: BoundPolicies,
+    error: BaseException,
+    call: CallRecord | None,
+    args: Arguments,
+    kwargs: Mapping[str, Any],
+    permit: object,
+) -> None:
+    """Count a call that raised *error*, once for all attempts that *error* passes on its way out.
+
+    *permit* is what an attempt holds that control flow ended before it was settled; ``None``: nothing.
+    """
+    if permit is not None:
+        policies.abandon(permit)
+    replaced = call.replaced if call is not None else None
+    # A fallback method may be for failures of one class only, and raise any other one unasked.
+    if (
+        call is not None
+        and replaced is not None
+        and StoppedIteration.meant(error) is replaced
+        and not any(_accepts(fallback, args, kwargs, replaced) for _, fallback in policies.fallbacks)
+    ):
+        call.replaced = None
+    policies.finish(call, False)
+
+
+def _accepts(fallback: Aside, args: Arguments, kwargs: Mapping[str, Any], failure: BaseException) -> bool:
+    accepts = getattr(fallback, "accepts", None)
+    return accepts is None or accepts(args, kwargs, failure)

@@ -1,0 +1,492 @@
+"""What guards one function, and how the end of an attempt is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import CoroutineType
+from typing import Any, TypeAlias
+
+from .._deadline.attempt_record import AttemptRecord
+from .._deadline.clock import clock
+from .._deadline.interruption import remaining
+from .._deadline.task import NO_DEADLINE
+from .._event import Recovered, Rejected, TimedOut, sinks
+from .._execution.caller_thread import Arguments, Aside, comes_later, lives_on, warn_of_outcome
+from .._execution.environment import Attempt, Environment, StoppedIteration
+from .._extensions.observe.strategy import Tell
+from .._metrics.catalogue import Interned, Series, advanced, call_series
+from .._metrics.counters import FOLD, Counters
+from .._platform.event_loop import refuse_trio
+from .._signature.kind import is_coroutine_function
+from .._strategy.bulkhead import Bulkhead
+from .._strategy.gate import NOT_ADMITTED, Gate
+from .._strategy.left_behind import LeftBehind
+from .._strategy.rate_limit import RateLimit
+from .._strategy.retry import Predicates, Retry
+from .._strategy.retry_budget import RetryBudget
+from .._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, verdict_on
+from ..exceptions import RefusedException
+from .follow import RETRY_RESULTS, RETURNED, CallRecord
+
+__all__ = ["BULK", "CIRCUIT", "NO_GATE", "RATE", "BoundPolicies", "conclude_of"]
+
+Exceptions = tuple[type[BaseException], ...]
+
+NO_GATE, CIRCUIT, RATE, BULK = range(4)
+"""How many gates an attempt has passed: none, the circuit breaker, the rate limit, the bulkhead."""
+
+
+Message: TypeAlias = Callable[[AttemptRecord], str]
+Conclude: TypeAlias = Callable[[AttemptRecord, BaseException | None, Message], BaseException | None]
+
+
+def _deliver_to_nobody(gate: Gate) -> None:
+    pass
+
+
+def _no_attempt() -> None:
+    pass
+
+
+def conclude_of(asynchronous: bool) -> Conclude:
+    """Give what concludes calls, attempts or blocks under a deadline of their own."""
+    if asynchronous:
+        from .._deadline.queue import conclude
+    else:
+        from .._deadline.interruption import conclude
+    return conclude
+
+
+class BoundPolicies:
+    """The policies of one guarded function, bound to what they remember between calls."""
+
+    __slots__ = (
+        "_counted",
+        "advice",
+        "asynchronous",
+        "attempt",
+        "before_retry",
+        "budget",
+        "bulkhead",
+        "conclude",
+        "counters",
+        "counts_calls",
+        "deliver",
+        "detached",
+        "environment",
+        "fail_on",
+        "fail_when",
+        "fallback_on",
+        "fallbacks",
+        "gate",
+        "interrupt",
+        "is_block",
+        "is_followed",
+        "left_behind",
+        "name",
+        "no_fallback_on",
+        "often",
+        "queues",
+        "rate_limit",
+        "retry",
+        "seconds",
+        "skip_on",
+        "slow",
+        "takes_turns",
+        "tell_of_budget",
+        "usual",
+        "watches_results",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        fallback_on: Exceptions | None = None,
+        no_fallback_on: Exceptions = (),
+        retry: Retry | None = None,
+        budget: RetryBudget | None = None,
+        tell_of_budget: Tell | None = None,
+        gate: Gate | None = None,
+        gate_name: str = "CircuitBreaker",
+        deliver: Callable[[Gate], None] = _deliver_to_nobody,
+        fail_on: Exceptions = (Exception,),
+        skip_on: Exceptions = (),
+        slow: float = 0.0,
+        fail_when: Predicates | None = None,
+        rate_limit: RateLimit | None = None,
+        takes_turns: bool = False,
+        seconds: float = 0.0,
+        interrupt: bool = True,
+        conclude: Conclude | None = None,
+        left_behind: LeftBehind | None = None,
+        bulkhead: Bulkhead | None = None,
+        queues: bool = False,
+        asynchronous: bool = False,
+        detached: bool = False,
+        counters: Counters | None = None,
+        counts_calls: bool = True,
+    ) -> None:
+        self.name = name
+        self.fallback_on = fallback_on
+        self.no_fallback_on = no_fallback_on
+        self.retry = retry
+        self.budget = budget
+        """What retries are paid from, if anything limits them so."""
+        self.tell_of_budget = tell_of_budget
+        """Told of retries for which nothing is left, where that is only observed."""
+        self.gate = gate
+        """The circuit breaker, or the policy in its place."""
+        self.deliver = deliver
+        """Tells listeners and sinks of the transitions of *gate*."""
+        self.fail_on = fail_on
+        self.skip_on = skip_on
+        self.fail_when = fail_when
+        """What the application says is a failure to *gate*, beside *fail_on*."""
+        self.slow = slow
+        """After how many seconds a success is a failure to *gate*; 0 where it never is."""
+        self.rate_limit = rate_limit
+        self.takes_turns = takes_turns
+        """Whether calls wait for their turn under the rate limit."""
+        self.seconds = seconds
+        self.interrupt = interrupt
+        self.conclude = conclude
+        """Decides the outcome of an attempt under a deadline of this thread or task; ``None`` where there is none."""
+        self.left_behind = left_behind
+        """Knows the detached attempts that have timed out and go on."""
+        self.bulkhead = bulkhead
+        self.queues = queues
+        """Whether calls may wait for a permit: those that are awaited, and others where there is a longest wait."""
+        self.asynchronous = asynchronous
+        """Whether calls are awaited."""
+        self.detached = detached
+        """Whether attempts run detached (``@asynchronous``): the environment applies time-out and bulkhead."""
+        self.is_block = False
+        """Whether the body is a block of code, whose end a coroutine goes on with."""
+        self.counters = counters
+        self.counts_calls = counts_calls
+        """Whether no further policies stand around these, which count the calls then."""
+        self.fallbacks: Sequence[tuple[str, Aside]] = ()
+        """Give the result that replaces a final failure, each under its name, in the order in which they are asked."""
+        self.is_followed = False  # whether a failed attempt may be followed by another one, or by a fallback
+        self.before_retry: Aside | None = None
+        """The code of the application that is run before each retry."""
+        self.environment: Environment | None = None
+        """The way in which an asynchronous call waits; ``None`` for a synchronous one."""
+        self.attempt: Callable[[], Any] = _no_attempt
+        """Gives the function that makes an attempt, by a weak reference: that function refers to these policies."""
+        self.usual: type | None = None
+        """The class of the last result that was looked at, as far as it may be kept; ``object`` stands for others."""
+        self.watches_results = True
+        """Whether nothing was said yet about results of synchronous calls that come later (rule R8)."""
+        self.advice = ""
+        """The advice that goes with the error where results that can be awaited are one; empty where they are none."""
+        if asynchronous and retry is not None:
+            retry.consults = _may_have_to_await(retry)
+        self.often: tuple[list[None], ...] = ()
+        """Batches of what is counted often, made when first needed; see ``count_often``."""
+        self._counted = _ranked(gate_name if gate else "", rate_limit is not None, seconds > 0, bulkhead is not None)
+
+    @property
+    def first_try_durations(self) -> list[float] | None:
+        """What the duration of a call is appended to that goes well at once; ``None`` where nothing counts it."""
+        return None if self.counters is None else self.counters.first_try_durations
+
+    # The end of an attempt
+
+    def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
+        """Give back what an attempt still holds, let the gate judge it, count and report it.
+
+        Where ``fail_when`` judges, ``end`` was called before.
+
+        Args:
+            record: The attempt.
+            failure: What it raised.
+            call: The call that it belongs to.
+
+        Returns:
+            What it failed with, a passed deadline considered.
+        """
+        if self.fail_when is None:
+            failure = self.end(record, failure)
+        if self.gate is not None:
+            self._judge(self.gate, record, failure)
+        if self.counters is not None and self._counted:
+            self._count_attempt(self.counters, record)
+        if record.timed_out:
+            if sinks.wanted[TimedOut]() and sinks.is_heard(TimedOut, call):
+                sinks.tell(TimedOut(self.name, call.attempts, self.limit_of(record)), call)
+        elif record.refused_by and sinks.wanted[Rejected]() and sinks.is_heard(Rejected, call):
+            assert failure is not None
+            sinks.tell(Rejected(self.name, call.attempts, record.refused_by, failure), call)
+        return failure
+
+    def end(self, record: AttemptRecord, failure: BaseException | None) -> BaseException | None:
+        """Give back what an attempt still holds, but its place at the gate; return what it failed with."""
+        bulkhead = self.bulkhead
+        if (self.detached or self.is_block) and failure is not None:
+            failure = StoppedIteration.meant(failure)
+        if bulkhead is not None:
+            if not self.detached and (record.queued or (record.passed < BULK and not isinstance(failure, Exception))):
+                bulkhead.release(record.permit)  # it may stand in the queue, and not have heard of it
+            if bulkhead.waiting:
+                bulkhead.admit_waiters()
+        if self.conclude is not None and (record.entry is not None or record.deadline is not NO_DEADLINE):
+            failure = self.conclude(record, failure, self.late)
+        if record.admitted:
+            record.passed = BULK
+        elif record.passed == NO_GATE and record.era is not NOT_ADMITTED:
+            record.passed = CIRCUIT
+        if isinstance(failure, RefusedException):
+            record.refused_by = next((name for rank, name in self._counted if rank > record.passed), "")
+        return failure
+
+    def consult(self, record: AttemptRecord, failure: BaseException | None, result: object) -> Any:
+        """``end`` the attempt, and ask the application whether it is a failure to the gate, if that let it in.
+
+        Returns:
+            What it failed with; to be awaited, where calls are.
+        """
+        failure = self.end(record, failure)
+        when, is_admitted = self.fail_when, record.era is not NOT_ADMITTED
+        assert when is not None
+        if self.asynchronous:
+            return self._consult(record, failure, result, when if is_admitted else None)
+        if is_admitted:
+            record.fails = when.ask(failure, result)
+        return failure
+
+    async def _consult(
+        self, record: AttemptRecord, failure: BaseException | None, result: object, when: Predicates | None
+    ) -> BaseException | None:
+        assert self.environment is not None
+        if when is not None and any(map(is_coroutine_function, when.all)):
+            record.fails = await self.environment.call(when.consult, failure, result)
+        elif when is not None:
+            record.fails = when.ask(failure, result)
+        return failure
+
+    def _judge(self, gate: Gate, record: AttemptRecord, failure: BaseException | None) -> None:
+        """Tell *gate* how an attempt ended that it let in."""
+        era = record.era
+        assert era is not None
+        if era is not NOT_ADMITTED:
+            kind, now = "bad result" if failure is None else type(failure).__name__, clock.monotonic()
+            if failure is None:
+                verdict = FAILURE if record.fails else SUCCESS
+            elif (record.refused_by and not gate.judges_refusals) or remaining() == 0.0:
+                verdict = NEUTRAL  # also where an enclosing deadline has passed, whatever the body made of that
+            else:
+                verdict = verdict_on(failure, self.fail_on, self.skip_on, record.fails)
+            if (
+                self.slow
+                and verdict is SUCCESS
+                and not record.refused_by
+                and (record.ended or now) >= record.asked + self.slow
+            ):
+                verdict, kind = FAILURE, "slow call"
+            record.verdict = verdict._value_  # ``value`` is a function of Python
+            if not (era.is_clean if verdict is SUCCESS else verdict is NEUTRAL and era.is_closed):
+                gate.settle(era, record.permit, verdict, now, kind if verdict is FAILURE else "")
+        elif not isinstance(failure, RefusedException):
+            gate.settle(gate.state, record.permit, NEUTRAL, clock.monotonic())
+        if gate.transitions:
+            self.deliver(gate)
+
+    def refuse_trio(self) -> None:
+        """Refuse a task of trio, where an asynchronous call may have to wait without a deadline, which refuses itself.
+
+        Raises:
+            FaultToleranceException: The running task is trio's.
+        """
+        if self.bulkhead is not None or self.takes_turns or self.retry is not None:
+            refuse_trio(self.name)
+
+    def abandon(self, permit: object) -> None:
+        """Give back whatever *permit* holds; control flow came before its attempt was settled."""
+        if self.bulkhead is not None:
+            self.bulkhead.release(permit)
+        if self.gate is not None:
+            self.gate.settle(self.gate.state, permit, NEUTRAL, clock.monotonic())
+            if self.gate.transitions:
+                self.deliver(self.gate)
+
+    def refused(self, gate: Gate, wait: float) -> RefusedException:
+        """Count and report a call that *gate* refuses for *wait* seconds, where nothing follows a failure."""
+        if gate.transitions:
+            self.deliver(gate)
+        if self.counters is not None:
+            batch = (self.often or self.count_often(self.counters))[0]
+            batch.append(None)
+            if len(batch) >= FOLD:
+                self.counters.fold()
+        error = gate.refusal(wait)
+        if sinks.wanted[Rejected]() and sinks.is_heard(Rejected):
+            sinks.tell(Rejected(self.name, 1, self._gate_name, error))
+        return error
+
+    def count_often(self, counters: Counters) -> tuple[list[None], ...]:
+        """Make the batches of *counters*: of calls that succeed after retries, and of retries; else of refusals.
+
+        They are folded in this order, so that nobody reads of such a call without its retries.
+        """
+        fallback = self._counted_fallback(applied=False)
+        if self.retry is not None:
+            counted = [call_series(True, fallback, True, RETURNED), advanced((("Retry", "retried"),))]
+        else:
+            counted = [(*advanced(((self._gate_name, "refused"),)), *call_series(False, fallback))]
+        self.often = tuple(map(counters.batch, counted))
+        return self.often
+
+    @property
+    def _gate_name(self) -> str:
+        return self._counted[0][1]  # a gate is the outermost of them
+
+    def job(
+        self,
+        record: AttemptRecord,
+        began: float,
+        function: Callable[..., Any],
+        args: Arguments,
+        kwargs: Mapping[str, Any],
+        awaits: bool | None,
+    ) -> Attempt:
+        """Return the attempt *record*, which *began* and runs detached from its call, for an environment to run."""
+        record.began = began
+        seconds = self.seconds
+        due = began + seconds if seconds else None
+        bulkhead, interrupt = self.bulkhead, self.interrupt
+        return Attempt(
+            record, function, args, kwargs, bulkhead, due, interrupt, awaits, self.late, seconds, self.left_behind
+        )
+
+    def limit_of(self, record: AttemptRecord) -> float:
+        """Return the seconds after which the attempt *record* timed out."""
+        return self.seconds
+
+    def late(self, record: AttemptRecord) -> str:
+        """Return the message for a caller whose attempt did not end in time."""
+        return f"{self.name}: timed out after {self.limit_of(record):g} s"
+
+    def _count_attempt(self, counters: Counters, record: AttemptRecord) -> None:
+        """Advance the series of an attempt, from the outermost policy to the one that did not let it in."""
+        series, is_timed, is_queued, is_running = _counted_of(
+            self._counted, record.passed, record.refused_by, record.verdict, record.timed_out, record.queued
+        )
+        if not series:
+            return
+        samples: dict[str, float] = {}
+        now = clock.monotonic()
+        if is_timed:
+            samples["ft.timeout.executionDuration"] = now - record.began
+        if is_queued:
+            since = record.running_since or (record.began if is_running else now)
+            if is_running:
+                samples["ft.bulkhead.runningDuration"] = now - since
+            if self.queues:
+                samples["ft.bulkhead.waitingDuration"] = since - record.began
+        counters.add(series, samples)
+
+    # The end of a call
+
+    def is_over(self, result: object) -> bool:
+        """Tell whether a synchronous call is over with *result*, and nothing that comes later can fail."""
+        is_over = not comes_later(result)
+        self.usual = type(result) if is_over and lives_on(type(result)) else object
+        return is_over
+
+    def examine(self, result: object) -> None:
+        """Warn, once, of a synchronous call that is not over with *result*: its failure is not seen.
+
+        Raises:
+            TypeError: Each time, where there is ``advice``. The attempt is over: nothing is tried again.
+        """
+        if self.is_over(result):
+            return
+        if self.advice and hasattr(result, "__await__"):
+            if type(result) is CoroutineType:
+                result.close()
+            what = f"an object of the class {type(result).__qualname__}"
+            raise TypeError(f"{self.name}: {what} came out, which is to be awaited; {self.advice}")
+        if self.watches_results:
+            self.watches_results = False
+            warn_of_outcome(self.name, result)
+
+    def finish(self, call: CallRecord | None, returned: bool) -> None:
+        """Count and report a call that was not over after a first attempt that went well; once for all.
+
+        Args:
+            call: What is known of it; ``None`` where not even its first attempt was settled.
+            returned: Whether it returned, and did not raise.
+        """
+        if call is None:
+            call = CallRecord()
+        elif call.is_counted:
+            return
+        call.is_counted = True
+        attempts, stop = call.attempts, call.stop
+        succeeded = returned and stop is None
+        applied = stop is not None and call.replaced is not None
+        if self.budget is not None:
+            self._pay_back(self.budget, call, succeeded=succeeded)
+        call.last = call.refusal = call.replaced = None  # their tracebacks refer to the call that refers to this
+        if succeeded and attempts > 1:
+            if self.counters is not None:
+                self.often[0].append(None)  # folded with the batch of retries, to which each such call adds
+            if sinks.wanted[Recovered]() and sinks.is_heard(Recovered, call):
+                sinks.tell(Recovered(self.name, attempts), call)
+        elif self.counters is not None:
+            fallback = self._counted_fallback(applied)
+            if self.retry is None:
+                series = call_series(returned, fallback)
+            else:
+                result = RETRY_RESULTS[stop] if applied or not returned else RETURNED
+                series = call_series(returned, fallback, attempts > 1, result)
+            self.counters.add(series)
+
+    def _counted_fallback(self, applied: bool) -> str | None:
+        """Return what is counted of the fallback with a call; ``None`` where the call itself is counted elsewhere."""
+        if not self.counts_calls:
+            return None
+        return "applied" if applied else "notApplied" if self.fallback_on is not None else "notDefined"
+
+    def _pay_back(self, budget: RetryBudget, call: CallRecord, *, succeeded: bool) -> None:
+        """Give back what was taken for a retry that succeeded, or was not made; or what a call without one gives."""
+        if call.paid_for > call.attempts or (succeeded and call.paid_for == call.attempts):
+            budget.give_back()
+        elif succeeded and call.attempts == 1:
+            budget.succeed()
+
+
+def _may_have_to_await(retry: Retry) -> bool:
+    return retry.lets_the_application_delay or any(map(is_coroutine_function, retry.predicates))
+
+
+@cache
+def _ranked(gate_name: str, rate_limit: bool, timeout: bool, bulkhead: bool) -> Interned[tuple[int, str]]:
+    """Return the policies that count attempts, outermost first, each with how many gates lead through it."""
+    ranks = (
+        (CIRCUIT, gate_name),
+        (RATE, "RateLimit" * rate_limit),
+        (NO_GATE, "Timeout" * timeout),
+        (BULK, "Bulkhead" * bulkhead),
+    )
+    return Interned((rank, name) for rank, name in ranks if name)
+
+
+@cache
+def _counted_of(
+    ranked: Interned[tuple[int, str]], passed: int, refused_by: str, verdict: str, timed_out: bool, queued: bool
+) -> tuple[tuple[Series, ...], bool, bool, bool]:
+    """Return the series that an attempt advances, whether it is timed, whether it stood in a queue or ran, and ran."""
+    facts: dict[str, str] = {}
+    for rank, name in ranked:
+        if name == refused_by:
+            facts[name] = "refused"
+            break
+        if rank > passed and not (rank == BULK and queued):
+            break  # control flow came first
+        facts[name] = verdict if rank == CIRCUIT else "timedOut" if rank == NO_GATE and timed_out else "passed"
+    queued = facts.get("Bulkhead") == "passed" or (queued and "Bulkhead" in facts)
+    return advanced(tuple(facts.items())), "Timeout" in facts, queued, queued and passed == BULK

@@ -1,0 +1,460 @@
+"""The command line: what is guarded, how it is configured, and whether the configuration is right.
+
+faulttolerance check acme.billing --strict
+faulttolerance explain acme.billing.Client.charge
+faulttolerance list acme.billing --json
+faulttolerance keys acme.billing --format env
+faulttolerance top localhost:8000
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import pkgutil
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from enum import StrEnum
+from importlib.util import find_spec
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .._config import Declared, Effective, ignore_keys, settings, template
+from .._config.formatting import formatted
+from .._config.report import Unused, nearest
+from .._config.snapshot import name_file
+from .._control import configure as control
+from .._inspection import explanation
+from .._policy import parameters
+from .._policy.unit import seconds
+from .._shown import ends_the_caller, escaped, install, told
+from ..exceptions import FaultToleranceDefinitionException
+from .lints import codes_of, doubts, unknown
+
+_MISSING: Any = object()
+
+app = typer.Typer(
+    help="Show and check what is guarded and how it is configured.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _name_file(file: Path | None) -> None:
+    if file is not None:
+        name_file(file)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"faulttolerance {version('faulttolerance')}")
+        raise typer.Exit
+
+
+Modules = Annotated[list[str], typer.Argument(help="Modules to import, as in acme.billing.", metavar="MODULE...")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Import the submodules of packages, too.")]
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", exists=True, dir_okay=False, callback=_name_file,
+        help="A configuration file to read, beside those that the application reads.",
+    ),
+]  # fmt: skip
+Version = Annotated[
+    bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_tell_version)
+]
+
+
+class Format(StrEnum):
+    """The forms in which ``keys`` writes."""
+
+    TABLE = "table"
+    ENV = "env"
+    TOML = "toml"
+    YAML = "yaml"
+    PROPERTIES = "properties"
+
+
+@app.callback()
+def _common(config: Config = None, version: Version = False) -> None: ...
+
+
+@app.command()
+def check(
+    modules: Modules,
+    recursive: Recursive = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Fail on keys that nothing uses, on listeners of circuits that no guard has, and on doubts, too.",
+        ),
+    ] = False,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", help="Doubts not to tell of, as in FT002.", metavar="CODE")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Import modules and report everything that is wrong; exit status 1 if anything is, or nothing was checked."""
+    ignored = {code.strip().upper() for one in ignore or () for code in one.split(",")}
+    if wrong := next(unknown(ignored), ""):
+        raise typer.BadParameter(wrong, param_hint="--ignore")
+    with _apart():
+        is_whole = _imported(modules, recursive)
+        unused = _validated()
+        guards = list(control.guards())
+        doubtful = sorted(set(doubts(guards, settings.snapshot, ignored)), key=lambda one: (one.where, one))
+        keys = (key for guard in guards for declared in guard._effective.declared for key in ignore_keys(declared))
+        unused_codes = list(unknown(codes_of(settings.snapshot, keys)))
+    for doubt in (*unused, *unused_codes, *doubtful):
+        _warn(str(doubt))
+    if not is_whole:
+        raise typer.Exit(1)
+    if not guards:
+        _warn(f"nothing is guarded in {', '.join(modules)}; --recursive imports the modules of packages, too")
+        raise typer.Exit(1)
+    is_refused = strict and bool(unused or doubtful)
+    result = "refused by --strict" if is_refused else "nothing wrong"
+    typer.echo(f"{result}; guards: {len(guards)}, unused keys: {len(unused)}, doubts: {len(doubtful)}")
+    if is_refused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(help="As list shows it, or as in acme.billing:Client.charge.", metavar="NAME")],
+    modules: Annotated[
+        list[str] | None, typer.Argument(help="Modules to import besides the one in the name.", metavar="[MODULE]...")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show what is as by default, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """Show the policies of a function, a guard, or a class's methods, in order, each value and where it came from."""
+    with _apart():
+        _import(modules or (), recursive=False)
+        try:
+            explained = _explained_at(name, show_all)
+        except typer.BadParameter:
+            explained = _explained_as(name, show_all)
+            if not explained:
+                raise
+    typer.echo(json.dumps([one.as_dict() for one in explained], indent=2) if as_json else "\n".join(explained))
+
+
+@app.command(name="list")
+def list_(
+    modules: Modules,
+    recursive: Recursive = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """List every guard with its effective values and their sources."""
+    with _apart():
+        _import(modules, recursive)
+        guards = sorted(control.guards(), key=lambda guard: guard.name)
+        listed = [explanation.dict_of(guard._effective) for guard in guards]
+    if as_json:
+        typer.echo(json.dumps(listed, indent=2))
+    else:
+        rows = [(guard.name, *row) for guard in guards for _, effective in _resolved(guard) for row in _rows(effective)]
+        _print_table(("guard", "parameter", "value", "source"), rows, _blocks_of_guards())
+    with _apart():
+        _validated()
+
+
+@app.command()
+def keys(
+    modules: Modules,
+    recursive: Recursive = False,
+    how: Annotated[Format, typer.Option("--format", help="A table, or a template to fill in.")] = Format.TABLE,
+    config: Config = None,
+) -> None:
+    """List every key that could be set, its environment variable, the value that holds, and the declared one."""
+    with _apart():
+        _import(modules, recursive)
+        lines = template.lines(pair for guard in control.guards() for pair in _resolved(guard))
+    if how is Format.TABLE:
+        rows = [(line.key.name, line.key.variable, line.value, line.default, line.allowed) for line in lines]
+        _print_table(("key", "environment variable", "value", "declared", "allowed"), rows, _block_of_key)
+    else:
+        typer.echo("\n".join(template.template(lines, how)))
+    with _apart():
+        _validated()
+
+
+@app.command()
+def top(
+    urls: Annotated[
+        list[str], typer.Argument(help="Where processes show their metrics, as in localhost:8000.", metavar="URL...")
+    ],
+    interval: Annotated[
+        str, typer.Option("--interval", help="Seconds from one look to the next, or as in 500ms.", metavar="TIME")
+    ] = "2s",
+    once: Annotated[
+        bool, typer.Option("--once", help="Show one table and end; exit status 1 if an address did not answer.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, a line for each look.")] = False,
+) -> None:
+    """Show live what guards do in processes that show their metrics; what hurts stands on top."""
+    try:
+        from rich.console import Console
+
+        from .top import feed, screen
+    except ImportError as error:
+        _warn(f"top needs {error.name}: {install('cli')}")
+        raise typer.Exit(1) from None
+    pause = _seconds(interval)
+    try:
+        addresses = dict.fromkeys(map(feed.address, urls))
+    except ValueError as error:
+        raise typer.BadParameter(escaped(str(error)), param_hint="URL") from None
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a name may have signs that the terminal has not
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = int(min(_columns_at_most(), 200))
+    shown = screen.Top(feed.Feed(addresses), pause, console, typer.echo, as_json=as_json)
+    try:
+        if once:
+            raise typer.Exit(shown.once())
+        shown.run()
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _seconds(text: str) -> float:
+    """Read an interval; a number alone counts seconds, as for ``watch`` and ``top``."""
+    try:
+        found = seconds(text, "seconds")
+        if 0.1 <= found <= 3600:
+            return found
+    except ValueError:
+        pass
+    raise typer.BadParameter(
+        f"{escaped(text)} is not 0.1 to 3600 seconds, as in 2, 500ms or 1m", param_hint="--interval"
+    )
+
+
+# What is listed
+
+
+def _resolved(guard: control.GuardedMethod) -> Iterator[tuple[Declared, Effective]]:
+    effective = guard._effective
+    return zip(effective.declared, effective.values, strict=True)
+
+
+def _explained_at(name: str, show_all: bool) -> list[explanation.Explanation]:
+    """Explain what stands at *name* in a module, which is imported; raise ``BadParameter`` where nothing does."""
+    module, colon, path = name.partition(":")
+    if colon:
+        _import([module], recursive=False)
+    else:
+        module, path = _split(name)
+    if not module:
+        near = _nearest(name, [guard.name for guard in control.guards()])
+        raise typer.BadParameter(f"no guard has the name {name!r}{near}; modules to import may follow it")
+    if not path:
+        raise typer.BadParameter(f"{name!r} is a module: list shows its guards")
+    parent, target = None, importlib.import_module(module)
+    for step in path.split("."):
+        parent, target = target, getattr(target, step, _MISSING)
+        if target is _MISSING:
+            raise typer.BadParameter(f"{name!r}: there is no {step}{_nearest(step, dir(parent))}")
+    if not (explained := _explained(parent, path.rpartition(".")[2], target, show_all)):
+        raise typer.BadParameter(f"{name!r} is not guarded")
+    return explained
+
+
+def _explained_as(name: str, show_all: bool) -> list[explanation.Explanation]:
+    """Explain the guards that are called *name*, each alone."""
+    named = [guard for guard in control.guards() if guard.name == name]
+    return [explanation.explain_alone(guard._resolver, guard._cls, all=show_all) for guard in named]
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = nearest(name, names)
+    return f"; did you mean {near}?" if near else ""
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Import the modules with which *name* begins, from the left; return the last of them, and what follows."""
+    module, path = "", name
+    while path:
+        step, _, rest = path.partition(".")
+        longer = f"{module}.{step}" if module else step
+        try:
+            is_module = find_spec(longer) is not None
+        except (ModuleNotFoundError, ValueError):  # its parent is no package, or it is no name of a module
+            is_module = False
+        if not is_module:
+            break
+        _import([longer], recursive=False)
+        module, path = longer, rest
+    return module, path
+
+
+def _explained(parent: Any, name: str, target: Any, show_all: bool) -> list[explanation.Explanation]:
+    if isinstance(target, type):
+        return [one for member in dir(target) for one in _explained(target, member, None, show_all)]
+    try:
+        in_class = isinstance(parent, type)
+        return [explanation.explain(parent if in_class else target, name if in_class else "", all=show_all)]
+    except (AttributeError, ValueError):
+        return []
+
+
+def _rows(effective: Effective) -> Iterator[tuple[str, str, str]]:
+    """Give key, value and source of each parameter."""
+    policy, sources = effective.policy, effective.sources
+    annotation = policy.annotation
+    if not effective.enabled:
+        yield f"{annotation}/enabled", "false", sources.get("enabled", "MP_Fault_Tolerance_NonFallback_Enabled")
+    elif not parameters(policy):
+        yield annotation, "", sources.get("enabled", "decorator")
+    else:
+        for name, parameter in parameters(policy).items():
+            yield f"{annotation}/{parameter.key}", formatted(parameter.told(policy)) or "none", sources[name]
+
+
+# Help
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Send what modules print while they are imported, and their subprocesses and C code, where messages go."""
+    with redirect_stdout(sys.stderr), ExitStack() as stack:
+        with suppress(OSError):
+            kept = os.dup(1)
+            stack.callback(os.close, kept)
+            os.dup2(2, 1)
+            stack.callback(os.dup2, kept, 1)
+            stack.callback(_flush)
+        yield
+
+
+def end_output() -> None:
+    """Let modules print apart also what they print when the process ends."""
+    with suppress(OSError):
+        _flush()
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
+
+
+def _flush() -> None:
+    if sys.__stdout__ is not None and not sys.__stdout__.closed:
+        sys.__stdout__.flush()
+
+
+def _import(modules: Iterable[str], recursive: bool) -> None:
+    if not _imported(modules, recursive):
+        raise typer.Exit(1)
+
+
+def _imported(modules: Iterable[str], recursive: bool) -> bool:
+    """Import all of *modules*, and warn of what is wrong with each; true if nothing is."""
+    problems = dict.fromkeys(line for name in modules for line in _problems(name, recursive))
+    for line in problems:
+        _warn(line)
+    return not problems
+
+
+def _problems(name: str, recursive: bool) -> Iterator[str]:
+    """Import a module, and what is in it if it is a package; one that fails does not keep the others from it."""
+    try:
+        module = importlib.import_module(name)
+        inside = list(pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}.")) if recursive else []
+    except BaseException as error:
+        # A module may raise anything. One that ends the program, a script, must not end the check as passed.
+        if ends_the_caller(error):
+            raise
+        cause = error.__cause__ if isinstance(error, RuntimeError) else None
+        for refusal in (error, cause):  # Python 3.11 wraps what __set_name__ raises
+            if isinstance(refusal, FaultToleranceDefinitionException):
+                yield from map(str, refusal.faults)
+                return
+        yield f"{name} cannot be imported ({told(error)})"
+        return
+    for submodule in inside:
+        if not submodule.name.endswith(".__main__"):
+            yield from _problems(submodule.name, recursive)
+
+
+def _validated() -> list[Unused]:
+    """Give the keys that nothing uses; if anything is wrong, say it on the error output and end."""
+    try:
+        return control.validate()
+    except FaultToleranceDefinitionException as error:
+        for fault in error.faults:
+            _warn(str(fault))
+        raise typer.Exit(1) from None
+
+
+def _warn(line: str) -> None:
+    typer.echo(escaped(line), err=True)
+
+
+def _print_table(
+    columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], blocks: Callable[[tuple[str, ...], int], Iterable[str]]
+) -> None:
+    """Print a table, one line for each row; *blocks* instead where a terminal is too narrow for it.
+
+    Lines would be folded there, and what is folded can be neither read nor copied.
+    """
+    cells = [columns, *(tuple(map(escaped, row)) for row in rows)]  # nothing in it is meant for the terminal
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    limit = _columns_at_most()
+    if sum(widths) + 2 * (len(widths) - 1) <= limit:
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    else:
+        lines = (line for row in cells[1:] for line in blocks(row, int(limit)))
+    for line in lines:
+        typer.echo(line.rstrip())
+
+
+def _columns_at_most() -> float:
+    """Tell how wide lines may be; another program may get any, unless ``COLUMNS`` says otherwise."""
+    return shutil.get_terminal_size((0, 0)).columns or math.inf
+
+
+def _block_of_key(row: tuple[str, ...], width: int) -> Iterator[str]:
+    key, variable, value, default, allowed = row
+    yield key
+    yield f"  {variable}={value}"
+    declared = "" if value == default else f"; declared: {default or 'nothing'}"
+    yield from textwrap.wrap(
+        allowed + declared,
+        width,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _blocks_of_guards() -> Callable[[tuple[str, ...], int], Iterator[str]]:
+    shown = ""
+
+    def block(row: tuple[str, ...], width: int) -> Iterator[str]:
+        nonlocal shown
+        guard, parameter, value, source = row
+        if guard != shown:
+            yield guard
+            shown = guard
+        line = f"  {parameter} = {value}"
+        yield from [f"{line}  [{source}]"] if len(line) + len(source) + 4 <= width else [line, f"    [{source}]"]
+
+    return block

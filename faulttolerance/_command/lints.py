@@ -1,0 +1,338 @@
+"""Definitions that are allowed and seldom meant: ``check`` tells of them, nothing refuses them (rule M4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from .._config import Key, Snapshot, ignore_keys
+from .._guard.decorate.guard import decorated_functions
+from .._inspection.explanation import layers
+from .._policy import (
+    AdaptiveThrottle,
+    Bulkhead,
+    ChronoUnit,
+    CircuitBreaker,
+    ExponentialBackoff,
+    FailWhen,
+    Fallback,
+    FibonacciBackoff,
+    HonorRetryAfter,
+    Policy,
+    RateLimit,
+    Retry,
+    RetryWhen,
+    Timeout,
+    in_milliseconds,
+    parameters,
+    seconds,
+    spelled,
+)
+from .._shown import brief, escaped, shown
+from .._signature.annotation import signature_of
+from ..exceptions import (
+    BulkheadException,
+    CircuitBreakerOpenException,
+    FaultToleranceException,
+    RateLimitException,
+    ThrottleException,
+    TimeoutException,
+)
+
+if TYPE_CHECKING:
+    from .._control.configure import GuardedMethod
+
+Policies = Mapping[type[Policy], Any]
+Said = Iterator[str]
+"""The parameter, as in ``@Retry(retry_on)``, why it is doubtful, and how to settle it."""
+
+_SHORT = 0.01
+_MISTAKES = (NameError, AttributeError, TypeError)
+_CONTEXT = ("context", "ctx")
+"""What the parameter of a handler is called by those who know what it is."""
+
+
+class Doubt(NamedTuple):
+    """Something that is seldom meant.
+
+    Args:
+        code: What it is switched off by.
+        where: The guarded function, or the guard.
+        what: What ``Said`` says.
+    """
+
+    code: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return escaped(f"{self.where} {self.what} [{self.code}]")
+
+
+def _uncounted(policies: Policies) -> Said:
+    """Specification, circuitbreaker: any exception that ``failOn`` does not name is a success."""
+    breaker, when = policies.get(CircuitBreaker), policies.get(FailWhen)
+    if breaker is None or (when is not None and when.exception is not None):
+        return
+    inside = (
+        (Bulkhead, BulkheadException, "a call that the bulkhead refuses"),
+        (RateLimit, RateLimitException, "a call that the rate limit refuses"),
+        (Timeout, TimeoutException, "a call that takes too long"),
+    )
+    for kind, error, case in inside:
+        if _is_at_work(policies.get(kind)) and not _names(error, breaker.fail_on, breaker.skip_on):
+            yield (
+                f"@CircuitBreaker(fail_on) does not name {error.__name__}: {case} is a success of the circuit; name"
+                f" {error.__name__} in fail_on, or in skip_on if that is meant"
+            )
+
+
+def _bare(policies: Policies) -> Said:
+    retry = _retry_by_sets(policies)
+    if retry is not None and retry.retry_on == (Exception,) and not retry.abort_on:
+        yield (
+            "@Retry(retry_on) is Exception: whatever fails is done again, mistakes of the program and what must not"
+            " happen twice included; name what another attempt may cure"
+        )
+
+
+def _not_retried(policies: Policies) -> Said:
+    retry = _retry_by_sets(policies)
+    if retry is None or not _is_at_work(policies.get(Timeout)):
+        return
+    if not _names(TimeoutException, retry.retry_on, retry.abort_on):
+        yield (
+            "@Retry(retry_on) does not name TimeoutException: an attempt that takes too long is the last one; name"
+            " TimeoutException in retry_on, or in abort_on if that is meant"
+        )
+
+
+def _scattered(policies: Policies) -> Said:
+    retry: Any = policies.get(Retry)
+    if not _retries(retry) or retry.jitter_kind != "added":
+        return
+    delay, jitter = seconds(retry.delay, retry.delay_unit), seconds(retry.jitter, retry.jitter_delay_unit)
+    if 0 < delay < jitter:
+        yield (
+            f"@Retry(jitter) is {_spelled(jitter)} while delay is {_spelled(delay)}: some retries come without any"
+            " delay; give a jitter of at most the delay"
+        )
+
+
+def _hasty(policies: Policies) -> Said:
+    timeout: Any = policies.get(Timeout)
+    if _is_at_work(timeout) and (limit := seconds(timeout.value, timeout.unit)) < _SHORT:
+        yield (
+            f"@Timeout(value) is {_spelled(limit)}: below 10ms the pauses of threads and garbage collection end"
+            " calls that are well; a bare number counts milliseconds"
+        )
+
+
+def _impatient(policies: Policies) -> Said:
+    breaker, timeout = policies.get(CircuitBreaker), cast("Any", policies.get(Timeout))
+    if breaker is None or not _is_at_work(timeout):
+        return
+    delay, limit = seconds(breaker.delay, breaker.delay_unit), seconds(timeout.value, timeout.unit)
+    if delay < limit:
+        yield (
+            f"@CircuitBreaker(delay) is {_spelled(delay)} while @Timeout(value) is {_spelled(limit)}: the next probe"
+            " is let in before the last one can have failed; give a delay of at least the time-out"
+        )
+
+
+def _swallows(policies: Policies) -> Said:
+    fallback = policies.get(Fallback)
+    if fallback is None or any(_names(mistake, fallback.skip_on) for mistake in _MISTAKES):
+        return
+    if _has_class_of(NameError, fallback.apply_on):
+        yield (
+            f"@Fallback(apply_on) is {_listed(fallback.apply_on)}: a mistake of the program, as a NameError, looks"
+            " like an outage; name what the fallback is for in apply_on, or NameError, AttributeError and TypeError in"
+            " skip_on"
+        )
+
+
+def _as_if_seconds(policies: Policies) -> Said:
+    for kind, policy in policies.items():
+        if kind is Timeout or (kind is Retry and not _retries(policy)):
+            continue  # FT005 doubts every short time-out
+        for name, parameter in parameters(kind).items():
+            value, unit = getattr(policy, name), parameter.kind.unit
+            if parameter.kind.looks_like_seconds(value, getattr(policy, unit) if unit else ChronoUnit.MILLIS):
+                yield f"@{kind.__name__}({name}) {in_milliseconds(value)}"
+
+
+def _stunted(policies: Policies) -> Said:
+    retry, exponential = policies.get(Retry), cast("Any", policies.get(ExponentialBackoff))
+    growth = exponential or policies.get(FibonacciBackoff)
+    if growth is None or not _retries(retry) or seconds(cast("Any", retry).delay, cast("Any", retry).delay_unit):
+        return
+    if exponential is None or not exponential.min_delay:
+        yield (
+            f"@{type(growth).__name__} lets the delay of @Retry grow, which is 0 and stays so; give a delay to begin"
+            " with"
+        )
+
+
+def _mistaken(policies: Policies, method: object) -> Said:
+    """Doubt a handler that is called with the context of the call, and written for what the guarded function takes."""
+    fallback = policies.get(Fallback)
+    if fallback is None or not isinstance(method, FunctionType):
+        return
+    for link in fallback.links or (fallback,):
+        handler = link.value
+        names = _parameters_of(handler) if isinstance(handler, FunctionType) else []
+        if len(names) == 1 and names[0] in _parameters_of(method) and names[0] not in _CONTEXT:
+            yield (
+                f"@Fallback(value) is {handler.__qualname__}, whose parameter {names[0]} gets an ExecutionContext, and"
+                " is called as one of the guarded function; give the name of the handler as fallback_method, or call"
+                " its parameter context"
+            )
+
+
+def _parameters_of(function: FunctionType) -> list[str]:
+    signature = signature_of(function)
+    return [*signature.parameters] if signature is not None else []
+
+
+def _blaming(policies: Policies) -> Said:
+    when = policies.get(FailWhen)
+    if when is not None and when.exception is not None:
+        return
+    for kind in (CircuitBreaker, AdaptiveThrottle):
+        gate = policies.get(kind)
+        if gate is None or gate.fail_on != (Exception,):
+            continue
+        if all(isinstance(one, type) and issubclass(one, FaultToleranceException) for one in gate.skip_on):
+            yield (
+                f"@{kind.__name__}(fail_on) is Exception: mistakes of callers, as a ValueError, count against the"
+                " callee, and enough of them refuse the calls of all; name in fail_on what says that the callee is in"
+                " trouble, or in skip_on what callers do wrong"
+            )
+
+
+def _insistent(policies: Policies) -> Said:
+    retry = _retry_by_sets(policies)
+    if retry is None:
+        return
+    for kind, error, refuses in _REFUSALS:
+        if policies.get(kind) is None or error in retry.retry_on or not _has_class_of(error, retry.retry_on):
+            continue
+        waits = HonorRetryAfter in policies and error in (CircuitBreakerOpenException, RateLimitException)
+        if not waits and not _names(error, retry.abort_on):
+            yield (
+                f"@Retry(retry_on) is {_listed(retry.retry_on)}, which {error.__name__} is, too: what {refuses} is"
+                f" tried again at once, and refused again; name {error.__name__} in abort_on, or in retry_on if that"
+                " is meant"
+            )
+
+
+_REFUSALS = (
+    (CircuitBreaker, CircuitBreakerOpenException, "an open circuit refuses"),
+    (AdaptiveThrottle, ThrottleException, "the adaptive throttle refuses"),
+    (RateLimit, RateLimitException, "the rate limit refuses"),
+    (Bulkhead, BulkheadException, "a full bulkhead refuses"),
+)
+
+
+LINTS: Mapping[str, Callable[[Policies], Said]] = {
+    "FT001": _uncounted,
+    "FT002": _bare,
+    "FT003": _not_retried,
+    "FT004": _scattered,
+    "FT005": _hasty,
+    "FT006": _impatient,
+    "FT008": _swallows,
+    "FT009": _as_if_seconds,
+    "FT010": _stunted,
+    "FT012": _blaming,
+    "FT013": _insistent,
+}
+"""What is asked of the policies of one guard, by the code of the doubt."""
+_NESTED, _MISTAKEN = "FT007", "FT011"
+CODES = (*sorted([*LINTS, _NESTED, _MISTAKEN]),)
+
+
+def doubts(guards: Iterable[GuardedMethod], snapshot: Snapshot, ignored: Iterable[str] = ()) -> Iterator[Doubt]:
+    """Tell what is doubtful of *guards*, but for what is *ignored*, there or by a key ``Check/ignore``."""
+    everywhere = frozenset(ignored)
+    for guard in guards:
+        effective = guard._effective
+        keys = (key for declared in effective.declared for key in ignore_keys(declared))
+        silent = everywhere | codes_of(snapshot, keys)
+        policies = {type(policy): policy for policy in guard.policies}
+        for code in set(LINTS) - silent:
+            yield from (Doubt(code, guard.name, said) for said in LINTS[code](policies))
+        if _MISTAKEN not in silent:
+            yield from (Doubt(_MISTAKEN, guard.name, said) for said in _mistaken(policies, guard.method))
+        if _NESTED not in silent:
+            yield from _nested(guard.method, guard._cls)
+    if _NESTED not in everywhere:
+        for function in decorated_functions():
+            yield from _nested(function, None)
+
+
+def codes_of(snapshot: Snapshot, keys: Iterable[Key]) -> frozenset[str]:
+    """Give the codes that any of *keys* names."""
+    codes = set()
+    for key in dict.fromkeys(keys) if snapshot.ignores_doubts else ():
+        for entry in snapshot.find_all(key):
+            several = entry.value if isinstance(entry.value, (list, tuple, set)) else str(entry.value).split(",")
+            codes |= {str(code).strip().upper() for code in several}
+    return frozenset(codes - {""})
+
+
+def unknown(codes: Iterable[str]) -> Iterator[str]:
+    """Tell of codes that no doubt has."""
+    for code in sorted(set(codes) - set(CODES)):
+        yield f"no doubt has the code {brief(shown(code))}; there are {', '.join(CODES)}"
+
+
+def _nested(function: Any, cls: type | None) -> Iterator[Doubt]:
+    """Tell of guards that retry around one that does."""
+    retrying = [part for part in layers(function, cls) if _retries(part.effective.policies.get(Retry))]
+    for outer, inner in pairwise(retrying):
+        attempts = [_attempts(part.effective.policies[Retry]) for part in (outer, inner)]
+        yield Doubt(
+            _NESTED,
+            outer.title,
+            f"@Retry(max_retries) stands above another: each of {attempts[0]} attempts is up to {attempts[1]} of the"
+            " guard inside; let one of them retry",
+        )
+
+
+def _attempts(retry: Any) -> str:
+    return str(retry.max_retries + 1) if retry.max_retries >= 0 else "endlessly many"
+
+
+def _retry_by_sets(policies: Policies) -> Any:
+    """Give the retry whose sets decide what is retried, and no predicate."""
+    retry, when = policies.get(Retry), policies.get(RetryWhen)
+    return retry if _retries(retry) and (when is None or when.exception is None) else None
+
+
+def _retries(retry: Any) -> bool:
+    return retry is not None and retry.max_retries != 0
+
+
+def _is_at_work(policy: Any) -> bool:
+    return policy is not None and not (isinstance(policy, Timeout) and seconds(policy.value, policy.unit) == 0)
+
+
+def _names(error: type[BaseException], *sets: Any) -> bool:
+    """Whether one of *sets* names *error*, or may: what is no class decides by itself."""
+    return any(not isinstance(one, type) or issubclass(error, one) for members in sets for one in members)
+
+
+def _has_class_of(error: type[BaseException], members: Any) -> bool:
+    return any(isinstance(one, type) and issubclass(error, one) for one in members)
+
+
+def _listed(exceptions: Any) -> str:
+    return ", ".join(one.__name__ if isinstance(one, type) else shown(one) for one in exceptions)
+
+
+def _spelled(length: float) -> str:
+    return spelled(length * 1000)

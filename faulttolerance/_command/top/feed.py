@@ -1,0 +1,164 @@
+"""Asking the addresses, each on a thread of its own, so that none waits for another."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import ssl
+import threading
+import urllib.error
+import urllib.request
+import zlib
+from collections import deque
+from collections.abc import Iterable
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from ..._deadline.clock import clock
+from ..._shown import told
+from .page import Page, page_of
+from .target import PATIENCE, Target
+
+LARGEST = 64_000_000
+"""Bytes that a page may have."""
+
+HEADERS = {
+    "Accept": "text/plain;version=0.0.4, */*;q=0.1",
+    "Accept-Encoding": "gzip",
+    "User-Agent": "faulttolerance-top",
+}
+
+
+class NoPageError(Exception):
+    """An answer that is no page of metrics; its text says why."""
+
+
+def address(text: str) -> str:
+    """Complete what a user names, as in ``localhost:8000``, to an URL; ``ValueError`` where it can be none.
+
+    >>> address(":8000"), address("https://shop.example/internal/metrics")
+    ('http://localhost:8000/metrics', 'https://shop.example/internal/metrics')
+    """
+    url = text if "://" in text else f"http://localhost{text}" if text.startswith(":") else f"http://{text}"
+    parts = _parts(url)
+    if parts is None or not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError(f"{text!r} is no address as in localhost:8000 or https://shop.example/metrics")
+    return parts._replace(path=parts.path if parts.path not in ("", "/") else "/metrics", fragment="").geturl()
+
+
+def _parts(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        return parts if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+class Feed:
+    """Asks targets, and hands over what they answer."""
+
+    def __init__(self, urls: Iterable[str]) -> None:
+        self._url_of = {Target(_without_password(url)): url for url in urls}
+        self.targets = list(self._url_of)
+        self._answers: deque[tuple[Target, Page | None, str, float]] = deque()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every target has answered, or failed."""
+        return not any(target.is_asked and not target.trouble for target in self.targets)
+
+    def ask(self) -> None:
+        """Ask each target that is not being asked."""
+        for target, url in self._url_of.items():
+            if not target.is_asked:
+                target.ask(clock.monotonic())
+                threading.Thread(target=self._fetch, args=(target, url), name="top", daemon=True).start()
+
+    def take(self) -> bool:
+        """Tell the targets what was answered since the last time, and what was not in time; true if anything was."""
+        before = [(target.last, target.trouble) for target in self.targets]
+        while self._answers:
+            target, page, trouble, at = self._answers.popleft()
+            if page is None:
+                target.failed(trouble, at)
+            else:
+                target.answered(page, at)
+        for target in self.targets:
+            target.watch(clock.monotonic())
+        return before != [(target.last, target.trouble) for target in self.targets]
+
+    def _fetch(self, target: Target, url: str) -> None:
+        page, trouble = None, ""
+        try:
+            page = page_of(fetched(url))
+        except NoPageError as error:
+            trouble = str(error)
+        except ValueError:
+            trouble = "no page of metrics"
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the target is lost, and the others are not
+            trouble = _reason(error)
+        self._answers.append((target, page, trouble, clock.monotonic()))
+
+
+def fetched(url: str) -> str:
+    """Give the text at *url*."""
+    parts = urlsplit(url)
+    request = urllib.request.Request(_without_password(url), headers=HEADERS)
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        # Whoever it is redirected to is not told.
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(user).decode()}")
+    end = clock.monotonic() + PATIENCE
+    with _opener(parts.hostname).open(request, timeout=PATIENCE) as answer:
+        return _read(answer, end).decode("utf-8", "replace")
+
+
+def _opener(host: str | None) -> urllib.request.OpenerDirector:
+    """Give what opens pages of the web and nothing else, wherever it is redirected to."""
+    opener = urllib.request.OpenerDirector()
+    is_here = host in ("localhost", "127.0.0.1", "::1")
+    for handler in (
+        urllib.request.ProxyHandler({} if is_here else None),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+def _read(answer: http.client.HTTPResponse, end: float) -> bytes:
+    decoder = zlib.decompressobj(wbits=31) if answer.headers.get("Content-Encoding", "") == "gzip" else None
+    whole = bytearray()
+    while piece := answer.read1(1 << 16):
+        whole += decoder.decompress(piece, LARGEST) if decoder else piece
+        if len(whole) >= LARGEST or (decoder and decoder.unconsumed_tail):
+            raise NoPageError(f"a page of more than {LARGEST // 1_000_000} MB")
+        if clock.monotonic() > end:
+            raise TimeoutError
+    return bytes(whole)
+
+
+def _reason(error: Exception) -> str:
+    while isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception):
+        error = error.reason
+    match error:
+        case urllib.error.HTTPError():
+            with contextlib.closing(error):
+                return f"answered {error.code}"
+        case TimeoutError():
+            return f"no answer within {PATIENCE:g} s"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {error.verify_message}"
+        case OSError() if error.strerror:
+            return error.strerror
+        case _:
+            return told(error)
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

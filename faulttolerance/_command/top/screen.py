@@ -1,0 +1,190 @@
+"""The program: ask, wait, draw, until somebody ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+
+from ..._deadline.clock import clock
+from .feed import Feed
+from .standing import REFUSALS, Standing, configurations, fleets, standings
+from .table import shown
+from .target import PATIENCE, Target
+
+try:
+    import termios
+    import tty
+except ImportError:  # there is none on Windows
+    termios = tty = None  # type: ignore[assignment]
+
+ACROSS = 0.02
+"""Seconds from one look for answers to the next."""
+
+REFRESH = 0.25
+"""Seconds from one drawing to the next: for how long an address is lost goes on."""
+
+SOON = 1.0
+"""Seconds to the second look, where the interval is longer: only then there are rates."""
+
+ENDS = ("q", "Q", "end")
+MOVES = {"j": 1, "\x1b[B": 1, "\x1bOB": 1, "k": -1, "\x1b[A": -1, "\x1bOA": -1, " ": 10, "\x1b[6~": 10, "\x1b[5~": -10}
+"""How many guards down each key moves: letters, arrows, pages."""
+
+Pressed = Callable[[float], str]
+"""Waits for so many seconds, or for a key that is pressed, which it gives."""
+
+
+@dataclass
+class Top:
+    """What is asked, how often, and where it is shown."""
+
+    feed: Feed
+    interval: float
+    """Seconds."""
+    console: Console
+    write: Callable[[str], None]
+    """Takes a line of JSON."""
+    as_json: bool = False
+
+    def once(self) -> int:
+        """Show one table; 1 where an address did not answer, else 0."""
+        self._look(PATIENCE)
+        self._pause(min(self.interval, SOON))
+        self._look(PATIENCE)
+        self._print()
+        return 1 if any(target.trouble for target in self.feed.targets) else 0
+
+    def run(self) -> None:
+        """Show a table each interval, until somebody presses q or Ctrl-C; live where that is possible."""
+        is_live = self.console.is_terminal and not self.console.is_dumb_terminal and not self.as_json
+        with _ended_by_signals():
+            if is_live:
+                self._live()
+            else:
+                self._log()
+
+    def _log(self) -> None:
+        pause = min(self.interval, SOON)
+        self._look()
+        while True:
+            self._pause(pause)
+            pause = self.interval
+            self._look()
+            self._print()
+
+    def _live(self) -> None:
+        first, pause = 0, min(self.interval, SOON)
+        with Live(console=self.console, screen=True, auto_refresh=False) as live, _keys() as pressed:
+            while True:
+                self.feed.ask()
+                rows = standings(self.feed.targets)
+                end = clock.monotonic() + pause
+                pause = self.interval
+                while (left := end - clock.monotonic()) > 0:
+                    live.update(self._drawn(rows, self.console.height, first), refresh=True)
+                    key = pressed(min(left, REFRESH))
+                    if key in ENDS:
+                        return
+                    first = max(0, min(first + MOVES.get(key, 0), len(rows) - 1))
+                    if self.feed.take():
+                        rows = standings(self.feed.targets)
+
+    def _look(self, patience: float = SOON) -> None:
+        """Ask all, and wait for their answers; not for longer than *patience*, as one may be slow."""
+        self.feed.ask()
+        end = clock.monotonic() + patience
+        while not self.feed.is_complete and clock.monotonic() < end:
+            clock.sleep(ACROSS)
+            self.feed.take()
+
+    def _pause(self, seconds: float) -> None:
+        clock.sleep(seconds)
+        self.feed.take()
+
+    def _print(self) -> None:
+        rows = standings(self.feed.targets)
+        if self.as_json:
+            self.write(json.dumps(as_dict(self.feed.targets, rows, clock.monotonic())))
+        else:
+            self.console.print(self._drawn(rows))
+            self.console.print()
+
+    def _drawn(self, rows: Sequence[Standing], height: int = 0, first: int = 0) -> Any:
+        return shown(self.feed.targets, rows, clock.monotonic(), self.console.width, height, first)
+
+
+def as_dict(targets: Sequence[Target], rows: Sequence[Standing], now: float) -> dict[str, Any]:
+    """Give for machines what the table shows."""
+    return {
+        "targets": [
+            {
+                "url": target.url,
+                "up": target.last is not None and not target.trouble,
+                "reason": target.trouble or None,
+                "lost_seconds": round(target.lost_for(now), 3),
+                "answer_seconds": round(target.took, 3),
+                "mixed": target.is_mixed,
+            }
+            for target in targets
+        ],
+        "fleets": [fleet._asdict() for fleet in fleets(targets)],
+        "configurations": sorted(configurations(targets)),
+        "guards": [
+            {
+                "guard": row.method,
+                "rank": row.rank.name.lower(),
+                "per_second": {kind: rate for kind, rate in row.rates.items() if kind not in REFUSALS},
+                "refused_per_second": {kind: rate for kind, rate in row.rates.items() if kind in REFUSALS},
+                "circuit": dict(row.states),
+                "levels": dict(row.levels),
+            }
+            for row in rows
+        ],
+    }
+
+
+def _sleep(seconds: float) -> str:
+    clock.sleep(seconds)
+    return ""
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Pressed]:
+    """Have keys arrive as they are pressed, and not shown; where that is not possible, there are none."""
+    if termios is None or tty is None or not sys.stdin.isatty():
+        yield _sleep
+        return
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+
+    def pressed(seconds: float) -> str:
+        ready, _, _ = select.select([number], [], [], seconds)
+        return (os.read(number, 64).decode("ascii", "replace") or "end") if ready else ""
+
+    try:
+        tty.setcbreak(number)
+        yield pressed
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let what ends a process end this one as Ctrl-C does: the terminal is put in order before."""
+    ends = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = [(one, signal.signal(one, signal.default_int_handler)) for one in ends]
+    try:
+        yield
+    finally:
+        for one, handler in before:
+            signal.signal(one, handler)

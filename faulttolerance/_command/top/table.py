@@ -1,0 +1,234 @@
+"""How guards are shown to people: as many columns as there is room for, and what hurts in colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..._shown import escaped
+from .standing import REFUSALS, Rank, Standing, configurations, fleets
+from .target import SLOW, Target
+
+COLOURS = {Rank.FAILING: "bold red", Rank.REPLACED: "yellow", Rank.STRAINED: "cyan", Rank.WELL: "", Rank.IDLE: "dim"}
+
+NARROWEST, ENOUGH = 18, 24
+"""Cells that a guard's name has at least beside the columns that matter most, and beside others."""
+
+GAP = 2
+
+
+class Column(NamedTuple):
+    """One fact about each guard."""
+
+    title: str
+    width: int
+    cell: Callable[[Standing], str]
+    colour: str = ""
+    """Of what is not 0."""
+    is_number: bool = True
+
+
+def number(value: float | None) -> str:
+    """Spell a rate or a level in five cells at most; nothing where there is none.
+
+    >>> [number(one) for one in (None, 0, 0.02, 3.14159, 42.4, 1234, 5_600_000)]
+    ['', '0', '<0.1', '3.1', '42', '1.2k', '5.6M']
+    """
+    if value is None:
+        return ""
+    if value <= 0:
+        return "0"
+    if value < 0.05:
+        return "<0.1"
+    for limit, divisor, suffix in ((9.95, 1, ""), (999.5, 1, ""), (999_500, 1e3, "k"), (999.5e6, 1e6, "M")):
+        if value < limit:
+            return f"{value / divisor:.{1 if value / divisor < 9.95 else 0}f}{suffix}"
+    return "many"
+
+
+def part(value: float) -> str:
+    """Spell a part of one: neither all nor nothing unless it is."""
+    return f"{min(max(round(value * 100), 1), 99)} %" if 0 < value < 1 else f"{value * 100:.0f} %"
+
+
+def circuit(standing: Standing) -> str:
+    """Name the state of the circuits; with the part of the time or of the circuits where they were in several."""
+    for state in ("open", "half-open", "closed"):
+        share = standing.states.get(state, 0.0)
+        if share > 0.995:
+            return state
+        if share > 0.005:
+            return f"{state} {part(share)}"
+    return ""
+
+
+def permits(standing: Standing) -> str:
+    """Spell ``3/8 +2``: three hold a permit, eight may where that adapts, two wait."""
+    level = standing.levels
+    if "running" not in level:
+        return ""
+    limit = f"/{level['limit']:.0f}" if "limit" in level else ""
+    waiting = f" +{level['waiting']:.0f}" if level.get("waiting", 0.0) > 0 else ""
+    return f"{level['running']:.0f}{limit}{waiting}"
+
+
+def details(standing: Standing) -> str:
+    """Say who refuses, and what else there is that is not 0."""
+    refused = [f"{kind.replace('_', ' ')} {number(rate)}" for kind in REFUSALS if (rate := standing.rates.get(kind))]
+    said = [f"refused by {', '.join(refused)}"] if refused else []
+    for kind, words in (("observed", "only observed"), ("chaos", "chaos"), ("hedges", "hedges"), ("shared", "shared")):
+        if rate := standing.rates.get(kind):
+            said.append(f"{words} {number(rate)}")
+    if left := standing.levels.get("abandoned"):
+        said.append(f"{left:.0f} left behind")
+    if openings := standing.rates.get("openings"):
+        said.append(f"opened {number(openings)}")
+    return "; ".join(said)
+
+
+def _throttled(standing: Standing) -> str:
+    level = standing.levels.get("throttle_probability")
+    return "" if level is None else part(level)
+
+
+def _rate(kind: str) -> Callable[[Standing], str]:
+    return lambda standing: number(standing.rates.get(kind))
+
+
+MORE = Column("more", 30, details, is_number=False)
+"""It takes what the names leave."""
+
+COLUMNS = (
+    Column("calls/s", 7, _rate("calls")),
+    Column("failed", 6, _rate("failures"), "bold red"),
+    Column("circuit", 14, circuit, is_number=False),
+    Column("refused", 7, lambda standing: number(standing.refused), "yellow"),
+    Column("fallback", 8, _rate("fallbacks"), "yellow"),
+    Column("retries", 7, _rate("retries"), "cyan"),
+    Column("timed out", 9, lambda standing: number(standing.timed_out), "cyan"),
+    Column("bulkhead", 12, permits, is_number=False),
+    Column("throttle", 8, _throttled, "cyan"),
+    MORE,
+)
+"""In their order, which is also that in which they find room."""
+
+MOST = COLUMNS[:4]
+"""Those that matter most."""
+
+CIRCUITS = {"open": "bold red", "half-open": "yellow", "closed": "green"}
+
+
+def shown(
+    targets: Sequence[Target], standings: Sequence[Standing], now: float, width: int, height: int = 0, first: int = 0
+) -> RenderableType:
+    """Draw everything into *width* cells and, unless it is 0, *height* lines; *first* guards are scrolled away."""
+    head = list(_head(targets, standings, now, width))
+    if height and len(head) > (most := max(2, height // 2)):
+        head[most - 1 :] = [Text(f"{len(head) - most + 1} more lines about addresses", "yellow")]
+    room = max(1, height - len(head) - 2) if height else len(standings)
+    rows = standings[first : first + room]
+    table = (
+        _table(rows, standings, width)
+        if rows
+        else _cut(Text("No guard was called yet, where that is known.", "dim"), width)
+    )
+    left = len(standings) - first - len(rows)
+    foot = [Text(f"{left} more")] if left > 0 else []
+    return Group(*(_cut(line, width) for line in head), table, *foot)
+
+
+def _head(targets: Sequence[Target], standings: Sequence[Standing], now: float, width: int) -> Iterator[Text]:
+    here = [target for target in targets if target.last is not None and not target.trouble]
+    # Guards are counted, and their calls are not: those of a guard inside another one would count twice.
+    failing = sum(one.rank is Rank.FAILING for one in standings)
+    numbers = f"{len(here)} of {len(targets)} answer, {len(standings)} guards, "
+    yield Text.assemble(("top", "bold"), "  ", numbers, (f"{failing} failing", "bold red" if failing else ""))
+    for target in targets:
+        word, colour, said = _trouble(target, now)
+        if word:
+            room = max(NARROWEST, width - len(word) - cell_len(said) - GAP)
+            yield Text.assemble((word, colour), "  ", shortened(_name(target.url), room), said)
+    for fleet in fleets(targets):
+        colour = "bold red" if fleet.alone else "green"
+        alone = f", {fleet.alone} alone" if fleet.alone else ""
+        yield Text.assemble(("fleet", colour), "  ", escaped(fleet.namespace), f": {fleet.sharing} share{alone}")
+    if len(different := configurations(targets)) > 1:
+        yield Text.assemble(("differ", "yellow"), f"  {len(different)} configurations are in force")
+
+
+def _trouble(target: Target, now: float) -> tuple[str, str, str]:
+    """Give a word for what is wrong with it, its colour, and what there is to say; nothing where all is well."""
+    if target.trouble:
+        return "lost", "bold red", f" for {target.lost_for(now):.0f} s: {escaped(target.trouble)}"
+    if target.is_mixed:
+        return "mixed", "yellow", ": processes answer in turn; one has to answer for all"
+    return ("slow", "yellow", f": {target.took:.1f} s") if target.took > SLOW else ("", "", "")
+
+
+def _name(url: str) -> str:
+    """Spell an address as it was given, mostly."""
+    return escaped(url.removeprefix("http://").removesuffix("/metrics"))
+
+
+def _table(rows: Sequence[Standing], standings: Sequence[Standing], width: int) -> Text:
+    longest = max(cell_len(escaped(row.method)) for row in standings)
+    columns = list(_columns(standings, width, longest))
+    left = width - sum(column.width + GAP for column in columns)
+    room = max(min(left, longest), 5)
+    if columns and columns[-1] is MORE:
+        columns[-1] = MORE._replace(width=MORE.width + left - room)
+    lines = [_line(Text("guard", "bold"), room, columns, (Text(column.title, "bold") for column in columns))]
+    for row in rows:
+        name = Text(shortened(escaped(row.method), room), COLOURS[row.rank])
+        lines.append(_line(name, room, columns, (_cell(column, row) for column in columns)))
+    return Text("\n", no_wrap=True).join(lines)
+
+
+def _line(name: Text, room: int, columns: Sequence[Column], cells: Iterable[Text]) -> Text:
+    name.align("left", room)
+    line = Text(no_wrap=True).append_text(name)
+    for column, cell in zip(columns, cells, strict=True):
+        cell.align("right" if column.is_number else "left", column.width)
+        line.append(" " * GAP).append_text(cell)
+    line.rstrip()
+    return line
+
+
+def _columns(standings: Sequence[Standing], width: int, longest: int) -> Iterator[Column]:
+    """Give those for which there is room beside the names, without those that say nothing of any guard."""
+    for column in COLUMNS:
+        if any(map(column.cell, standings)):
+            width -= column.width + GAP
+            if width < (NARROWEST if column in MOST else min(longest, ENOUGH)):
+                return
+            yield column
+
+
+def _cell(column: Column, standing: Standing) -> Text:
+    said = column.cell(standing)
+    if column.cell is circuit:
+        return Text(said, CIRCUITS.get(said.partition(" ")[0], ""))
+    return _cut(Text(said, "dim" if said in ("0", "0 %") else column.colour), column.width)
+
+
+def shortened(name: str, width: int) -> str:
+    """Leave out the beginning of *name* where it is too long: the end of a path says more.
+
+    >>> shortened("acme.billing.Client.charge", 16)
+    '…g.Client.charge'
+    """
+    if cell_len(name) <= width:
+        return name
+    kept = name[-width:]
+    while kept and cell_len(kept) >= width:
+        kept = kept[1:]
+    return f"…{kept}"
+
+
+def _cut(line: Text, width: int) -> Text:
+    line.truncate(width, overflow="ellipsis")
+    return line

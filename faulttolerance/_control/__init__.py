@@ -1,0 +1,1 @@
+"""What an operator changes: configuration, exemption, what holds for the process."""

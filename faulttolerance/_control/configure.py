@@ -1,0 +1,388 @@
+"""Running it: configuration, inspection, exemption."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from .._call.budget import named_budgets
+from .._call.state import alias_in, conditions_of
+from .._call.veto import Ask, vetoes
+from .._config import Declared, settings
+from .._config.report import Change, Unused, collisions, nearest, unused
+from .._config.snapshot import inputs_of
+from .._guard.declare import registry
+from .._guard.declare.checks.definition import never_awaited_faults
+from .._guard.declare.declaration import exempt
+from .._guard.decorate.guard import strays
+from .._guard.resolve import transaction
+from .._guard.resolve.circuit_breakers import awaited_names, forget_listeners
+from .._guard.resolve.effective import EffectivePolicies, every_effective
+from .._guard.resolve.fingerprint import fingerprint, fingerprint_of
+from .._inspection.explanation import dict_of
+from .._inspection.health import last_reload
+from .._log import ERROR, INFO, WARNING, log, logger
+from .._metrics.catalogue import Series
+from .._metrics.counters import ledger
+from .._policy import CircuitBreaker, Policy, parameters
+from .._shown import brief, shown
+from .._telemetry.connect import ChosenProvider, ChosenRegistry, telemetry
+from ..exceptions import Fault, FaultToleranceDefinitionException
+from .process import Process
+
+if TYPE_CHECKING:
+    from .._extensions.fleet.protocol import Fleet
+    from .._strategy.condition import Condition
+
+F = TypeVar("F")
+
+
+class GuardedMethod:
+    """One guarded method of one concrete class, or one ``Guard``: what ``guards`` lists."""
+
+    __slots__ = ("_cls", "_effective", "_resolver")
+
+    def __init__(self, resolver: Any, cls: type | None, effective: EffectivePolicies) -> None:
+        self._resolver = resolver
+        self._cls = cls
+        self._effective = effective
+
+    @property
+    def name(self) -> str:
+        """``module.Class.method``, or the guard's name."""
+        return self._effective.name
+
+    @property
+    def method(self) -> Callable[..., Any]:
+        """The guarded function, as the application sees it; the ``Guard`` itself where there is none."""
+        return self._resolver.guarded  # type: ignore[no-any-return]
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The effective policies that are in force, in the order in which they nest, outermost first."""
+        return tuple(self._effective.policies.values())
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """The annotations that are declared and switched off."""
+        return tuple(value.policy.annotation for value in self._effective.values if not value.enabled)
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """The annotations that are in force and only observed (rule X7)."""
+        return tuple(kind.annotation for kind in self._effective.policies if kind in self._effective.observed)
+
+    @property
+    def values(self) -> Mapping[str, tuple[Any, str]]:
+        """Each effective value and its source: ``{"Retry/maxRetries": (5, "decorator"), ...}``."""
+        return {
+            f"{value.policy.annotation}/{parameter.key}": (getattr(value.policy, name), value.sources[name])
+            for value in self._effective.values
+            if value.enabled
+            for name, parameter in parameters(value.policy).items()
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that are the same wherever the same values are in force; see ``fingerprint()``."""
+        return fingerprint_of(self._effective)
+
+    @property
+    def conditions(self) -> Mapping[str, str]:
+        """How each policy that remembers something stands now: ``{"Bulkhead": "3 of 10 running", ...}``."""
+        return {kind.annotation: condition.in_full for kind, condition in self._conditions().items()}
+
+    @property
+    def impaired(self) -> tuple[str, ...]:
+        """The annotations of the policies that refuse calls now, or let them wait: what ``health`` has reasons for."""
+        return tuple(kind.annotation for kind, condition in self._conditions().items() if condition.is_impaired)
+
+    @property
+    def counts(self) -> Mapping[Series, int]:
+        """The value of each series of the method now: ``{("ft.retry.retries.total", ()): 3, ...}``."""
+        state = self._resolver.state(self._cls)
+        return state.counts() if state is not None else {}
+
+    @property
+    def partitions(self) -> int:
+        """How many keys have a state of their own under ``@partition_by``."""
+        state = self._resolver.state(self._cls)
+        return len(state.partitions or ()) if state is not None else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give what holds as values that JSON takes, in the form of ``explain(...).as_dict()``."""
+        return dict_of(self._effective, self._conditions())
+
+    def _conditions(self) -> Mapping[type[Policy], Condition]:
+        return conditions_of(self._resolver.state(self._cls), self._effective.values)
+
+    def __repr__(self) -> str:
+        return f"GuardedMethod({self.name!r}, {', '.join(map(repr, self.policies))})"
+
+
+def guards(name: str | None = None) -> Iterator[GuardedMethod]:
+    """Return every guarded method that lives, once for each class that has it.
+
+    Args:
+        name: That of those that are meant; by default all are. The others are not looked at then.
+    """
+    registry.meet_fleet()
+    for resolver, cls, effective in every_effective(name):
+        if effective.declared:
+            yield GuardedMethod(resolver, cls, effective)
+
+
+def configure(
+    *,
+    properties: Mapping[str, Any] | None = None,
+    files: Iterable[str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
+    sources: Iterable[Any] | None = None,
+    max_threads: int | None = None,
+    interruptible_modules: Iterable[str] | str | None = None,
+    uninterruptible_modules: Iterable[str] | str | None = None,
+    interrupt_signal: int | None = None,
+    prometheus_registry: ChosenRegistry = "unchanged",
+    meter_provider: ChosenProvider = "unchanged",
+    tracing: Literal["events", "spans", "off"] | bool | None = None,
+    fleet: Fleet | Literal["unchanged"] | None = "unchanged",
+) -> list[Change]:
+    """Set what holds for the whole process; what is not given stays as it is.
+
+    Everything is read and checked before anything changes: an error leaves all as it was. Calls in flight finish under
+    the values with which they began; breakers, permits and rate windows keep their state.
+
+    Args:
+        properties: Configuration keys and values; they win over every other source.
+        files: Configuration files to read, by suffix: ``.properties``, ``.toml``, ``.yaml``, ``.json``, ``.env``. A
+            relative one is looked for in the directory in which the process works now, also by later reloads.
+        sources: Settings sources of pydantic-settings, or other callables that return a mapping of keys to values.
+        max_threads: The most threads that offloaded calls may use at once; no limit unless given.
+        interruptible_modules: Installed modules in whose code time-outs interrupt as in the application's own (rule
+            R2a): modules that compute, and take nothing that has to be given back; one name, or several.
+        uninterruptible_modules: Modules of the application in whose code, and in what that calls, no time-out
+            interrupts; one name, or several.
+        interrupt_signal: The signal that interrupts blocking calls of the main thread instead of ``SIGURG``.
+        prometheus_registry: Where Prometheus metrics are shown: a ``CollectorRegistry``; ``"auto"``, as in the
+            beginning, for the global one if the application imports ``prometheus_client``; ``None`` for nowhere.
+        meter_provider: Where OpenTelemetry's are shown: a ``MeterProvider``; ``"auto"``, as in the beginning, for the
+            global one, whenever the application sets it; ``None`` for nowhere.
+        tracing: What OpenTelemetry hears (rule O1): ``"events"``, as in the beginning, for retries, time-outs and the
+            like on the current span; ``"spans"`` for a child span for each attempt besides; ``"off"`` for nothing. The
+            environment variable ``FAULTTOLERANCE_TRACING`` says the same. ``True`` is the first, ``False`` the last.
+        fleet: Where processes share what is ``@fleet_wide``: ``RedisFleet(...)``, or ``testing.MemoryFleet`` in tests;
+            ``None``, as in the beginning: each process decides alone.
+
+    Returns:
+        What changed, value by value, for the guards that were in use.
+
+    Raises:
+        FaultToleranceDefinitionException: With everything that is wrong.
+    """
+    process = Process(
+        max_threads,
+        [*interruptible_modules] if isinstance(interruptible_modules, Iterator) else interruptible_modules,
+        [*uninterruptible_modules] if isinstance(uninterruptible_modules, Iterator) else uninterruptible_modules,
+        interrupt_signal,
+        prometheus_registry,
+        meter_provider,
+        tracing,
+        fleet,
+    )
+    faults = process.faults()
+    try:
+        inputs = inputs_of(properties=properties, files=files, sources=sources)
+    except FaultToleranceDefinitionException as error:
+        raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
+    changes = transaction.reconfigure(partial(settings.prepare, **inputs), faults=faults, put=process.put)
+    made_spans = telemetry.makes_spans
+    process.follow()
+    if telemetry.makes_spans != made_spans:
+        transaction.replan()  # a span is made around the body, where it is asked for
+    return changes
+
+
+def reload() -> list[Change]:
+    """Read every source again and apply what it says, all or nothing.
+
+    ``health`` shows when it was and how it ended.
+
+    Returns:
+        What changed, value by value, for the guards that were in use.
+
+    Raises:
+        FaultToleranceDefinitionException: With everything that is wrong; then nothing has changed.
+    """
+    is_told = logger().isEnabledFor(INFO)  # it takes a look at every guard
+    before = fingerprint() if is_told else ""
+    try:
+        changes = transaction.reconfigure(settings.prepare)
+    except BaseException as error:
+        # No words and no values: they may hold secrets, and anybody may read what a readiness probe answers.
+        faults = getattr(error, "faults", ())
+        keys = (fault.where for fault in faults if not {*"(<"} & {*fault.where})  # and not the repr of a source
+        last_reload.ended(brief(", ".join(keys)) or type(error).__qualname__)
+        raise
+    last_reload.ended()
+    if is_told:
+        log(INFO, "the configuration was reloaded: its fingerprint was %s, and is %s", before, fingerprint())
+    return changes
+
+
+def reload_on(signum: int) -> None:
+    """Call ``reload`` whenever the process gets the signal *signum*, as in ``reload_on(signal.SIGHUP)``.
+
+    A reload that fails is logged at ERROR, with all that is wrong, and everything stays as it was; one that succeeds is
+    logged at INFO. It is done on a thread of its own, so the signal may interrupt anything, a reload or a first call
+    included; signals that come while one is about to begin are served by that one. A handler that the application had
+    for the signal is replaced.
+
+    On another thread than the main one, where Python installs no handler, it does nothing, and says so once in the log:
+    a test client runs the start of a service there.
+
+    Raises:
+        FaultToleranceDefinitionException: If no handler can be installed for the signal, or it interrupts calls.
+    """
+    from .._deadline.threads.main_thread import can_interrupt, main_thread
+    from .._platform import signals as on_signal
+
+    if not can_interrupt(signum) or signum == main_thread.signum:
+        allowed = "one of signal.valid_signals() that can be caught, and not the one that interrupts calls"
+        raise FaultToleranceDefinitionException(Fault("reload_on(signum)", f"is {shown(signum)}", signum, allowed))
+    name = on_signal.name_of(signum)
+    if not on_signal.call_on(signum, partial(_reload_and_tell, name)) and signum not in _left_out:
+        _left_out.add(signum)
+        log(WARNING, "reload_on: %s reloads nothing: only the main thread may handle signals", name)
+
+
+_left_out: set[int] = set()
+"""Signals for which no handler could be installed, as was said once."""
+
+
+def _reload_and_tell(name: str) -> None:
+    try:
+        changes = reload()
+    except FaultToleranceDefinitionException as error:
+        log(ERROR, "%s: nothing is reloaded, all stays as it was: %s", name, error)
+    except BaseException as error:  # noqa: BLE001  # nobody else is on this thread
+        log(ERROR, "%s: nothing is reloaded, all stays as it was", name, error=error)
+    else:
+        log(INFO, "%s: reloaded: %s", name, "; ".join(map(str, changes)) or "no value has changed")
+
+
+def validate() -> list[Unused]:
+    """Resolve every guard, and report everything that is wrong at once.
+
+    Returns:
+        What is not wrong but useless, each with the nearest that is known: configuration keys that nothing uses, and
+        names of circuits that are listened to and that no guard has.
+
+    Raises:
+        FaultToleranceDefinitionException: With every fault of every guard and every key.
+    """
+    faults: list[Fault] = []
+    declared: list[Declared] = []
+    guarded: list[EffectivePolicies] = []
+    for resolver in list(registry.resolvers()):
+        for cls in resolver.classes():
+            effective, problems = resolver.effective_policies(cls)
+            declared += effective.declared
+            guarded.append(effective)
+            faults += problems
+    faults += [*registry.budget_clashes(guarded), *strays(), *collisions(settings.snapshot, declared)]
+    if faults:
+        raise FaultToleranceDefinitionException(*dict.fromkeys(faults))
+    return [*unused(settings.snapshot, declared), *_unheard(guarded)]
+
+
+def _unheard(guarded: Iterable[EffectivePolicies]) -> Iterator[Unused]:
+    """Find every name of a circuit breaker that is listened to in vain."""
+    known: set[str] = set()
+    for effective in guarded:
+        policies = {type(value.policy): value.policy for value in effective.values}  # also one that is switched off
+        if CircuitBreaker in policies:
+            known |= {effective.name, alias_in(policies)}
+    for name in awaited_names():
+        if name not in known:
+            yield Unused(name, "circuit_breakers.on_state_change", nearest(name, known))
+
+
+def unguarded(function: F) -> F:
+    """Exempt a method from what class-level decorators cover.
+
+    >>> @unguarded
+    ... def close(self): ...
+    """
+    exempt(function)
+    return function
+
+
+def veto_retries(ask: Ask) -> Callable[[], object]:
+    """Let *ask* forbid further attempts of any guard, as where a transaction is open that a retry would not begin anew.
+
+    It is called where an attempt has failed and another one is about to follow, once all limits of ``@retry`` allow
+    that, before the delay, and in the context of the call. Where it gives a reason, the failure comes out at once, or
+    goes to the fallback, with the note "no more, because" and that reason, which ``GaveUp.reason`` is, too. One that
+    raises, or gives something else than text or ``None``, is logged once, and forbids nothing. Hedges are not asked
+    about.
+
+    Returns:
+        What undoes it: *ask* is not called any more. ``testing.reset()`` leaves it in force.
+
+    Raises:
+        FaultToleranceDefinitionException: If *ask* cannot be called, or is a coroutine function.
+    """
+    if faults := never_awaited_faults("veto_retries(ask)", ask):
+        raise FaultToleranceDefinitionException(*faults)
+    key = object()
+    vetoes[key] = ask
+    return partial(vetoes.pop, key, None)
+
+
+def forget_state() -> None:
+    """Forget circuits, permits, windows and counts; what was configured stays in force."""
+    before = settings.state
+    transaction.forget()
+    transaction.restore(before)
+    ledger.clear()
+    named_budgets.forget()
+
+
+def reset() -> None:
+    """Forget all runtime state, what ``configure`` was given, and listeners; declarations stay."""
+    from .._deadline.threads import application, main_thread
+    from .._execution.pool import pool
+    from .._extensions.chaos.layer import forget_chaos
+    from .._extensions.fleet.link import lane
+
+    lane.forget()
+    transaction.forget()
+    ledger.clear()
+    telemetry.reset()
+    forget_listeners()
+    named_budgets.forget()
+    forget_chaos()
+    last_reload.forget()
+    application.forget_modules()
+    main_thread.set_interrupt_signal()
+    pool.configure(max_threads=None)
+
+
+@contextmanager
+def configured(properties: Mapping[str, Any]) -> Iterator[None]:
+    """Apply *properties* within the block, the global switches included."""
+    before = settings.state
+    merged = {**before.inputs.properties, **properties}
+    transaction.reconfigure(partial(settings.prepare, properties=merged), renews_switches=True)
+    try:
+        yield
+    finally:
+        transaction.restore(before)
+
+
+def follow_declarations() -> None:
+    """Let guards that were called before follow what is declared now: a class was decorated late, or no longer is."""
+    if any(resolver.resolved() for resolver in registry.resolvers()):
+        transaction.replan()

@@ -1,0 +1,122 @@
+"""What ``configure`` sets beside the values of policies: what holds for the whole process."""
+
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from .._config.resolution import EVENTS, OFF, SPANS, SPANS_NEED, can_make_spans
+from .._platform.swap import Swap
+from .._shown import shown
+from .._telemetry.connect import telemetry
+from ..exceptions import Fault
+
+
+class Process(NamedTuple):
+    """The arguments of ``configure`` that are no sources of values, under the same names."""
+
+    max_threads: Any
+    interruptible_modules: Any
+    uninterruptible_modules: Any
+    interrupt_signal: Any
+    prometheus_registry: Any
+    meter_provider: Any
+    tracing: Any
+    fleet: Any
+
+    def faults(self) -> list[Fault]:
+        """Tell everything that is wrong; after that, no step fails."""
+        faults = [
+            Fault(f"configure({name})", f"is {shown(value)}", value, allowed)
+            for name, (accepts, allowed) in _ALLOWED.items()
+            if (value := getattr(self, name)) is not None and not accepts(value)
+        ]
+        if _tracing_mode(self.tracing) == SPANS and not can_make_spans():
+            faults.append(Fault("configure(tracing)", f"is {SPANS!r}", self.tracing, SPANS_NEED))
+        if self.fleet is not None and not _is_fleet(self.fleet):
+            # Not shown: what is given in place of a fleet may be an address with a password.
+            kind = type(self.fleet).__name__
+            allowed = "a fleet, as RedisFleet(..., namespace=...), or None"
+            faults.append(Fault("configure(fleet)", f"is a {kind}", kind, allowed))
+        return faults
+
+    def put(self, swap: Swap) -> None:
+        """Let it hold, together with the other stores of *swap*."""
+        if self.max_threads is not None:
+            from .._execution.pool import pool
+
+            swap.attribute(pool, "max_threads", self.max_threads)
+        if self.interruptible_modules or self.uninterruptible_modules:
+            from .._deadline.threads.application import put_modules
+
+            interruptible, uninterruptible = _names(self.interruptible_modules), _names(self.uninterruptible_modules)
+            put_modules(swap, interruptible=interruptible or (), uninterruptible=uninterruptible or ())
+        if self.interrupt_signal is not None:
+            from .._deadline.threads.main_thread import put_interrupt_signal
+
+            put_interrupt_signal(self.interrupt_signal, swap)
+
+    def follow(self) -> None:
+        """Act on the values that hold, which may be others by now."""
+        if self.max_threads is not None:
+            from .._execution.pool import pool
+
+            pool.follow_limit()
+        if not _is_unchanged(self.fleet):
+            from .._extensions.fleet.layer import use_fleet
+
+            use_fleet(self.fleet)
+        telemetry.choose(self.prometheus_registry, self.meter_provider, _tracing_mode(self.tracing))
+
+
+def _is_unchanged(chosen: Any) -> bool:
+    """Tell whether *chosen* stands for what was not given, where ``None`` means something."""
+    return isinstance(chosen, str) and chosen == "unchanged"
+
+
+def _is_fleet(chosen: Any) -> bool:
+    needed = ("connect", "is_immediate", "namespace", "patience", "poll")
+    return _is_unchanged(chosen) or (not isinstance(chosen, type) and all(hasattr(chosen, name) for name in needed))
+
+
+def _is_signal(chosen: Any) -> bool:
+    from .._deadline.threads.main_thread import can_interrupt
+
+    return can_interrupt(chosen)
+
+
+def _tracing_mode(chosen: Any) -> str | None:
+    """Give the word for what is chosen; ``None`` where it is none."""
+    if type(chosen) is bool:
+        return EVENTS if chosen else OFF
+    return chosen if isinstance(chosen, str) and chosen in (EVENTS, SPANS, OFF) else None
+
+
+def _is_exporter(method: str) -> Callable[[Any], bool]:
+    """Make the check whether counts can be exported to what is chosen, which then has *method*."""
+    return lambda chosen: hasattr(chosen, method) or (isinstance(chosen, str) and chosen in ("auto", "unchanged"))
+
+
+def _names(modules: Any) -> list[str] | None:
+    """Give the modules that are named: one name is meant as a list of one, not as its letters. ``None``: no names."""
+    names = [modules] if isinstance(modules, str) else () if modules is None else modules
+    if not isinstance(names, Iterable):
+        return None
+    names = list(names)
+    return names if all(isinstance(name, str) and name for name in names) else None
+
+
+def _are_names(modules: Any) -> bool:
+    return _names(modules) is not None
+
+
+_ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "max_threads": (lambda value: type(value) is int and value >= 1, "an integer >= 1"),
+    "interruptible_modules": (_are_names, "names of modules, as in ['sympy']"),
+    "uninterruptible_modules": (_are_names, "names of modules, as in ['acme.pool']"),
+    "interrupt_signal": (_is_signal, "one of signal.valid_signals() that can be caught"),
+    "tracing": (lambda value: _tracing_mode(value) is not None, "'events', 'spans', 'off' or None"),
+    "prometheus_registry": (_is_exporter("register"), "a CollectorRegistry, 'auto' or None"),
+    "meter_provider": (_is_exporter("get_meter"), "a MeterProvider, 'auto' or None"),
+}
+"""The check of each argument that is not ``None``, and the words for what passes it."""

@@ -1,0 +1,182 @@
+"""A block of an application's code with something of its own to call when a deadline passes (rule S1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from inspect import iscoroutinefunction
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from .._platform.event_loop import loop_here
+from .._platform.greenlets import lock_here
+from .._platform.unpatched import get_ident
+from .clock import clock, raise_if_expired
+from .parent import Inherited
+from .task import EXPIRED, NO_QUEUE, TaskDeadline, current, standing
+from .threads.cancels import Cancel, make_due
+from .threads.chain import Entry, ThreadDeadlines, deadlines_here, uncovered
+
+if TYPE_CHECKING:
+    from ..typing import Timer
+
+
+class _Exit:
+    """Gives the ``__exit__`` of a block, in C code: no exception of a signal comes before its first step."""
+
+    def __get__(self, block: on_deadline | None, owner: type | None = None) -> Callable[..., None]:
+        # A ``with`` statement asks for it before it enters; ``contextlib.ExitStack`` asks the class.
+        return _leave_by_hand if block is None else block._prepare()
+
+
+def _leave_by_hand(block: on_deadline, *_: object) -> None:
+    block._leave(None)
+
+
+class on_deadline:  # noqa: N801
+    """A ``with`` block inside a guarded body for whose sake *cancel* is called when the nearest deadline passes.
+
+    For what no interruption ends: C code, and blocking calls off the main thread. ``connection.interrupt`` of sqlite3,
+    ``connection.cancel`` of psycopg, ``call.cancel`` of gRPC, ``sock.shutdown`` make them fail, and what the body then
+    raises becomes the cause of ``TimeoutException``.
+
+    *cancel* is called once at most, without arguments, on a thread of the library; by the event loop, before the task
+    is cancelled, where the deadline is that of a coroutine. It never is once the block was left, which waits for a call
+    that is under way. What it raises is logged. Without a deadline, and for those that an ``uninterruptible()`` block
+    holds back, the block does nothing.
+
+    Raises:
+        TypeError: *cancel* cannot be called, or is a coroutine function.
+        Interrupted: A deadline had passed before the block was entered.
+    """
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        if not callable(cancel) or iscoroutinefunction(cancel) or iscoroutinefunction(type(cancel).__call__):
+            raise TypeError(f"on_deadline(cancel) is {cancel!r}; allowed: a function without arguments, not async def")
+        self._cancel = cancel
+        self._prepared: dict[int, _Registration] = {}
+        self._entered: list[_Registration] = []
+
+    def __enter__(self) -> None:
+        registration = self._prepared.pop(get_ident(), None) or _Registration(self._cancel)
+        try:
+            raise_if_expired(clock.monotonic())
+            self._entered.append(registration)
+            registration.begin()
+        except BaseException:
+            self._forget(registration)
+            raise
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+    else:
+        __exit__ = _Exit()
+
+    def _prepare(self) -> Callable[..., None]:
+        registration = self._prepared[get_ident()] = _Registration(self._cancel)
+        steps = self._until_left(registration)
+        next(steps)
+        # Called with the three arguments of ``__exit__``, this goes on with the generator, and gives ``None``.
+        return partial(max, None, key=steps.send)
+
+    def _until_left(self, registration: _Registration) -> Generator[int, object, None]:
+        try:
+            yield 0  # inside: going on here is the first moment at which a handler may raise
+            self._leave(registration)
+        except GeneratorExit:
+            raise  # it was never entered
+        except BaseException:
+            self._leave(registration)
+            raise
+        while True:
+            yield 0
+
+    def _leave(self, registration: _Registration | None) -> None:
+        """Leave one entry; the last one, where *registration* was never entered. Each step may be taken twice."""
+        if registration is not None and registration.has_begun:
+            self._forget(registration)
+        elif self._entered:
+            self._forget(self._entered[-1])
+
+    def _forget(self, registration: _Registration) -> None:
+        registration.end()
+        if registration in self._entered:
+            self._entered.remove(registration)
+
+
+class _Registration:
+    """One entry into a block, and what is to call its ``cancel``."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._cancel = Cancel(function, lock_here())
+        self._place: dict[Cancel, None] = {}
+        self._timer: Timer | None = None
+        self.has_begun = False
+        """Whether it was entered."""
+
+    def begin(self) -> None:
+        """Wait for the nearest deadline of the running call, if there is one."""
+        self.has_begun = True
+        cancel, deadlines = self._cancel, deadlines_here()
+        when, entry = _nearest_of_thread(deadlines)
+        deadline = _nearest_of_task(when)
+        if deadline is not None:
+            cancel.when, cancel.holds = deadline.when, partial(_counts, deadline)
+            if _is_of_running_loop(deadline):
+                self._place = deadline.cancels_before()
+                self._place[cancel] = None
+                return
+        elif entry is not None:
+            cancel.when, cancel.entry, cancel.holds = when, entry, partial(_is_uncovered, deadlines, entry)
+        else:
+            return
+        self._place = deadlines.cancels
+        self._place[cancel] = None
+        self._timer = clock.call_at(cancel.when, partial(_look, deadlines))
+
+    def end(self) -> None:
+        """Wait no more; each step may be taken twice."""
+        self._cancel.drop()
+        self._place.pop(self._cancel, None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _look(deadlines: ThreadDeadlines) -> None:
+    make_due(deadlines, clock.monotonic())
+
+
+def _nearest_of_thread(deadlines: ThreadDeadlines) -> tuple[float, Entry]:
+    return min(((entry[0], entry) for entry in uncovered(deadlines)), key=lambda one: one[0], default=(inf, None))
+
+
+def _nearest_of_task(before: float) -> TaskDeadline | None:
+    """Return the nearest deadline that counts for the running context, and is nearer than *before*."""
+    nearest = None
+    deadline = standing(current.get())
+    while deadline is not None:
+        if deadline.when < before and deadline.state < EXPIRED and not deadline.is_held:
+            nearest, before = deadline, deadline.when
+        deadline = standing(deadline.previous)
+    return nearest
+
+
+def _is_of_running_loop(deadline: TaskDeadline) -> bool:
+    """Tell whether the loop that watches *deadline* runs on this thread, and so what is called may belong to it."""
+    loop = loop_here()
+    if loop is None or isinstance(deadline, Inherited):
+        return False
+    queue = getattr(deadline, "queue", NO_QUEUE)
+    return queue is NO_QUEUE or queue.loop is loop
+
+
+def _counts(deadline: TaskDeadline) -> bool:
+    return not deadline.is_held and (deadline.counts is deadline or deadline.state >= EXPIRED)
+
+
+def _is_uncovered(deadlines: ThreadDeadlines, entry: Entry) -> bool:
+    return any(other is entry for other in uncovered(deadlines))

@@ -1,0 +1,202 @@
+"""Deadlines of coroutines: the task is cancelled, and told apart from a cancellation that came from outside.
+
+Every deadline of one length on one loop stands in one ordered dict, oldest first, and the loop has one timer for the
+oldest. A call that ends in time costs an insertion and a removal; the timer finds out later that it is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from .._platform.event_loop import kept_on, running_loop
+from .._platform.loop_callback import to_its_end
+from .._platform.unpatched import get_ident
+from .._strategy.verdict import deadline_outcome, is_late
+from .attempt_record import AttemptRecord
+from .clock import clock
+from .task import CANCELLED, EXPIRED, NO_TASK, OWED, RUNS, TaskDeadline, current
+
+_QUEUES = "__faulttolerance_deadlines__"  # ``begin_deadline`` reads the attribute itself
+
+if sys.version_info >= (3, 12):
+    current_task = asyncio.current_task
+else:
+    # What ``current_task`` asks there, without a Python call.
+    current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
+
+
+_modules = sys.modules
+_get_loop = asyncio._get_running_loop
+_get_current, _set_current = current.get, current.set  # each call finds them anew otherwise, at 40 ns
+
+
+class Expiry:
+    """A short callback that is due after a time that many others have, on their loop."""
+
+    __slots__ = ("_callback", "queue", "when")
+
+    queue: DeadlineQueue
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], object]) -> None:
+        self._callback = callback
+        self.when = clock.monotonic() + seconds
+        queue_of(loop, seconds).add(self)
+
+    def expire(self) -> None:
+        """Call back."""
+        self._callback()
+
+    def cancel(self) -> None:
+        """Forget the callback."""
+        self.queue.pending.pop(self, None)
+
+
+class DeadlineQueue:
+    """The deadlines of one length on one event loop, in the order in which they pass."""
+
+    __slots__ = ("ident", "loop", "pending", "seconds", "timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self.loop = loop
+        self.seconds = seconds
+        self.ident = 0
+        """The thread that ran the loop when a deadline was last about to come in here."""
+        self.pending: dict[TaskDeadline | Expiry, None] = {}
+        self.timer: asyncio.TimerHandle | None = None
+
+    def add(self, deadline: TaskDeadline | Expiry) -> None:
+        """Watch *deadline*, which passes later than every other one in here."""
+        deadline.queue = self
+        self.pending[deadline] = None
+        if self.timer is None:
+            self.arm(deadline.when)
+
+    def arm(self, when: float) -> None:
+        """Look again at *when*, as nothing else is going to."""
+        seconds = max(0.0, when - clock.monotonic())
+        self.timer = self.loop.call_later(seconds, to_its_end(self._tick), None)
+
+    def _tick(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()  # where this is called again, it may be the next one
+            self.timer = None
+        while self.pending:
+            oldest = next(iter(self.pending))
+            if oldest.when > clock.monotonic():
+                self.arm(oldest.when)
+                return
+            oldest.expire()
+            self.pending.pop(oldest, None)
+        queues = queues_of(self.loop)
+        if queues.get(self.seconds) is self:  # some lengths are what a caller had left, and do not come again
+            del queues[self.seconds]
+
+
+def queues_of(loop: asyncio.AbstractEventLoop) -> dict[float, DeadlineQueue]:
+    """Give the queues of *loop* by the length of their deadlines; a loop that takes no attributes has one per call."""
+    return kept_on(loop, _QUEUES, dict)
+
+
+def queue_of(loop: asyncio.AbstractEventLoop, seconds: float) -> DeadlineQueue:
+    """Give the queue of *loop*, which runs on this thread, for deadlines of this length."""
+    queues = queues_of(loop)
+    queue = queues.get(seconds)
+    if queue is None:
+        queue = queues[seconds] = DeadlineQueue(loop, seconds)
+    queue.ident = get_ident()
+    return queue
+
+
+def begin_deadline(
+    seconds: float, when: float, what: str, make: Callable[[], TaskDeadline] = TaskDeadline
+) -> TaskDeadline:
+    """Begin a deadline of the running task that passes at *when*, in *seconds*; *make* makes what stands for it.
+
+    Raises:
+        FaultToleranceException: The running task is none of asyncio's, in which *what* needs one.
+    """
+    latest = _get_current()
+    task, queue, ident = latest.task, latest.queue, get_ident()
+    if queue.ident != ident or current_task(queue.loop) is not task:
+        loop = _get_loop()
+        if loop is None or "trio" in _modules:
+            loop = running_loop(what)
+        task = current_task(loop)
+        if task is None:
+            task = NO_TASK
+        try:  # as ``queue_of``, without a call: nearly every request is a task of its own
+            queue = loop.__faulttolerance_deadlines__[seconds]  # type: ignore[attr-defined]
+            queue.ident = ident
+        except (AttributeError, KeyError):
+            queue = queue_of(loop, seconds)
+    elif queue.seconds != seconds:
+        queue = queue_of(queue.loop, seconds)
+    previous = latest.counts
+    while previous is not None and previous.counts is not previous:
+        previous = previous.counts
+    deadline = make()
+    deadline.when = when
+    deadline.previous = previous
+    deadline.cancelling = task.cancelling()
+    deadline.state = RUNS
+    deadline.task = task
+    deadline.queue = queue
+    if queue.timer is None:
+        queue.arm(when)
+    try:
+        deadline.counts = deadline
+        _set_current(deadline)
+        # Last, and nothing is called any more: its caller has the deadline before anything can come in between.
+        queue.pending[deadline] = None
+    except BaseException:
+        deadline.counts = previous
+        raise
+    return deadline
+
+
+def conclude(
+    record: AttemptRecord, error: BaseException | None, message: Callable[[AttemptRecord], str]
+) -> BaseException | None:
+    """Return the outcome of an attempt whose deadline was taken back: *error*, nothing, or ``TimeoutException``."""
+    deadline = record.deadline
+    assert deadline is not None
+    if deadline.state == CANCELLED and deadline.task.uncancel() > deadline.cancelling and error is not None:
+        return error  # cancelled from outside as well: that one must not be lost
+    return conclude_at(record, deadline, error, clock.monotonic(), message)
+
+
+def conclude_at(
+    record: AttemptRecord,
+    deadline: TaskDeadline,
+    error: BaseException | None,
+    ended: float,
+    message: Callable[[AttemptRecord], str],
+) -> BaseException | None:
+    """Return the same for one that *ended* under *deadline*, in its caller's task or in one of its own."""
+    was_interrupted = deadline.state >= EXPIRED
+    is_own = was_interrupted and isinstance(error, asyncio.CancelledError)
+    if not is_late(error, ended, deadline.when, is_own, was_interrupted):  # as nearly all: no text is made for these
+        record.timed_out = False
+        return error
+    outcome = deadline_outcome(
+        error,
+        ended,
+        deadline.when,
+        partial(message, record),
+        partial(_why_not_interrupted, deadline),
+        is_own=is_own,
+        was_interrupted=was_interrupted,
+    )
+    record.timed_out = outcome is not error
+    return outcome
+
+
+def _why_not_interrupted(deadline: TaskDeadline) -> str:
+    return _HELD_BACK if deadline.state == OWED else _BUSY
+
+
+_BUSY = "the event loop was kept busy"
+_HELD_BACK = "it was in an uninterruptible() block"

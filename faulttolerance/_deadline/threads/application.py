@@ -1,0 +1,109 @@
+"""Which frames run the application's own code, and which run code that it only has installed.
+
+An exception may come amidst the application's code as Ctrl-C does. Installed code is written by others, and often takes
+something before it knows to give it back: a pool, a queue, a lock.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from functools import lru_cache
+from types import FrameType
+
+from ..._platform.frames import module_of
+from ..._platform.swap import Swap
+
+_STANDARD_LIBRARY = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
+_INSTALLED = ("site-packages", "dist-packages")
+
+_guarding: dict[str, None] = {}
+"""The packages that guard functions of their own: an installed one among them is an application, too."""
+_interruptible: frozenset[str] = frozenset()
+_uninterruptible: frozenset[str] = frozenset()
+
+
+def put_modules(swap: Swap, *, interruptible: Iterable[str] = (), uninterruptible: Iterable[str] = ()) -> None:
+    """Add modules, and the modules inside them, to those that are interrupted or left in peace, with *swap*."""
+    here = sys.modules[__name__]
+    swap.attribute(here, "_interruptible", _interruptible | frozenset(interruptible))
+    swap.attribute(here, "_uninterruptible", _uninterruptible | frozenset(uninterruptible))
+
+
+def forget_modules() -> None:
+    """Forget the modules that were added."""
+    global _interruptible, _uninterruptible
+    _interruptible = _uninterruptible = frozenset()
+
+
+def include_package_of(frame: FrameType | None) -> None:
+    """Count the package whose code *frame* runs as part of the application, for it declares a guard."""
+    if frame is not None:
+        _guarding[module_of(frame).partition(".")[0]] = None
+
+
+def is_application(frame: FrameType) -> bool:
+    """Return whether *frame* runs the application's own code."""
+    name = module_of(frame)
+    if _is_among(name, _uninterruptible):
+        return False
+    if _is_among(name, _interruptible):
+        return True
+    file = frame.f_globals.get("__file__")
+    if not isinstance(file, str):
+        return name.partition(".")[0] not in sys.stdlib_module_names
+    return not _is_installed(file, name)
+
+
+def is_standard(frame: FrameType) -> bool:
+    """Return whether *frame* runs code of the standard library."""
+    file = frame.f_globals.get("__file__")
+    if not isinstance(file, str):
+        return module_of(frame).partition(".")[0] in sys.stdlib_module_names
+    return _is_standard(file)
+
+
+def is_exempt(frame: FrameType) -> bool:
+    """Return whether *frame* runs code of a module that the application exempts, with all that this calls."""
+    return bool(_uninterruptible) and _is_among(module_of(frame), _uninterruptible)
+
+
+def _is_among(name: str, modules: frozenset[str]) -> bool:
+    while modules and name:
+        if name in modules:
+            return True
+        name = name.rpartition(".")[0]
+    return False
+
+
+def _is_standard(file: str) -> bool:
+    rest = file[len(_STANDARD_LIBRARY) :]
+    return file.startswith(_STANDARD_LIBRARY) and not rest.startswith(_INSTALLED)
+
+
+def _is_installed(file: str, name: str) -> bool:
+    if _is_standard(file):
+        return True
+    return name.partition(".")[0] not in _guarding and _lies_among_installed(file, name)
+
+
+@lru_cache(4096)
+def _lies_among_installed(file: str, name: str) -> bool:
+    """Return whether the module *name* lies where an installer has put distributions, by what it leaves beside them."""
+    if any(f"{os.sep}{directory}{os.sep}" in file for directory in _INSTALLED):
+        return True
+    depth = name.count(".") + (os.path.basename(file).partition(".")[0] == "__init__")
+    directory = os.path.dirname(file)
+    for _ in range(depth):
+        directory = os.path.dirname(directory)
+    return _holds_distributions(directory)
+
+
+@lru_cache(256)
+def _holds_distributions(directory: str) -> bool:
+    try:
+        return any(entry.endswith(".dist-info") for entry in os.listdir(directory))
+    except OSError:
+        return False

@@ -1,0 +1,67 @@
+"""An event loop that runs inside a synchronous call, as under ``asyncio.run``, and how the call is ended then.
+
+What is raised in a task ends that task only, and what is raised in the loop's own code leaves all tasks as they are.
+So the loop is told to cancel what it runs for, as ``asyncio.run`` itself does at Ctrl-C: that cleans up, and ends it.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any, NamedTuple
+
+from ..._platform.atomic import stack_of, variables_of
+from ..._platform.loop_callback import to_its_end
+from .cancels import make_due_first
+from .chain import Depth, Entry, ThreadDeadlines, deadlines_here, depth, due, is_open, prune
+from .safe_point import Stack, frames_of_call
+
+
+class InnerLoop(NamedTuple):
+    """A loop on the stack of a thread."""
+
+    frame: FrameType
+    is_idle: bool
+    """Whether it waits or is about to, and no task or callback runs."""
+
+    def tell(self, deadlines: ThreadDeadlines, entry: Entry) -> None:
+        """Have it end, on its own thread, for the sake of *entry*."""
+        variables = variables_of(self.frame)
+        try:
+            variables["self"].call_soon_threadsafe(to_its_end(_cancel, variables["future"], deadlines, entry), None)
+        except (KeyError, RuntimeError):  # it has not begun, or is closed already
+            return
+
+
+def find_loop(stack: Stack, depth: Depth) -> InnerLoop | None:
+    """Return the loop that runs in the call that reaches down to *depth*."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or "asyncio.base_events" not in sys.modules:
+        return None
+    running = asyncio.base_events.BaseEventLoop.run_until_complete.__code__
+    callback = asyncio.events.Handle._run.__code__
+    is_idle = True
+    for step in frames_of_call(stack, depth):
+        if step.f_code is running:
+            return InnerLoop(step, is_idle)
+        is_idle = is_idle and step.f_code is not callback
+    return None
+
+
+def end_loop(now: float) -> bool:
+    """Have the loop end that runs on this thread if a deadline around it has passed at *now*; whether it was told."""
+    deadlines = deadlines_here()
+    entry = due(deadlines, now)
+    loop = find_loop(stack_of(sys._getframe()), depth(deadlines, entry)) if entry is not None else None
+    if loop is None:
+        return False
+    make_due_first(deadlines, now)
+    loop.tell(deadlines, entry)
+    return True
+
+
+def _cancel(main: Any, deadlines: ThreadDeadlines, entry: Entry) -> None:
+    if is_open(deadlines, entry) and main.cancel():
+        deadlines.cancelled = entry
+        prune(deadlines)
+        deadlines.sent[id(entry)] = entry

@@ -1,0 +1,230 @@
+"""The watchdog's round: which deadlines have passed, and what is done about each."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from math import inf
+
+from ..._platform.atomic import frames_of_threads, stack_of
+from ..._platform.fork import at_fork
+from ..._platform.unpatched import native
+from .activity import cpu_of
+from .async_exception import can_send, find_sender, send
+from .cancels import are_under_way, make_due
+from .chain import (
+    HAS_GIL,
+    Depth,
+    Entry,
+    ThreadDeadlines,
+    deadlines_of_threads,
+    depth,
+    due,
+    forget_other_threads,
+    lateness,
+    stands,
+    this_thread,
+    unmasked,
+)
+from .inner_loop import find_loop
+from .instructions import callee_at, may_call
+from .main_thread import main_thread
+from .pending_interrupt import OTHER_GREENLETS, PendingInterrupt
+from .safe_point import IS_EXACT, Stack, cleans_up, is_of_call, place, reason_unsafe
+from .sighting import sight
+from .sleeper import sleeper_in
+from .watchdog import watchdog
+
+_PATIENCE_WITH_CALLS = 0.04
+"""Seconds that a call on another thread than the main one has to end by a time-out of its own; less than is late."""
+_SOON = 0.0005
+"""Seconds until the next look at a thread for whose sake something is called first."""
+
+
+def look_at_threads() -> float:
+    """Interrupt every thread that has a deadline which has passed, and stands well; return when to look again."""
+    soonest = inf
+    threads = deadlines_of_threads()
+    for deadlines in threads:
+        if deadlines.cancels and not watchdog.is_paused:
+            make_due(deadlines, native.monotonic(), on_watchdog=True)  # first: who is interrupted leaves the block
+    for deadlines in threads:
+        if not HAS_GIL:
+            deadlines.order.clear()
+        if deadlines.innermost is not None:
+            if not (deadlines.is_main and main_thread.owns_signal()) or main_thread.is_deaf:
+                find_sender()
+            soonest = min(soonest, _look_at(deadlines))
+    return soonest
+
+
+def _look_at(deadlines: ThreadDeadlines) -> float:
+    now = native.monotonic()
+    soonest = inf
+    if not watchdog.is_paused:
+        soonest = min((entry[0] for entry in unmasked(deadlines) if entry[0] > now), default=inf)
+    if deadlines.requested:
+        soonest = min(soonest, _forget_requests(deadlines, now))
+    entry = due(deadlines, -inf if watchdog.is_paused else now)
+    if entry is not None:
+        soonest = min(soonest, _interrupt_when_safe(deadlines, entry, now))
+    return soonest
+
+
+def _forget_requests(deadlines: ThreadDeadlines, now: float) -> float:
+    """Forget requests that were met, or found their call over or not begun within a second; when to look again."""
+    soonest = inf
+    for key, (entry, since) in list(deadlines.requested.items()):
+        if key in deadlines.sent:
+            deadlines.requested.pop(key, None)
+        elif not stands(deadlines, entry):
+            if now - since > 1.0:
+                deadlines.requested.pop(key, None)
+            else:
+                soonest = now + 0.001
+    return soonest
+
+
+def _interrupt_when_safe(deadlines: ThreadDeadlines, entry: Entry, now: float) -> float:
+    """Interrupt one thread for one deadline if it stands well; when to look again."""
+    gate = deadlines.gate
+    if gate is not None:
+        gate()  # who sleeps here raises the interruption itself
+        return now + 0.001
+    by_signal = deadlines.is_main and main_thread.owns_signal()
+    in_flight, pending = deadlines.in_flight, deadlines.pending_interrupt
+    if in_flight is not None and (id(in_flight) in deadlines.sent or not by_signal):
+        return inf  # under way, or about to be withdrawn
+    if by_signal and main_thread.is_deaf and pending is not None and pending.send_at > now:
+        by_signal = False  # a signal was sent, and ends what waits; nothing else notices it
+    if not (by_signal or can_send()):
+        return inf
+    if pending is None or pending.entry is not entry:
+        pending = deadlines.pending_interrupt = PendingInterrupt(entry)
+    late_by = lateness(deadlines, entry, now)
+    if deadlines.cancels and are_under_way(deadlines, late_by):
+        return now + _SOON
+    if not HAS_GIL:
+        # The frames of a thread that runs at this moment must not be looked at; the handler looks at its own.
+        pending.look(pending.refused_at, 0.0, now)
+        if pending.send_at <= now:
+            main_thread.send(deadlines, pending)
+        return pending.look_again_at(late_by)
+    frame = frames_of_threads().get(deadlines.ident)
+    if frame is not None and _interrupt(deadlines, pending, stack_of(frame), late_by, by_signal):
+        return inf
+    return pending.look_again_at(late_by)
+
+
+def _interrupt(
+    deadlines: ThreadDeadlines, pending: PendingInterrupt, stack: Stack, late_by: float, by_signal: bool
+) -> bool:
+    """Interrupt a thread that has *stack* if that does no harm; whether it was sent the exception."""
+    entry = pending.entry
+    if "greenlet" in sys.modules and not is_of_call(stack, entry):
+        pending.why = OTHER_GREENLETS
+        return False
+    layers = depth(deadlines, entry)
+    if pending.seen_at is None:
+        pending.sighting, pending.seen_at = sight(stack, layers), native.monotonic()
+    loop = find_loop(stack, layers)
+    if loop is not None:
+        if not pending.has_told_loop:
+            pending.has_told_loop = True
+            loop.tell(deadlines, entry)
+        if loop.is_idle and late_by < 1.0:
+            return False  # it is about to end by itself
+    if _aim(deadlines, pending, stack, late_by, layers, by_signal):
+        return True
+    watchdog.is_pressed = watchdog.is_pressed or pending.presses(late_by)
+    return False
+
+
+def _aim(
+    deadlines: ThreadDeadlines, pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth, by_signal: bool
+) -> bool:
+    """Look how the thread stands, and send it the exception or the signal; whether that was the exception."""
+    frame, now = stack[0], native.monotonic()
+    activity = main_thread.activity(deadlines) if by_signal and pending.why is not None else None
+    sleeper = sleeper_in(frame)
+    cpu = activity.cpu() if activity is not None else cpu_of(deadlines.native_id)
+    pending.look(place(frame), cpu, now)
+    is_still = now - pending.since >= max(0.01, 2.5 * sys.getswitchinterval())
+    # One that has woken up by itself may wait for the interpreter only, and be hit amidst the end of its wait.
+    may_be_awake = not (by_signal or IS_EXACT) and sleeper is not None and sleeper.is_timed
+    why = reason_unsafe(
+        stack,
+        late_by,
+        exact=by_signal or IS_EXACT,
+        asleep=is_still and cpu > 0.0 if may_be_awake else pending.looks > 1,
+        standing=is_still and not by_signal,
+        blind=by_signal and main_thread.is_blind,
+        depth=layers,
+    )
+    pending.refuse(why)
+    if not by_signal:
+        is_patient = now - (pending.seen_at or now) < _PATIENCE_WITH_CALLS
+        if is_patient and sleeper is None and _may_end_by_itself(pending, stack, layers):
+            return False
+        return why is None and send(deadlines, pending, frame, sleeper)
+    if pending.send_at > now:
+        return False
+    is_deaf = why is None and _misses_signals(pending, stack, late_by, layers)
+    if is_deaf and send(deadlines, pending, frame, sleeper):
+        return True
+    if why is None or pending.has_moved:
+        # One that moves is somewhere else by the time that it notices; the handler looks at where that is.
+        main_thread.send(deadlines, pending)
+    elif (
+        activity is not None
+        and is_still
+        and reason_unsafe(stack, late_by, exact=True, blocked=True, depth=layers) is None
+    ):
+        main_thread.send(deadlines, pending, activity)
+    return False
+
+
+def _may_end_by_itself(pending: PendingInterrupt, stack: Stack, layers: Depth) -> bool:
+    """Tell whether a thread waits in a call, which no exception ends, or cleans up after one that has failed.
+
+    The call may have a time-out of its own: that is what ``remaining()`` is for, and it ends the call when the deadline
+    passes. What was sent meanwhile would be raised amidst the cleanup.
+    """
+    frame = stack[0]
+    if (pending.waits or pending.is_first) and may_call(frame.f_code, frame.f_lasti):
+        name, _ = callee_at(frame.f_code, frame.f_lasti)
+        if name.rpartition(".")[2] != "sleep":  # that one never fails
+            return True
+    return cleans_up(stack, layers)
+
+
+def _misses_signals(pending: PendingInterrupt, stack: Stack, late_by: float, layers: Depth) -> bool:
+    """Tell whether the main thread is better sent an exception, which it notices where it stands, or soon.
+
+    A signal it notices at the next place where it looks. Where that is code that is left in peace, as in a loop that
+    does nothing but call such code, or under a trace function, every signal would be in vain.
+    """
+    if not pending.signals or may_call(stack[0].f_code, stack[0].f_lasti):
+        return False
+    if not IS_EXACT and reason_unsafe(stack, late_by, exact=False, depth=layers) is not None:
+        return False
+    find_sender()
+    return can_send()
+
+
+def _begin_anew() -> None:
+    """Go on, in the child of a fork: the deadlines of the forking thread still hold, others are gone."""
+    main_thread.begin_anew()
+    forget_other_threads()
+    for cancel in this_thread.deadlines.cancels:
+        cancel.forget_other_threads()
+    if this_thread.deadlines.innermost is not None:
+        main_thread.install_handler(this_thread.deadlines)
+    watchdog.begin_anew()
+
+
+watchdog.look = look_at_threads
+# The forks are counted in C: there no signal's handler raises. Before a fork the last hook comes first, after it last.
+at_fork(parent=watchdog.forks.pop)
+at_fork(before=watchdog.stop, parent=watchdog.begin_again, child=_begin_anew)
+at_fork(before=partial(watchdog.forks.append, None))

@@ -1,0 +1,57 @@
+"""Where a guarded body stood when its deadline had passed, for the words on a call that ended late (rule S2)."""
+
+from __future__ import annotations
+
+import os
+from types import CodeType
+from typing import NamedTuple
+
+from ..._platform.frames import module_of
+from .application import is_application
+from .chain import Depth
+from .instructions import ACQUIRE_RELEASE, callee_at
+from .roles import is_ours
+from .safe_point import Stack, frames_of_call
+
+
+class Sighting(NamedTuple):
+    """A place in a body, and the line of the application that led there; it keeps no frame alive."""
+
+    code: CodeType
+    offset: int
+    module: str
+    is_of_library: bool
+    """Whether it is in code that the application has only installed."""
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"in {self._what}, from {os.path.basename(self.file)}:{self.line}"
+
+    @property
+    def _what(self) -> str:
+        """The function, also one written in C, which has no frame: then as the code names it that calls it."""
+        callee, is_global = callee_at(self.code, self.offset)
+        if not self.is_of_library:
+            return callee or self.code.co_qualname
+        if is_global and "." in callee:
+            return callee
+        last = callee.rpartition(".")[2]
+        return f"{self.module}.{last if last and last not in ACQUIRE_RELEASE else self.code.co_qualname}"
+
+
+def sight(stack: Stack, depth: Depth) -> Sighting | None:
+    """Say where the body stands that reaches down to *depth* on *stack*; ``None`` where it has no frame."""
+    body = [step for step in frames_of_call(stack, depth) if not is_ours(step)]
+    if not body:
+        return None
+    innermost = body[0]
+    application = next((step for step in body if is_application(step)), innermost)
+    return Sighting(
+        innermost.f_code,
+        innermost.f_lasti,
+        module_of(innermost),
+        not is_application(innermost),
+        application.f_code.co_filename,
+        application.f_lineno,
+    )

@@ -1,0 +1,80 @@
+"""Callbacks that are due at a moment; the watchdog's thread runs them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from math import inf
+
+from ..._log import ERROR, log
+from ..._platform.unpatched import native
+
+
+class Timer:
+    """A callback that is due at a moment; made by ``Timers.call_at``."""
+
+    __slots__ = ("_alive", "callback", "when")
+
+    def __init__(self, alive: dict[Timer, None], when: float, callback: Callable[[], object]) -> None:
+        self.when = when
+        self.callback = callback
+        self._alive = alive
+        alive[self] = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.when < other.when
+
+    def cancel(self) -> None:
+        """Forget the callback if it has not begun."""
+        self._alive.pop(self, None)
+
+
+class Timers:
+    """All timers; any thread may add one or cancel one, and only the one that runs them sorts them."""
+
+    def __init__(self, rouse: Callable[[Callable[[], object]], object]) -> None:
+        self._rouse = rouse
+        """Makes the other thread call ``run_due`` soon; calls what it is given in one step with that."""
+        self.next: float = inf
+        """When it is going to call that."""
+        self.alive: dict[Timer, None] = {}
+        self._incoming: deque[Timer] = deque()
+        self._heap: list[Timer] = []
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Run a short callback on the other thread at *when*; what it raises is logged."""
+        timer = Timer(self.alive, when, callback)
+        self._incoming.append(timer)
+        if when < self.next or self._has_many_cancelled(len(self._incoming)):
+            self._rouse(partial(setattr, self, "next", -inf))
+        return timer
+
+    def run_due(self) -> float:
+        """Run what is due, and return when the next one is."""
+        self.next = inf  # before looking, as ``call_at`` adds before it reads this
+        self.next = self._run_due()
+        return self.next
+
+    def _run_due(self) -> float:
+        heap, alive = self._heap, self.alive
+        while self._incoming:
+            heapq.heappush(heap, self._incoming.popleft())
+        if self._has_many_cancelled(0):
+            heap[:] = [timer for timer in heap if timer in alive]
+            heapq.heapify(heap)
+        while heap:
+            first = heap[0]
+            if first in alive and first.when > native.monotonic():
+                return first.when
+            heapq.heappop(heap)
+            if alive.pop(first, first) is None:
+                try:
+                    first.callback()
+                except BaseException as error:  # others wait for this thread
+                    log(ERROR, "a timer's callback failed", error=error)
+        return inf
+
+    def _has_many_cancelled(self, more: int) -> bool:
+        return len(self._heap) + more > 2 * len(self.alive) + 64

@@ -1,0 +1,135 @@
+"""A block of an application's code in which no deadline interrupts."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+from .._platform.loop_callback import to_its_end
+from .clock import clock, raise_if_expired
+from .task import EXPIRED, NO_TASK, OWED, TaskDeadline, current, standing
+from .threads.async_exception import withdraw
+from .threads.chain import Entry, ThreadDeadlines, deadlines_here, standing_entry
+from .threads.watchdog import watchdog
+
+
+class uninterruptible:  # noqa: N801
+    """A ``with`` block in which no deadline interrupts that ran when the block began.
+
+    One that passes meanwhile interrupts at the end of the block, unless an exception leaves it: that one goes first. A
+    guarded call inside the block still has its own deadline. Works in threads and in coroutines.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
+
+    def __enter__(self) -> None:
+        block = _Block(deadlines_here())
+        deadlines = block.deadlines
+        deadlines.innermost = block.mask
+        try:
+            if deadlines.in_flight is not None:
+                withdraw(deadlines)
+            deadline = standing(current.get())
+            while deadline is not None:
+                block.held.append(deadline)
+                deadline.hold(block)
+                deadline = standing(deadline.previous)
+            self._blocks.append(block)
+        except BaseException:
+            deadlines.innermost = block.outer
+            for deadline in block.held:
+                deadline.let_go(block)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        block: _Block | None = None
+        try:
+            block = self._innermost()
+            owed = self._leave(block, error)
+        except BaseException:
+            # A signal's handler raised: the block is over all the same, and each step may be taken twice.
+            self._leave(block if block is not None else self._innermost(), error)
+            raise
+        if error is None:
+            raise_if_expired(clock.monotonic())
+            if owed:
+                raise sys.modules["asyncio"].CancelledError
+        else:
+            watchdog.look_after(block.deadlines)
+
+    def _leave(self, block: _Block, error: BaseException | None) -> bool:
+        """Hold nothing back any more; whether the running task has to be interrupted for it now."""
+        _take_off(block.deadlines, block.mask)
+        owed = False
+        for deadline in block.held:
+            deadline.let_go(block)
+            if deadline.state == OWED and not deadline.is_held:
+                owed = _deliver(deadline, now=error is None) or owed
+        if block in self._blocks:
+            self._blocks.remove(block)
+        return owed
+
+    def _innermost(self) -> _Block:
+        here = deadlines_here()
+        return next((block for block in reversed(self._blocks) if block.deadlines is here), self._blocks[-1])
+
+
+class undisturbed(uninterruptible):  # noqa: N801
+    """The same for code of this library, at whose end nothing interrupts either: what is due comes later."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error if error is not None else _NOTHING_YET, trace)
+
+
+_NOTHING_YET = BaseException()
+
+
+class _Block:
+    """One entry into an ``uninterruptible`` block, and what it holds back."""
+
+    def __init__(self, deadlines: ThreadDeadlines) -> None:
+        self.deadlines = deadlines
+        self.outer = standing_entry(deadlines.innermost)
+        self.mask = [-1.0, self.outer, True]
+        self.held: list[TaskDeadline] = []
+
+
+def _take_off(deadlines: ThreadDeadlines, mask: Entry) -> None:
+    """Take *mask* out of its chain, wherever it stands there: coroutines leave their blocks in any order."""
+    mask[2] = False
+    if deadlines is not deadlines_here():
+        return
+    top = deadlines.innermost = standing_entry(deadlines.innermost)
+    while top is not None:
+        if top[1] is mask and type(top) is list:
+            top[1] = mask[1]
+        top = top[1]
+
+
+def _deliver(deadline: TaskDeadline, now: bool) -> bool:
+    """Let a deadline interrupt that was held back; whether the running task has to raise *now* for it."""
+    asyncio, task = sys.modules["asyncio"], deadline.task
+    try:
+        is_mine = task is NO_TASK or asyncio.current_task() is task
+    except RuntimeError:  # no loop runs on this thread
+        is_mine = False
+    if is_mine and now:
+        deadline.state = EXPIRED
+        return True
+    if task is not NO_TASK:
+        # For another task, or at the next time that this one waits; by then the call may be over.
+        try:
+            task.get_loop().call_soon_threadsafe(to_its_end(_expire_if_owed, deadline), None)
+        except RuntimeError:
+            pass  # the loop was closed, and will go on with none of its tasks
+    return False
+
+
+def _expire_if_owed(deadline: TaskDeadline) -> None:
+    if deadline.state == OWED and not deadline.is_held and deadline.counts is deadline:
+        deadline.expire()

@@ -1,0 +1,102 @@
+"""The handle that an asynchronous call on an event loop returns (rules R7a, R8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+from .. import typing
+from .._platform.event_loop import keep, running_loop
+from .._platform.loop_callback import completer
+
+T = TypeVar("T")
+
+
+class AsyncCall(typing.AsyncCall[T]):  # type: ignore[misc]  # see there
+    """A call of an ``@asynchronous async def``, and of an ``@asynchronous_non_blocking def`` (rule R7a)."""
+
+    __slots__ = ("__weakref__", "_start", "_steps", "_task")
+
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._start: Callable[[], Coroutine[Any, Any, T]] | None = start
+        self._steps: Generator[Any, None, T] | None = None
+        self._task: asyncio.Task[T] | None = None
+        if asyncio._get_running_loop() is not None:
+            self._begin()
+
+    def _begin(self) -> asyncio.Task[T]:
+        if self._task is None:
+            if self._start is None:
+                raise asyncio.CancelledError  # it was cancelled, or closed, before it began
+            loop = asyncio._get_running_loop() or running_loop("an `@asynchronous async def`")
+            start, self._start = self._start, None
+            self._task = keep(loop.create_task(start()))
+        return self._task
+
+    def __await__(self) -> Generator[Any, None, T]:
+        task = self._begin()
+        try:
+            if task.get_loop() is asyncio.get_running_loop():
+                return (yield from task)
+            return (yield from _from_other_loop(task).__await__())
+        finally:
+            del self, task  # the traceback of a failure keeps this frame, and the task keeps the failure
+
+    def send(self, value: Any) -> Any:
+        return self._begun_steps().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._begun_steps().throw(*error)
+
+    def _begun_steps(self) -> Generator[Any, None, T]:
+        if self._steps is None:
+            self._steps = self.__await__()
+        return self._steps
+
+    def close(self) -> None:
+        """End the waiting; a call that has begun is cancelled, one that has not never begins."""
+        self._start = None
+        if self._steps is not None:
+            self._steps.close()
+        self.cancel()
+
+    def cancel(self, msg: Any = None) -> bool:
+        if self._task is None:
+            was_open, self._start = self._start is not None, None
+            return was_open
+        return self._task.cancel(msg)
+
+    def cancelled(self) -> bool:
+        return self._start is None if self._task is None else self._task.cancelled()
+
+    def done(self) -> bool:
+        return self._start is None if self._task is None else self._task.done()
+
+    def result(self) -> T:
+        return self._over().result()
+
+    def exception(self) -> BaseException | None:
+        return self._over().exception()
+
+    def add_done_callback(self, callback: Callable[[asyncio.Task[T]], object]) -> None:
+        self._begin().add_done_callback(callback)
+
+    def _over(self) -> asyncio.Task[T]:
+        if self._task is None:
+            if self._start is None:
+                raise asyncio.CancelledError
+            raise asyncio.InvalidStateError(
+                "the call has not begun: it is awaited nowhere, and no loop ran when it was made"
+            )
+        return self._task
+
+
+async def _from_other_loop(task: asyncio.Task[T]) -> T:
+    ended = asyncio.get_running_loop().create_future()
+    task.get_loop().call_soon_threadsafe(task.add_done_callback, completer(ended))
+    await ended
+    try:
+        return task.result()
+    finally:
+        del task  # the traceback of a failure keeps this frame

@@ -1,0 +1,121 @@
+"""What a synchronous guard does on its caller's thread besides calling the method."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from types import CoroutineType
+from typing import Any, NamedTuple, TypeAlias
+from weakref import ref
+
+from .._deadline.clock import Alarm, clock
+from .._log import WARNING, log
+from .._platform.event_loop import loop_here
+from .._platform.frames import module_of
+from .._platform.unpatched import get_ident
+from .._strategy.bulkhead import Bulkhead, Waiter
+from .criticality import Criticality
+
+Arguments: TypeAlias = tuple[Any, ...]
+GuardedCall: TypeAlias = Callable[[Arguments, Mapping[str, Any]], Any]
+"""A guarded function that is given its arguments as they are, unspread."""
+Aside: TypeAlias = Callable[[Arguments, Mapping[str, Any], BaseException, int], Any]
+"""Code of the application beside the method itself: arguments of the call, its failure, how many attempts were made."""
+
+_HEAP_TYPE = 1 << 9
+"""``Py_TPFLAGS_HEAPTYPE``: a class that was made by a program, and may go."""
+
+_warned: set[str] = set()
+
+
+class ThreadAdmission(NamedTuple):
+    """A thread's place in the queue of a bulkhead."""
+
+    bulkhead: Bulkhead
+    waiter: Waiter
+    alarm: Alarm
+
+    def wait(self) -> float:
+        """Sleep until the permit is there; return the moment.
+
+        Raises:
+            BulkheadException: None came free in time, or another call took the place.
+            Interrupted: A deadline of this thread passed.
+        """
+        bulkhead, waiter, alarm = self
+        clock.sleep(max(0.0, waiter.until - clock.monotonic()), alarm)
+        if not (waiter.admitted or waiter.reason):
+            bulkhead.expire(waiter)
+        if waiter.reason:
+            raise bulkhead.refusal(waiter.reason)
+        return clock.monotonic()
+
+
+def acquire_on_thread(bulkhead: Bulkhead, permit: object) -> ThreadAdmission | None:
+    """Take a permit for an attempt of this thread: at once (``None``), or once what is returned was waited for.
+
+    Raises:
+        BulkheadException: The bulkhead is full, and its queue too.
+    """
+    alarm = Alarm()
+    waiter = Waiter(permit, get_ident(), alarm.ring if bulkhead.max_wait else None, Criticality.current())
+    return None if bulkhead.enter(waiter) is None else ThreadAdmission(bulkhead, waiter, alarm)
+
+
+def pause(name: str, seconds: float) -> None:
+    """Wait between two attempts; once per guard, warn where that holds up an event loop (rule R12)."""
+    if name not in _warned and loop_here() is not None:
+        _warned.add(name)
+        log(
+            WARNING,
+            "%s delays a retry by %.3f s on the thread of a running event loop; every task of the loop waits meanwhile",
+            name,
+            seconds,
+        )
+    clock.sleep(seconds)
+
+
+HARMLESS: dict[int, ref[type]] = {}
+"""The classes of results that nobody awaits, by their ids; the classes themselves are not kept."""
+
+
+def comes_later(result: object) -> bool:
+    """Tell whether *result* is to be awaited, or asked for a result of its own that it has not got."""
+    kind = type(result)
+    if id(kind) in HARMLESS:
+        return False
+    futures = sys.modules.get("concurrent.futures")
+    if futures is not None and issubclass(kind, futures.Future):
+        future: Any = result
+        return not future.done() or future.cancelled() or future.exception(0) is not None
+    if any("__await__" in vars(base) for base in kind.__mro__):
+        return True
+    ident = id(kind)
+    HARMLESS[ident] = ref(kind, lambda _: HARMLESS.pop(ident, None))
+    return False
+
+
+def lives_on(kind: type) -> bool:
+    """Tell whether *kind* is kept by its module: it may be kept elsewhere, too; one made in a function may not."""
+    if not kind.__flags__ & _HEAP_TYPE:
+        return True
+    name = type.__getattribute__(kind, "__module__")
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return module is not None and vars(module).get(type.__getattribute__(kind, "__name__")) is kind
+
+
+def warn_of_outcome(name: str, result: object) -> None:
+    """Warn where a synchronous guard let *result* pass: whether that fails, nobody sees (rule R8)."""
+    kind = type(result)
+    what = "a coroutine" if kind is CoroutineType else f"an object of the class {kind.__module__}.{kind.__qualname__}"
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and module_of(frame).partition(".")[0] == "faulttolerance":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"{name} is guarded as a synchronous function and returned {what}: a failure that comes later is not seen."
+        " Write `async def`; or put `@asynchronous_non_blocking` above a function that returns what is to be awaited;"
+        " or guard the function that an executor runs",
+        RuntimeWarning,
+        stacklevel=level,
+    )

@@ -1,0 +1,289 @@
+"""Attempts in and as tasks of an event loop (rules R3, R7a)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from math import inf
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+from .._deadline.clock import clock
+from .._deadline.queue import Expiry, begin_deadline, conclude_at, queue_of
+from .._deadline.task import NO_DEADLINE, NO_TASK, TaskDeadline, current, nearest_ruling, standing
+from .._deadline.threads.block import has_yielded, holder_of_block
+from .._platform.event_loop import keep, running_loop
+from .._platform.loop_callback import complete_soon, completion, to_its_end
+from .._platform.unpatched import get_ident
+from .._strategy.bulkhead import Bulkhead, Waiter
+from ..exceptions import TimeoutException
+from .criticality import Criticality
+from .environment import Attempt, Environment, Turn
+
+if TYPE_CHECKING:
+    from .._deadline.detached import RulingWatch
+    from ..typing import Timer
+    from .environment import MakeCall, Run, Ts
+
+
+class TaskAdmission(NamedTuple):
+    """A task's place in the queue of a bulkhead; ``await`` gives the moment at which the permit was there."""
+
+    bulkhead: Bulkhead
+    waiter: Waiter
+    comes: asyncio.Future[None]
+
+    def __await__(self) -> Generator[Any, None, float]:
+        bulkhead, waiter, comes = self
+        timer = None
+        try:
+            if waiter.until < inf:
+                expire = to_its_end(bulkhead.expire, waiter)
+                timer = comes.get_loop().call_later(max(0.0, waiter.until - clock.monotonic()), expire, None)
+            yield from comes
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if waiter.reason:
+            raise bulkhead.refusal(waiter.reason)
+        return clock.monotonic()
+
+
+def acquire_in_task(bulkhead: Bulkhead, permit: object) -> TaskAdmission | None:
+    """Take a permit for an attempt of the running task: at once (``None``), or when what is returned completes.
+
+    Raises:
+        BulkheadException: The bulkhead is full, and its queue too.
+    """
+    turn = turn_in_task()
+    waiter = bulkhead.enter(Waiter(permit, turn.ident, turn.wake, Criticality.current()))
+    return None if waiter is None else TaskAdmission(bulkhead, waiter, turn.comes)  # type: ignore[arg-type]
+
+
+def turn_in_task() -> Turn:
+    """Make what the running task can wait for; waking it fails where its loop was closed."""
+    future = running_loop("a call that may have to wait for another").create_future()
+    ident = get_ident()
+    known = ref(future)  # queues outlive loops, and would keep one that was closed, and its tasks with it
+
+    def wake() -> None:
+        waited = known()
+        if waited is None:
+            raise RuntimeError("nobody waits any more: the loop was closed")
+        if get_ident() == ident:
+            next(completion(waited), None)
+        else:
+            complete_soon(waited)
+
+    return Turn(ident, wake, future)
+
+
+class _DetachedDeadline(TaskDeadline):
+    """The deadline of an attempt that is a task of its own: its caller does not wait for the task to end."""
+
+    __slots__ = ("_given_up",)
+
+    def __init__(self, when: float, given_up: Iterator[object]) -> None:
+        self.start(when, standing(current.get()))
+        self._given_up = given_up
+
+    def expire(self) -> None:
+        if self.task.done():
+            return  # when it ended, and not when the loop comes to look, tells whether it was in time
+        super().expire()
+        next(self._given_up, None)
+
+
+class _BlockDeadline(TaskDeadline):
+    """The deadline of a block; one that an asynchronous generator holds open interrupts nobody but that."""
+
+    __slots__ = ("holder",)
+
+    def __init__(self, holder: FrameType | None) -> None:
+        self.holder = holder
+
+    def end(self) -> None:
+        super().end()
+        self.holder = None
+
+    def expire(self) -> None:
+        if not has_yielded(self.holder):
+            super().expire()
+
+
+def _call_later(seconds: float, callback: Callable[[], object], is_usual: bool = False) -> Timer:
+    loop = asyncio.get_running_loop()
+    return Expiry(loop, seconds, callback) if is_usual else loop.call_later(seconds, to_its_end(callback), None)
+
+
+class TaskEnvironment(Environment):
+    """The environment of calls that run as tasks of the running loop."""
+
+    acquire = staticmethod(acquire_in_task)
+    begin_deadline = staticmethod(begin_deadline)
+    call_later = staticmethod(_call_later)
+    ident = staticmethod(get_ident)
+    turn = staticmethod(turn_in_task)
+
+    async def pause(self, seconds: float) -> None:
+        if seconds > 0.0:
+            running_loop("to wait for the next attempt")
+        await asyncio.sleep(seconds)
+
+    async def begin(
+        self, make: MakeCall, prepare: Callable[[], object], begun: Callable[[Run], object], ended: Callable[[], object]
+    ) -> None:
+        loop, context = running_loop("a call with hedges"), copy_context()
+        context.run(prepare)
+        body, task = make(), None
+        try:
+            task = context.run(loop.create_task, body)  # not every loop takes a context
+            begun(task)
+            task.add_done_callback(_drop)
+            task.add_done_callback(to_its_end(ended))
+            keep(task)
+        except BaseException as error:
+            _give_up(body, task, error)
+            raise
+
+    def leave(self, runs: Collection[Run]) -> None:
+        for task in runs:
+            with suppress(RuntimeError):  # the loop was closed, and will not go on with the task
+                task.cancel()
+
+    async def end(self, runs: Collection[Any]) -> None:
+        # What has ended the call may close what they use.
+        self.leave(runs)
+        await asyncio.wait(runs)
+
+    async def hand_on_deadline(self) -> None:
+        current.get().rule()
+
+    async def call(self, function: Callable[[*Ts], Any], *args: *Ts) -> Any:
+        return await _outcome(function(*args), awaits=True)
+
+    async def attempt(self, attempt: Attempt) -> Any:
+        # It is left behind at its deadline, and when its caller is cancelled.
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        ends = completion(ended)
+        deadline = task = None
+        if attempt.deadline is not None:  # there before the body, which an eager task begins at once
+            deadline = attempt.record.deadline = _DetachedDeadline(attempt.deadline, ends)
+        body = self._body(attempt)
+        watch = _watch_ruling()
+        try:
+            task = keep(loop.create_task(body))
+            task.add_done_callback(partial(next, ends))
+            if deadline is not None:
+                deadline.task = task
+                queue_of(loop, attempt.seconds).add(deadline)
+            await ended
+        except BaseException as error:
+            _give_up(body, task, error)
+            raise
+        finally:
+            if deadline is not None:
+                deadline.queue.pending.pop(deadline, None)
+            if watch is not None:
+                watch.cancel()
+        raised = failure = None
+        try:
+            if not task.done():
+                attempt.record.timed_out = True
+                task.add_done_callback(_drop)
+                if attempt.left_behind is not None:
+                    attempt.left_behind.add(task)
+                    task.add_done_callback(attempt.left_behind.remove)
+                raise TimeoutException(attempt.late(attempt.record))
+            if deadline is not None:
+                deadline.task = NO_TASK  # which refers to it by its context
+                raised = asyncio.CancelledError() if task.cancelled() else task.exception()
+                ended_at = attempt.record.ended or clock.monotonic()
+                failure = conclude_at(attempt.record, deadline, raised, ended_at, attempt.late)
+                if failure is not None:
+                    raise failure
+            return task.result()
+        finally:
+            del task, raised, failure  # the traceback of a failure keeps this frame
+
+    async def _body(self, attempt: Attempt) -> Any:
+        record, bulkhead = attempt.record, attempt.bulkhead
+        permit = object()  # and not the record, which leads to this task: the bulkhead would keep it, and its loop
+        if record.deadline is not None:
+            current.set(record.deadline)
+        try:
+            if bulkhead is not None:
+                admission = acquire_in_task(bulkhead, permit)
+                if admission is not None:
+                    record.queued = True
+                    record.running_since = await admission
+                record.admitted = True
+            return await _outcome(attempt.function(*attempt.args, **attempt.kwargs), attempt.awaits)
+        finally:
+            if bulkhead is not None:
+                try:
+                    bulkhead.release(permit)  # or its place in the queue, and whether or not it has heard of a permit
+                except BaseException:
+                    bulkhead.release(permit)  # a signal's handler raised before the first instruction
+                    raise
+            if record.deadline is not None:
+                record.deadline.counts = record.deadline.previous
+            record.ended = clock.monotonic()
+
+
+class BlockEnvironment(TaskEnvironment):
+    """The same for calls whose body is a block of code."""
+
+    @staticmethod
+    def begin_deadline(
+        seconds: float, when: float, what: str, make: Callable[[], TaskDeadline] | None = None
+    ) -> TaskDeadline:
+        """Begin the deadline of the block that is being entered."""
+        return begin_deadline(seconds, when, what, make or partial(_BlockDeadline, holder_of_block()))
+
+
+def _watch_ruling() -> RulingWatch | None:
+    """Have the running call cancelled at a deadline of another task, under which it was made; ``None``: there is none.
+
+    One of its own cancels it anyway.
+    """
+    latest, task = current.get(), asyncio.current_task()
+    if latest is NO_DEADLINE or task is None or nearest_ruling(latest, task) is None:
+        return None
+    from .._deadline.detached import RulingWatch
+
+    watch = RulingWatch(latest, _call_later, task.cancel, task)
+    watch.look()
+    return watch
+
+
+def _give_up(body: Coroutine[Any, Any, Any], task: asyncio.Task[Any] | None, error: BaseException) -> None:
+    """End an attempt whose caller does not wait for it any more, because of *error*."""
+    reason = error.args[:1] if isinstance(error, asyncio.CancelledError) else ()
+    with suppress(RuntimeError):  # the loop was closed, and will not go on with the task
+        body.close() if task is None else task.cancel(*reason)
+
+
+def _drop(task: asyncio.Task[Any]) -> None:
+    """Look at the end of a task that nobody waits for any more, so that the loop does not complain about it."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _outcome(result: Any, awaits: bool | None) -> Any:
+    """Return *result*; await it first where ``Attempt.awaits`` says so."""
+    if awaits is False or (awaits is None and _is_concurrent_future(result)):
+        return result
+    if inspect.isawaitable(result):
+        return await result
+    return await asyncio.wrap_future(result) if _is_concurrent_future(result) else result
+
+
+def _is_concurrent_future(result: object) -> bool:
+    return hasattr(result, "add_done_callback") and hasattr(result, "result") and not asyncio.isfuture(result)

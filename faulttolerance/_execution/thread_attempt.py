@@ -1,0 +1,401 @@
+"""Code of the application on a thread of the pool (rules R2, R5, R7b)."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import math
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
+from functools import partial
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from .._deadline import interruption
+from .._deadline.clock import clock
+from .._deadline.gevent import watch_in_hub
+from .._deadline.interruption import NOT_WANTED, settle
+from .._deadline.parent import pass_on
+from .._deadline.task import TaskDeadline, current, standing
+from .._deadline.threads.async_exception import Interrupted
+from .._deadline.threads.chain import Entry, ThreadDeadlines, deadlines_here
+from .._deadline.threads.roles import TIMED_ATTEMPT, register
+from .._platform.loop_callback import take, to_its_end, while_alive
+from .._platform.unpatched import get_ident
+from .._strategy.bulkhead import Waiter
+from ..exceptions import BulkheadException, TimeoutException
+from .criticality import level_in
+from .environment import Attempt, StoppedIteration
+from .loop_thread import loop_thread
+from .pool import pool
+from .thread_call import NO_THREAD, Suspension, log_dropped
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..typing import Timer
+
+
+class Body(Suspension):
+    """An attempt on a thread, and afterwards what it returned, where that is awaited."""
+
+    # Attributes of the class, so that making one calls less: most stay as they are.
+    _waiter: Waiter | None = None
+    """Its place in the queue of the bulkhead."""
+    _longest_wait: Timer | None = None
+    _is_over = False
+    """Whether the body has ended, or will never begin; looked at after a place in that queue was taken."""
+    _deadlines: ThreadDeadlines | None = None
+    _entry: Any = None
+    _awaited: AwaitedTask | concurrent.futures.Future[Any] | None = None
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self._unbegun = [None]
+        """Emptied by whoever begins the body, who then also gives its permit back, or by whoever withdraws it."""
+        self._unwoken = [None]
+        """Emptied when the wait for a permit is over."""
+
+    # Before the body
+
+    def begin(self, may_run: bool) -> bool:
+        """Ask for a permit, and run the body here or have it run."""
+        attempt, call = self.attempt, self.call
+        record, bulkhead = attempt.record, attempt.bulkhead
+        try:
+            if call.attempted and not may_run:
+                call.is_shared = True
+                # A refused attempt is retried at once: the caller shall not wait for this one, and all that follow.
+                pool.submit(partial(self._resume_after, self.begin, True))
+                return False
+            call.attempted = True
+            call.is_shared = True
+            if bulkhead is not None:
+                waiter = self._waiter = Waiter(record, NO_THREAD, self._wake, level_in(call.steps))
+                record.queued = bulkhead.enter(waiter) is not None
+                if not record.queued:
+                    self._waiter = None
+                elif waiter.until < math.inf:
+                    self._longest_wait = clock.call_at(waiter.until, partial(while_alive, ref(waiter), bulkhead.expire))
+            if attempt.deadline is not None:
+                self.set_timer(attempt.deadline)
+            if not record.queued:
+                if may_run and not pool.is_crowded:
+                    return self._run_body()
+                pool.submit(partial(self._resume_after, self._run_body))
+            elif self._is_over:
+                self.release_permit()
+            return False
+        except BaseException as error:
+            return self._refuse(error, may_run)
+
+    def _refuse(self, error: BaseException, may_run: bool) -> bool:
+        """Let the attempt fail with *error*, which came before its body was begun, or was sure to be."""
+        try:
+            if isinstance(error, BulkheadException):
+                self.call.is_shared = False  # nobody else has heard of it yet
+            self.cancel_timer()
+            claimed = self.claim()
+            if take(self._unbegun):
+                if not isinstance(error, BulkheadException):
+                    self.release_permit()
+            elif claimed and not isinstance(error, Exception):
+                self._give_up(may_interrupt=True, may_cancel=True)
+            if claimed:
+                self.error = error
+            elif not may_run and not isinstance(error, Exception):
+                raise error  # somebody means this thread, and not the call, which goes on elsewhere
+            return claimed
+        finally:
+            del error
+
+    def _wake(self) -> None:
+        """Run the body, if it has got its permit now; called from any thread, and at times twice."""
+        if not take(self._unwoken):
+            return
+        waiter = self._waiter
+        step = self._leave_queue if waiter is not None and waiter.reason else self._run_body
+        try:
+            pool.submit(partial(self._resume_after, step))
+        except RuntimeError as error:
+            if self.claim():
+                self.cancel_timer()
+                self.call.give_up(error)
+            raise
+
+    def _leave_queue(self) -> bool:
+        """Let the attempt fail that got no permit; return whether that counts, and the call goes on here."""
+        bulkhead, waiter = self.attempt.bulkhead, self._waiter
+        self.cancel_timer()
+        if bulkhead is None or waiter is None or not self.claim():
+            return False  # it was withdrawn
+        take(self._unbegun)
+        self._waiter = None  # which refers to this
+        self.error = bulkhead.refusal(waiter.reason)
+        return True
+
+    def cancel_timer(self) -> None:
+        """Forget the timers."""
+        super().cancel_timer()
+        if self._longest_wait is not None:
+            self._longest_wait.cancel()
+
+    def _resume_after(self, step: Callable[..., bool], *args: Any) -> None:
+        """Take one step on this thread of the pool, and go on with the call where its outcome counts."""
+        if step(*args):
+            self.resume()
+
+    # The body
+
+    @register(TIMED_ATTEMPT)
+    def _run_body(self) -> bool:
+        """Run the body; return whether its outcome counts, and the call goes on here."""
+        attempt, call = self.attempt, self.call
+        deadlines = self._deadlines = deadlines_here()
+        if deadlines.is_greenlet:
+            watch_in_hub(deadlines)
+        previous = deadlines.innermost
+        entry = self._entry = _entry_of(attempt, previous)
+        if not take(self._unbegun):
+            self.release_permit()  # withdrawn, perhaps before it had anything to give back
+            return False
+        self.ident = get_ident()
+        if attempt.bulkhead is not None:
+            attempt.bulkhead.held[attempt.record] = self.ident
+            if not self._unwoken:
+                attempt.record.running_since = clock.monotonic()
+                if self._longest_wait is not None:
+                    self._longest_wait.cancel()
+            attempt.record.admitted = True
+        error: BaseException | None = None
+        result = None
+        context = call.context_of_body()
+        try:
+            try:
+                # No need to wake the watchdog, as ``be_watched`` does: there is a timer for the same moment.
+                deadlines.innermost = entry
+                result = context.run(attempt.function, *attempt.args, **attempt.kwargs)
+            finally:
+                deadlines.innermost = previous
+            settle(deadlines, entry)
+        except BaseException as raised:
+            error = raised
+            try:
+                settle(deadlines, entry)
+            except Interrupted as late:
+                error = late
+        if deadlines.heirs and attempt.deadline is not None and clock.monotonic() >= attempt.deadline:
+            pass_on(deadlines, self._own_entry)
+        try:
+            if error is None and self._is_to_be_awaited(result):
+                return self._await(result, context)
+            self.release_permit()
+            return self._conclude(result, error, clock.monotonic())
+        finally:
+            del error
+
+    def release_permit(self) -> None:
+        """Give the permit back, or the place in the queue."""
+        self._is_over = True
+        if self.attempt.bulkhead is not None:
+            self.attempt.bulkhead.release(self.attempt.record)
+            self._waiter = None  # which refers to this
+        if self.attempt.left_behind is not None:
+            self.attempt.left_behind.remove(self)
+
+    # After the body
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the call still waits for the attempt."""
+        return self in self.call.suspended
+
+    @property
+    def _own_entry(self) -> Any:
+        """The entry of its own deadline in the chain of its thread."""
+        return self._entry if self.attempt.interrupt else self._entry[1]
+
+    def _conclude(self, result: Any, error: BaseException | None, ended: float) -> bool:
+        """Take what the attempt came to as its outcome, unless somebody went on without it."""
+        self.cancel_timer()
+        try:
+            if not self.claim():
+                drop(result, error)
+                return False
+            attempt, deadlines = self.attempt, self._deadlines
+            if attempt.deadline is not None and deadlines is not None:
+                error = interruption.conclude_at(attempt.record, deadlines, self._own_entry, error, ended, attempt.late)
+            self.value, self.error = result, None if error is None else StoppedIteration.of(error)
+            return True
+        finally:
+            del error
+
+    def take_over(self, future: Any, cancelled: type[BaseException]) -> None:
+        """Go on, on another thread than this one, with what *future* came to; may be called again."""
+        error = cancelled() if future.cancelled() else future.exception()
+        result = None if error is not None else future.result()
+        try:
+            self.release_permit()
+            self.cancel_timer()
+            if self.is_awaited:
+                conclusion = partial(self._resume_after, self._conclude, result, error, clock.monotonic())
+                self.submit(conclusion, urgent=True)
+            else:
+                drop(result, error)
+        finally:
+            del error
+
+    def expire(self) -> None:
+        """Go on without the body: its deadline has passed."""
+        if self.claim():
+            self.attempt.record.timed_out = True
+            self.error = TimeoutException(self.attempt.late(self.attempt.record))
+            has_begun = not self._withdraw(may_interrupt=False, may_cancel=True)
+            left_behind = self.attempt.left_behind
+            if left_behind is not None and has_begun:
+                left_behind.add(self)
+                if self._is_over:
+                    left_behind.remove(self)
+            self.submit(self.resume, urgent=True)
+
+    def abandon(self, may_interrupt: bool) -> None:
+        """Go on without the body: the caller gave up."""
+        self.cancel_timer()
+        self._withdraw(may_interrupt, may_interrupt)
+
+    def _withdraw(self, may_interrupt: bool, may_cancel: bool) -> bool:
+        """Withdraw a body that has not begun, end one that has; return whether it was withdrawn."""
+        is_withdrawn = take(self._unbegun)
+        if is_withdrawn:
+            self.release_permit()
+        else:
+            self._give_up(may_interrupt, may_cancel)
+        return is_withdrawn
+
+    def _give_up(self, may_interrupt: bool, may_cancel: bool) -> None:
+        """End the body, which has begun, or what is awaited for it."""
+        if self._awaited is not None:
+            if may_cancel:
+                self._awaited.cancel()
+        elif may_interrupt and self._deadlines is not None:
+            interruption.interrupt(self._deadlines, self._entry)
+        elif self._deadlines is not None:
+            interruption.see_to(self._deadlines)  # the deadline stands in the chain of the body's thread
+
+    # What the body returned, where that is awaited
+
+    def _is_to_be_awaited(self, result: Any) -> bool:
+        awaits = self.attempt.awaits
+        if isinstance(result, concurrent.futures.Future):
+            return bool(awaits)
+        return awaits is not False and isawaitable(result)
+
+    def _await(self, result: Any, context: Context) -> bool:
+        """Let the attempt end with *result*; the permit is kept meanwhile."""
+        if isinstance(result, concurrent.futures.Future):
+            self._awaited = result
+            if not self.is_awaited:
+                result.cancel()
+            result.add_done_callback(to_its_end(self.take_over, result, concurrent.futures.CancelledError))
+            return False
+        try:
+            self._awaited = AwaitedTask(self, result)
+            self._awaited.begin(result, context)
+        except Exception as error:  # the loop was closed; or a new one could not be made
+            drop(result, None)
+            self.release_permit()
+            return self._conclude(None, error, clock.monotonic())
+        return False
+
+
+def _entry_of(attempt: Attempt, outer: Entry) -> Entry:
+    """Make the entry of *attempt* in the chain of its thread; one that never passes is for calls that are cancelled."""
+    if attempt.deadline is None:
+        return (math.inf, outer)
+    return (attempt.deadline, outer) if attempt.interrupt else (math.inf, (attempt.deadline, outer, NOT_WANTED))
+
+
+class AwaitedTask:
+    """The task that awaits what a body returned.
+
+    It belongs to the loop of the awaitable, where that has one, else to the caller's, else to one that is borrowed.
+    What is called on the loop may be called twice, and so takes no step that it has taken.
+    """
+
+    def __init__(self, body: Body, awaitable: Any) -> None:
+        import asyncio
+
+        self._body = body
+        loop = awaitable.get_loop() if asyncio.isfuture(awaitable) else body.call.loop
+        self._is_borrowed = loop is None
+        self._loop: asyncio.AbstractEventLoop = loop_thread.acquire() if loop is None else loop
+        self._limit: TaskDeadline | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def begin(self, awaitable: Any, context: Context) -> None:
+        """Have the task made on its loop.
+
+        Raises:
+            RuntimeError: The loop was closed.
+        """
+        try:
+            self._loop.call_soon_threadsafe(to_its_end(self._begin, awaitable, context), None)
+        except RuntimeError:
+            self._return_loop()
+            raise
+
+    def _begin(self, awaitable: Any, context: Context) -> None:
+        body = self._body
+        if self._task is None:
+            if not body.is_awaited:
+                drop(awaitable, None)
+                body.release_permit()
+                self._return_loop()
+                return
+            if body.attempt.deadline is not None:
+                self._limit = TaskDeadline()
+                self._limit.start(body.attempt.deadline, standing(context.run(current.get)))
+                context.run(current.set, self._limit)
+            self._task = self._loop.create_task(_outcome(awaitable), context=context)
+        if self._limit is not None:
+            self._limit.task = self._task
+        self._task.add_done_callback(to_its_end(self._end, self._task))
+        self._task.add_done_callback(self._return_loop)
+
+    def cancel(self) -> None:
+        """Cancel the task, from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(to_its_end(self._cancel), None)
+        except RuntimeError:
+            self._body.release_permit()  # the loop was closed, and the task with it
+
+    def _cancel(self) -> None:
+        if self._task is None:
+            return  # _begin has seen to it
+        if self._limit is not None and not self._body.call.stopped:
+            self._limit.expire()
+        else:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        import asyncio
+
+        if self._limit is not None:
+            self._limit.counts = self._limit.previous
+        self._body.take_over(task, asyncio.CancelledError)
+
+    def _return_loop(self, _: object = None) -> None:
+        if self._is_borrowed:
+            loop_thread.release()
+
+
+async def _outcome(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def drop(result: Any, error: BaseException | None) -> None:
+    """Do away with what a body came to for which nobody waits any more."""
+    if isinstance(result, Coroutine):
+        result.close()  # it was never awaited, and on purpose
+    if error is not None:
+        log_dropped(error)

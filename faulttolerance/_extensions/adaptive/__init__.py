@@ -1,0 +1,1 @@
+"""Limits that follow latencies: of bulkheads and time-outs."""

@@ -1,0 +1,1 @@
+"""``@adaptive_throttle``: refuse a part of the calls while the callee refuses many."""

@@ -1,0 +1,1 @@
+"""Faults and delays that configuration puts in the place of attempts."""

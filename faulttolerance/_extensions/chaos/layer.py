@@ -1,0 +1,141 @@
+"""Faults in the place of a body, or delays before it; to the policies they are the body's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..._deadline.clock import clock
+from ..._deadline.threads.roles import CALLER, register
+from ..._execution.environment import Environment
+from ..._log import WARNING, log
+from ..._metrics.catalogue import CHAOS
+from ..._metrics.counters import Counters
+from ..._policy import Chaos, ChronoUnit, seconds
+
+BODY: Any = object()
+"""The result where the body gives it."""
+
+
+class Disturbance:
+    """What befalls attempts, each of them with the same probability.
+
+    Args:
+        failure: Gives what an attempt raises instead of running its body; ``None``: it does not.
+        seconds: How long an attempt waits before anything else, on the shared clock.
+        result: What an attempt gives instead of running its body; ``BODY``: it runs. No matter for blocks.
+        rate: The probability that an attempt is befallen, from 0 to 1.
+        chance: Gives numbers in [0, 1).
+        tell: Told ``"latency"`` or ``"error"`` for each of them that befalls an attempt.
+    """
+
+    __slots__ = ("_chance", "_failure", "_rate", "_result", "_seconds", "_tell")
+
+    def __init__(
+        self,
+        failure: Callable[[], BaseException | None],
+        seconds: float,
+        result: object = BODY,
+        rate: float = 1.0,
+        chance: Callable[[], float] = lambda: clock.random(),
+        tell: Callable[[str], object] = lambda kind: None,
+    ) -> None:
+        self._failure = failure
+        self._seconds = seconds
+        self._result = result
+        self._rate = rate
+        self._chance = chance
+        self._tell = tell
+
+    def around(
+        self, function: Callable[..., Any], environment: Environment | None, is_awaited: bool, *, is_block: bool = False
+    ) -> Callable[..., Any]:
+        """Let it befall what calls *function* for each attempt, and waits in *environment*, or blocks its thread."""
+        result = BODY if is_block else self._result
+
+        @register(CALLER)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._befalls():
+                if self._is_late():
+                    if environment is not None:
+                        return later(args, kwargs)  # which is awaited, as what the body returns may be
+                    clock.sleep(self._seconds)
+                self._fail()
+                if result is not BODY:
+                    return result
+            return function(*args, **kwargs)
+
+        async def later(args: Any, kwargs: Any) -> Any:
+            assert environment is not None
+            await environment.pause(self._seconds)
+            self._fail()
+            if result is not BODY:
+                return result
+            given = function(*args, **kwargs)
+            return await given if inspect.isawaitable(given) else given
+
+        @register(CALLER)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            if self._befalls():
+                if self._is_late():
+                    if environment is not None:
+                        await environment.pause(self._seconds)
+                    else:
+                        clock.sleep(self._seconds)
+                self._fail()
+                if result is not BODY:
+                    return result
+            return await function(*args, **kwargs)
+
+        return awaited if is_awaited else call
+
+    def _befalls(self) -> bool:
+        return self._rate >= 1.0 or self._chance() < self._rate
+
+    def _is_late(self) -> bool:
+        if self._seconds:
+            self._tell("latency")
+        return self._seconds > 0.0
+
+    def _fail(self) -> None:
+        failure = self._failure()
+        if failure is not None:
+            self._tell("error")
+            raise failure
+
+
+_said: set[tuple[str, str]] = set()
+
+
+def chaos_of(name: str, policy: Chaos, counters: Counters | None) -> Disturbance:
+    """Give the chaos that the guard *name* carries, and warn once of each that it ever carries.
+
+    Args:
+        name: The guard, or the line that several have in common.
+        policy: What befalls attempts.
+        counters: What counts it; ``None``: nothing does.
+    """
+    if (name, repr(policy)) not in _said:
+        _said.add((name, repr(policy)))
+        log(WARNING, "%s carries %r: calls fail or wait on purpose", name, policy, fields={"ft_method": name})
+    delay = seconds(policy.latency, ChronoUnit.MILLIS)
+    errors: Any = policy.error or (() if delay else (ConnectionError,))  # a tuple, once it is checked
+
+    def failure() -> BaseException | None:
+        if not errors:
+            return None
+        kind = errors[0] if len(errors) == 1 else errors[int(clock.random() * len(errors))]
+        made: BaseException = kind(f"{name}: made by chaos")
+        return made
+
+    def tell(kind: str) -> None:
+        if counters is not None:
+            counters.add((CHAOS.series((kind,)),))
+
+    return Disturbance(failure, delay, rate=policy.rate, tell=tell)
+
+
+def forget_chaos() -> None:
+    """Warn again of chaos that guards carry."""
+    _said.clear()

@@ -1,0 +1,1 @@
+"""``@coalesce``: calls that overlap share one outcome."""

@@ -1,0 +1,194 @@
+"""The layer of ``@coalesce``: calls that overlap wait for the one that leads, and share its outcome (rule CO1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from contextvars import ContextVar
+from math import inf
+from sys import exception, modules
+from typing import TYPE_CHECKING, Any
+
+from ..._deadline.clock import Alarm, clock
+from ..._execution.caller_thread import Arguments, GuardedCall
+from ..._execution.environment import Environment
+from ..._metrics.catalogue import advanced
+from ..._metrics.counters import FOLD, Counters
+from ..._platform.unpatched import get_ident
+from ..._signature.call_key import refuse_unhashable
+from .strategy import Flight, Flights, Links, Outcome, Seat
+
+_LED, _FOLLOWED = advanced((("Coalesce", "leader"),)), advanced((("Coalesce", "follower"),))
+_own: ContextVar[tuple[Flight, ...]] = ContextVar("the flights in which a call is made", default=())
+
+
+class Coalescing:
+    """Makes the calls of one guarded function that overlap be one call.
+
+    Args:
+        name: The function, as in messages.
+        flights: Its flights.
+        key_of: Gives the key of a call from its arguments.
+        counters: What counts the calls; ``None``: nothing does.
+    """
+
+    __slots__ = ("_counters", "_flights", "_followed", "_key_of", "_led", "_name")
+
+    def __init__(self, name: str, flights: Flights, key_of: Callable[..., Hashable], counters: Counters | None) -> None:
+        self._name = name
+        self._flights = flights
+        self._key_of = key_of
+        self._counters = counters
+        self._led, self._followed = map(counters.batch, (_LED, _FOLLOWED)) if counters is not None else ([], [])
+
+    def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
+        """Put this around *call*."""
+        return self._blocking(call) if environment is None else self._awaited(call, environment)
+
+    def _blocking(self, call: GuardedCall) -> GuardedCall:
+        key_of, flights = self._key_of, self._flights
+        lead, join, leave = flights.lead, flights.join, flights.leave
+
+        def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            key, own = key_of(*args, **kwargs), _own.get()
+            seat = Seat(get_ident())
+            flight = Flight(key, seat)
+            outcome: Outcome | None = None
+            handled = exception()
+            try:
+                # From before a flight is there until it is gone: the handler of a signal may call the same, and would
+                # wait for the call below it.
+                _own.set((*own, flight))
+                try:
+                    met = lead(flight, seat)
+                except TypeError:
+                    refuse_unhashable(self._name, key)
+                    raise
+                if met is not None:
+                    if _is_led_here(met, seat):
+                        return call(args, kwargs)
+                    alarm = Alarm()
+                    seat.wake = alarm.ring
+                    _own.set((*own, flight, met))  # either may be led here next
+                    if not join(flight, seat, own):
+                        return call(args, kwargs)
+                    if TYPE_CHECKING:
+                        assert seat.flight is not None
+                    _own.set((*own, seat.flight))
+                    while not (seat.leads or seat.is_over):
+                        clock.sleep(inf, alarm)
+                    if not seat.leads:
+                        return _shared(seat)
+                try:
+                    result = call(args, kwargs)
+                    outcome = result, None, None, ()
+                    return result
+                except Exception as failure:
+                    outcome = None, failure, failure.__traceback__, _links(failure, handled)
+                    raise
+            finally:
+                try:
+                    leave(seat, outcome)
+                    self._count(seat)
+                except BaseException:
+                    leave(seat, outcome)  # a signal's handler may have raised before the first instruction
+                    raise
+                finally:
+                    _own.set(own)
+                    del outcome, handled, flight, seat  # the traceback of a failure keeps this frame
+
+        return coalesced
+
+    def _awaited(self, call: GuardedCall, environment: Environment) -> GuardedCall:
+        key_of, ident_of, flights = self._key_of, environment.ident, self._flights
+        lead, join, leave = flights.lead, flights.join, flights.leave
+
+        async def coalesced(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            key, own = key_of(*args, **kwargs), _own.get()
+            seat = Seat(ident_of())
+            flight = Flight(key, seat)
+            outcome: Outcome | None = None
+            handled = exception()
+            try:
+                try:
+                    met = lead(flight, seat)
+                except TypeError:
+                    refuse_unhashable(self._name, key)
+                    raise
+                if met is not None:
+                    turn = environment.turn()
+                    seat.wake = turn.wake
+                    if not join(flight, seat, own):
+                        return await call(args, kwargs)
+                    if not (seat.leads or seat.is_over):
+                        await turn.comes
+                    if not seat.leads:
+                        return _shared(seat)
+                assert seat.flight is not None
+                _own.set((*own, seat.flight))
+                try:
+                    result = await call(args, kwargs)
+                    outcome = result, None, None, ()
+                    return result
+                except Exception as failure:
+                    outcome = None, failure, failure.__traceback__, _links(failure, handled)
+                    raise
+                finally:
+                    _own.set(own)
+            finally:
+                try:
+                    leave(seat, outcome)
+                    self._count(seat)
+                except BaseException:
+                    leave(seat, outcome)  # as above
+                    raise
+                del outcome, handled, flight, seat  # the traceback of a failure keeps this frame
+
+        return coalesced
+
+    def _count(self, seat: Seat) -> None:
+        """Count a call by the part that it had in the end; one that its own flight made had none."""
+        if self._counters is not None and seat.flight is not None:
+            batch = self._led if seat.leads else self._followed
+            batch.append(None)
+            if len(batch) >= FOLD:
+                self._counters.fold()
+
+
+def _is_led_here(flight: Flight, seat: Seat) -> bool:
+    """Tell whether the leader is on the thread of *seat*, which would wait for itself: in a signal's handler, say.
+
+    Greenlets of one thread wait for one another.
+    """
+    leader = flight.leader
+    return leader is not None and leader.ident == seat.ident and "greenlet" not in modules
+
+
+def _links(failure: Exception, handled: BaseException | None) -> Links:
+    """Return the chain of *failure* as far as the call made it: without what its caller *handled*."""
+    links: list[tuple[BaseException, BaseException | None]] = []
+    link: BaseException | None = failure
+    while link is not None and all(link is not seen for seen, _ in links):
+        context = link.__context__ if link.__context__ is not handled else None
+        links.append((link, context))
+        link = context
+    return links
+
+
+def _restore(links: Links) -> None:
+    for link, context in links:
+        BaseException.__setattr__(link, "__context__", context)  # what is frozen refuses an assignment
+
+
+def _shared(seat: Seat) -> Any:
+    """Return or raise what the leader shares; its traceback and chain stay, however many raise the one failure."""
+    outcome = seat.outcome
+    if TYPE_CHECKING:
+        assert outcome is not None
+    result, failure, trace, links = outcome
+    if failure is None:
+        return result
+    try:
+        raise failure.with_traceback(trace)
+    finally:
+        _restore(links)  # else it would lead to what this caller handles, or what the leader's handled
+        del seat, outcome, failure, trace, links  # the traceback keeps this frame

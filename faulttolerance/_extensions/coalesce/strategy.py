@@ -1,0 +1,256 @@
+"""Calls of one function that are one call: who leads, who follows, and what happens when a leader gives up.
+
+A call that comes to a key under way follows; any other leads::
+
+    seat = Seat(ident)
+    flight = Flight(key, seat)
+    outcome = None
+    try:
+        if flights.lead(flight, seat) is not None:
+            seat.wake = ...
+            if not flights.join(flight, seat, own):
+                ...  # it could only wait for itself, and runs plainly
+            while not (seat.leads or seat.is_over):
+                ...  # wait until woken
+        if seat.leads:
+            outcome = ...  # of the call itself; ``None`` where control flow ends it, which is not shared
+    finally:
+        flights.leave(seat, outcome)
+
+A leader that leaves without an outcome hands over to the follower that came first. Nothing is kept once it is over.
+
+A call that meets nobody needs no lock: storing a flight where there is none, and removing it, are each a single step of
+the interpreter. Why nobody follows a flight that is over: a leader removes its flight, then looks for followers; a
+follower is among these first, then looks whether the flight is still there. One of the two sees the other. Without the
+GIL, whoever leaves does so under the lock, as followers come, and as a flight is handed over or an outcome shared.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import ClassVar, Final, TypeAlias
+
+from ..._strategy.bulkhead import has_gil
+from ..._strategy.condition import Condition
+from ..._strategy.waking import wake_all
+
+__all__ = ["Flight", "Flights", "Links", "Outcome", "Seat"]
+
+Links: TypeAlias = Sequence[tuple[BaseException, BaseException | None]]
+"""The exceptions of a chain, each with its context."""
+Outcome: TypeAlias = tuple[object, BaseException | None, TracebackType | None, Links]
+"""A result, or the failure in its place, with its traceback and its chain as the call itself has made them."""
+
+_NOBODY: Final[dict[Seat, None]] = {}
+"""The followers of a flight to which none has come: most have none. Never changed."""
+
+
+class Seat:
+    """One call's place in a flight."""
+
+    __slots__ = ("flight", "ident", "is_over", "leads", "outcome", "wake", "within")
+
+    flight: Flight | None
+
+    def __init__(self, ident: int, wake: Callable[[], object] | None = None) -> None:
+        self.flight = None
+        self.ident = ident
+        """The thread that leaves it behind in the child of a fork."""
+        self.wake = wake
+        """Called from any thread, without a lock, when one of the next two has changed; may be called twice. Only who
+        leads at once needs none."""
+        self.leads = False
+        self.is_over = False
+        self.outcome: Outcome | None = None
+        """What its leader shares, once it is over."""
+        self.within: Sequence[Flight] = ()
+        """The flights that wait while this call follows."""
+
+
+class Flight:
+    """The calls with one key that overlap."""
+
+    __slots__ = ("followers", "key", "leader", "waits_for")
+
+    def __init__(self, key: Hashable, leader: Seat) -> None:
+        self.key = key
+        self.leader: Seat | None = leader
+        """``None`` once it is over."""
+        self.followers: dict[Seat, None] = _NOBODY
+        """In the order in which they came."""
+        self.waits_for: dict[Seat, Flight] = {}
+        """What calls that are made in this flight follow."""
+
+
+class Flights:
+    """The flights of one guarded function, by key.
+
+    Args:
+        lock_free: Whether to rely on the interpreter's single steps; by default, whether there is a GIL.
+    """
+
+    __slots__ = ("_by_key", "_lock_free")
+
+    # Held for a few steps, and one for all: flights of several functions may wait for one another. Reentrant: a signal
+    # handler or a finalizer may call the function while its thread is in here, and so may a key that is compared.
+    _lock: ClassVar = threading.RLock()
+
+    def __init__(self, *, lock_free: bool | None = None) -> None:
+        self._by_key: dict[Hashable, Flight] = {}  # who leads stores and removes its own; all else is guarded by _lock
+        self._lock_free = has_gil() if lock_free is None else lock_free
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def lead(self, flight: Flight, seat: Seat) -> Flight | None:
+        """Let *seat* lead *flight*, or give the one with its key that is under way; ``join`` has to be asked then.
+
+        Raises:
+            TypeError: The key has no hash.
+        """
+        hash(flight.key)  # what has none is refused before anything is taken
+        seat.flight = flight
+        met = self._by_key.setdefault(flight.key, flight)
+        if met is not flight:
+            return met
+        seat.leads = True
+        return None
+
+    def join(self, own: Flight, seat: Seat, around: Sequence[Flight] = ()) -> bool:
+        """Put *seat* into the flight that has the key of *own*, or let it lead *own* where there is none.
+
+        *around* are the flights in which the call is made. False: the call could only wait for itself (rule CO5).
+
+        Raises:
+            TypeError: The key has no hash.
+        """
+        with self._lock:
+            while (flight := self.lead(own, seat)) is not None:
+                if around and _leads_to(flight, around):
+                    seat.flight = None
+                    return False
+                seat.flight, seat.within = flight, around
+                for waiting in around:
+                    waiting.waits_for[seat] = flight
+                if flight.followers is _NOBODY:
+                    flight.followers = OrderedDict()  # which finds its first one at once, also where many have left
+                flight.followers[seat] = None
+                is_there = self._by_key.get(own.key) is flight
+                if is_there and flight.leader is not None:
+                    return True
+                _unseat_locked(seat)  # it is over, and may still be there where equality of keys is not what it was
+                if is_there:
+                    del self._by_key[own.key]
+        return True
+
+    def leave(self, seat: Seat, outcome: Outcome | None = None) -> None:
+        """End the part of one call; the *outcome* of a leader is shared. Called again, it does what was left to do.
+
+        A signal's handler may raise anywhere in here: whoever was told something has to hear of it all the same.
+        """
+        woken: list[Seat] = []
+        try:
+            flight = seat.flight
+            if outcome is not None and self._lock_free and flight is not None:
+                self._remove(flight)
+                if not flight.followers:
+                    flight.leader = None
+                    return
+                with self._lock:
+                    self._leave_locked(woken, seat, outcome, is_removed=True)
+            else:
+                with self._lock:
+                    self._leave_locked(woken, seat, outcome)
+            wake_all(woken, self.leave)
+        except BaseException:
+            with self._lock:
+                self._leave_locked(woken, seat, outcome)
+            wake_all(woken, self.leave)
+            raise
+
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing is lost if they are forgotten: there are none."""
+        return not self._by_key
+
+    def condition(self, now: float) -> Condition:
+        """How they stand."""
+        return Condition(f"{len(self)} under way")
+
+    def keep_only(self, ident: int) -> None:
+        """Drop the calls of other threads than *ident* in the child of a fork: they do not go on there."""
+        Flights._lock = threading.RLock()
+        for flight in list(self._by_key.values()):
+            for seat in [seat for seat in flight.followers if seat.ident != ident]:
+                self.leave(seat)
+            if flight.leader is not None and flight.leader.ident != ident:
+                self.leave(flight.leader)
+
+    def _leave_locked(
+        self, woken: list[Seat], seat: Seat, outcome: Outcome | None, *, is_removed: bool = False
+    ) -> None:
+        flight = seat.flight
+        if flight is None or flight.leader is not seat:
+            _unseat_locked(seat)
+            return
+        if outcome is None and flight.followers:
+            heir = next(iter(flight.followers))
+            woken.append(heir)
+            heir.leads, flight.leader = True, heir
+            _unseat_locked(heir)
+            return
+        followers = list(flight.followers)
+        woken += followers
+        for follower in followers:
+            follower.outcome, follower.is_over = outcome, True
+            _unseat_locked(follower)
+        if not is_removed:
+            self._remove(flight)
+        flight.leader = None
+
+    def _remove(self, flight: Flight) -> None:
+        try:
+            if self._by_key.get(flight.key) is flight:
+                del self._by_key[flight.key]
+                return
+        except Exception:  # noqa: BLE001  # of the key, which is the application's
+            pass
+        if any(one is flight for one in list(self._by_key.values())):
+            self._remove_lost(flight)
+
+    def _remove_lost(self, flight: Flight) -> None:
+        """Remove a flight whose key has another hash now, or none: put all others into a table of their own.
+
+        A flight that begins meanwhile may be left out; then nobody follows it.
+        """
+        by_key: dict[Hashable, Flight] = {}
+        for one in list(self._by_key.values()):
+            with suppress(Exception):
+                if one is not flight and one.leader is not None:
+                    by_key.setdefault(one.key, one)
+        self._by_key = by_key
+
+
+def _unseat_locked(follower: Seat) -> None:
+    """Let *follower* wait no longer."""
+    for waiting in follower.within:
+        waiting.waits_for.pop(follower, None)
+    if follower.flight is not None:
+        follower.flight.followers.pop(follower, None)
+
+
+def _leads_to(flight: Flight, others: Collection[Flight]) -> bool:
+    """Tell whether *flight* is one of *others*, or waits for one of them, by however many others."""
+    seen: set[Flight] = set()
+    near = [flight]
+    while near:
+        flight = near.pop()
+        if flight in others:
+            return True
+        if flight not in seen:
+            seen.add(flight)
+            near += flight.waits_for.values()
+    return False

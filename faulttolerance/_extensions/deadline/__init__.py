@@ -1,0 +1,1 @@
+"""``@deadline``: a limit for whole calls and for blocks."""

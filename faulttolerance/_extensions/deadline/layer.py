@@ -1,0 +1,170 @@
+"""Deadlines of whole calls: what is bound with them, the layer inside, which hands them on, and what refuses the late.
+
+What runs under a deadline that has passed is ended by it; but what it calls next may begin before that. So guards ask,
+at no cost for processes that use no ``deadline`` (rules D2, D4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from sys import modules
+from typing import TYPE_CHECKING, Any
+
+from ..._call.follow import CallRecord
+from ..._call.settle import NO_GATE, BoundPolicies, conclude_of
+from ..._deadline.attempt_record import AttemptRecord
+from ..._deadline.clock import clock
+from ..._deadline.interruption import remaining
+from ..._deadline.task import current, standing
+from ..._deadline.threads.chain import (
+    BlockDeadline,
+    HandedOn,
+    ThreadDeadlines,
+    deadlines_here,
+    handed_on,
+    this_thread,
+    uncovered,
+)
+from ..._execution.caller_thread import Arguments, GuardedCall
+from ..._execution.environment import Environment
+from ..._metrics.catalogue import Interned
+from ..._policy import ChronoUnit, Deadline, seconds
+from ...exceptions import TimeoutException
+from ..observe.layer import timed
+
+if TYPE_CHECKING:
+    from ..._call.row import Binding, Layer
+
+
+class WholeCallPolicies(BoundPolicies):
+    """The policies around a call that are bound together with its deadline."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, **values: Any) -> None:
+        super().__init__(name, **values)
+        self._counted = _COUNTED
+
+    def late(self, record: AttemptRecord) -> str:
+        """Return the message for a caller whose call did not end in time."""
+        return f"{self.name}: deadline of {self.seconds:g} s passed"
+
+    def settle(self, record: AttemptRecord, failure: BaseException | None, call: CallRecord) -> BaseException | None:
+        """Take the deadline back, and count the call; return what it failed with, a passed deadline considered."""
+        failure = self.end(record, failure)
+        if self.counters is not None:
+            self._count_attempt(self.counters, record)
+        return failure
+
+
+_COUNTED = Interned(((NO_GATE, "Deadline"),))
+
+
+class UnderDeadline:
+    """Stands inside the deadline of whole calls, which has just begun.
+
+    Args:
+        name: The guarded function.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, call: GuardedCall, environment: Environment | None) -> GuardedCall:
+        """Put this around *call*."""
+
+        def blocking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            refuse_late(self._name)
+            deadlines = deadlines_here()
+            own = deadlines.innermost
+            try:
+                deadlines.innermost = handed_on(own)
+                return call(args, kwargs)
+            finally:
+                deadlines.innermost = own
+
+        async def awaited(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+            assert environment is not None
+            refuse_late(self._name)
+            timer = await environment.hand_on_deadline()
+            try:
+                return await call(args, kwargs)
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+        return blocking if environment is None else awaited
+
+
+def time_limit_of(policy: Deadline, binding: Binding) -> Mapping[str, Any]:
+    """Give what is bound of a deadline around whole calls."""
+    limit = seconds(policy.value, ChronoUnit.MILLIS)
+    if not limit:
+        return {}
+    is_obeyed = binding.tell_of(Deadline) is None
+    return {
+        "seconds": limit,
+        "is_whole": True,
+        "conclude": conclude_of(binding.asynchronous) if is_obeyed else None,
+    }
+
+
+def under_deadline(policy: Deadline, binding: Binding) -> Layer | None:
+    """Give the layer inside it; none where it is no limit."""
+    limit, tell = seconds(policy.value, ChronoUnit.MILLIS), binding.tell_of(Deadline)
+    if not limit:
+        return None
+    return UnderDeadline(binding.name) if tell is None else timed(limit, tell)
+
+
+class Asking:
+    """Whether calls ask for the time that is left before they begin; see ``asking_the_time``."""
+
+    is_on = False
+
+
+def asking_the_time(call: GuardedCall, name: str, *, asynchronous: bool) -> GuardedCall:
+    """Put in front of *call* what begins nothing under a ``deadline`` that has passed."""
+
+    def asking(args: Arguments, kwargs: Mapping[str, Any]) -> Any:
+        deadlines = this_thread.deadlines if "greenlet" not in modules else deadlines_here()
+        if (deadlines.innermost is not None or current.get().counts is not None) and _is_late(deadlines):
+            return _refuse_awaited(name) if asynchronous else _refuse(name)
+        return call(args, kwargs)
+
+    return asking
+
+
+def _is_late(deadlines: ThreadDeadlines) -> bool:
+    """Tell whether a ``deadline`` has passed that would interrupt what begins now."""
+    now = clock.monotonic()
+    for entry in uncovered(deadlines):
+        is_ruling = type(entry) is HandedOn or (type(entry) is BlockDeadline and entry.is_ruling)
+        if is_ruling and entry[0] <= now and not (type(entry) is BlockDeadline and entry.is_at_rest):
+            return True
+    deadline = standing(current.get())
+    while deadline is not None:
+        if deadline.is_ruling and deadline.when <= now and not deadline.is_held:
+            return True
+        deadline = standing(deadline.previous)
+    return False
+
+
+async def _refuse_awaited(name: str) -> None:
+    _refuse(name)
+
+
+def _refuse(name: str) -> None:
+    raise TimeoutException(f"{name}: no time is left, an enclosing deadline has passed")
+
+
+def refuse_late(name: str) -> None:
+    """Begin nothing that has no time: neither breaker nor rate limit nor bulkhead is asked (rule D2).
+
+    Raises:
+        TimeoutException: A deadline has passed under which the call, or the block, called *name* would begin.
+    """
+    if remaining() == 0.0:
+        _refuse(name)

@@ -1,0 +1,1 @@
+"""``@fleet_wide``: circuits and rate limits that processes share."""

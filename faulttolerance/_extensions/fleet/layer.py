@@ -1,0 +1,101 @@
+"""What ``@fleet_wide`` brings to a call: the circuit of the fleet before the breaker, and names of what is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from uuid import uuid4
+from weakref import ref
+
+from ..._config import settings
+from ..._config.resolution import variable
+from ..._log import WARNING, log
+from ..._metrics.catalogue import FLEET_UP
+from ..._metrics.counters import ledger
+from ..._strategy.circuit_breaker import CircuitBreaker
+from ..._strategy.condition import Condition
+from .circuit import SharedCircuit
+from .link import lane
+from .protocol import Fleet
+from .server.environment import URL_VARIABLE, fleet_of_environment
+from .share import Part
+
+__all__ = ["Member", "use_fleet"]
+
+
+def use_fleet(fleet: Fleet | None) -> None:
+    """Share by *fleet* from now on, or with nobody, and let its gauge be read."""
+
+    def read() -> Iterable[tuple[tuple[str, ...], float]]:
+        return lane.read() if settings.switches_under(settings.state).metrics_enabled else ()
+
+    if not any(metric is FLEET_UP for metric, _ in ledger.of_process):
+        ledger.of_process.append((FLEET_UP, read))
+    lane.use(fleet)
+
+
+def _join(name: str) -> None:
+    """Use the fleet of the environment where the program has chosen none; log, once, that there is none either.
+
+    Raises:
+        FaultToleranceDefinitionException: What the environment says is wrong.
+    """
+    if lane.is_chosen:
+        return
+    fleet = fleet_of_environment(variable)
+    if fleet is not None:
+        use_fleet(fleet)
+    elif not lane.is_missed:
+        lane.is_missed = True
+        words = (
+            "%s is fleet-wide and local: no fleet is configured, so each process has the whole limit and a circuit of"
+        )
+        log(
+            WARNING,
+            f"{words} its own; say configure(fleet=...), with None where that is meant, or set %s",
+            name,
+            URL_VARIABLE,
+        )
+
+
+class Member:
+    """What is the fleet's of one function, or of one key of it, in this process.
+
+    Args:
+        key: Names it in the fleet.
+    """
+
+    __slots__ = ("_circuit", "key", "part")
+
+    def __init__(self, key: str) -> None:
+        _join(key)
+        self.key = key
+        self.part = Part()
+        self._circuit: Callable[[], SharedCircuit | None] = lambda: None  # without one that obeys it nothing is shared
+
+    def gate(self, breaker: CircuitBreaker, deliver: Callable[[CircuitBreaker], object]) -> SharedCircuit:
+        """Return what asks the fleet in front of *breaker*, of whose moves *deliver* tells."""
+        circuit = self._circuit()
+        if circuit is None:
+            circuit = SharedCircuit(self.key, breaker, lane, _new_holder, lambda one: lane.aside(partial(deliver, one)))
+            self._circuit = ref(circuit)
+            lane.enroll(circuit)
+        return circuit
+
+    def condition(self, now: float) -> Condition:
+        """Say whether it is shared; what is wrong with a fleet is no matter of one function."""
+        return Condition(lane.words, is_impaired=not lane.is_chosen)
+
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing is lost if it is forgotten."""
+        circuit = self._circuit()
+        return circuit is None or circuit.is_idle(now)
+
+    def keep_only(self, ident: int) -> None:
+        """Drop what is not of this process, in the child of a fork."""
+        if (circuit := self._circuit()) is not None:
+            circuit.keep_only()
+
+
+def _new_holder() -> str:
+    return uuid4().hex

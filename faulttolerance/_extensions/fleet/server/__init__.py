@@ -1,0 +1,1 @@
+"""What answers a fleet: Redis, or memory for tests."""

@@ -1,0 +1,85 @@
+"""One circuit of the fleet, and how questions move it: the twin of ``circuit.lua``.
+
+All moments and lengths are whole microseconds. Where the server's clock was set back, everything moves back with it.
+"""
+
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ..protocol import ABSENT, CircuitRecord, OpenCircuit, TakePlace
+
+__all__ = ["Circuit", "ask_circuit", "current", "moved", "record_of"]
+
+_IS_KEPT: Final = 3_600_000_000
+"""A circuit of which nobody writes is forgotten so long after it gives places, or was closed."""
+
+
+class Circuit(NamedTuple):
+    """What a server keeps of one circuit."""
+
+    version: int
+    at: int
+    """When it was written."""
+    until: int
+    """When places are given; of a closed one: when it was closed."""
+    is_open: bool = False
+    reopened: int = 0
+    reason: str = ""
+    successes: int = 0
+    wanted: int = 0
+    """The shortest time for which a place was refused since one was given; 0: none was."""
+    places: Mapping[str, int] = {}  # never changed
+    """Until when they are kept, by holder."""
+
+
+def current(circuit: Circuit | None, now: int) -> Circuit | None:
+    """Return what *circuit* is by *now*; ``None``: it is forgotten."""
+    if circuit is None:
+        return None
+    if (ahead := circuit.at - now) > 0:
+        places = {holder: until - ahead for holder, until in circuit.places.items()}
+        circuit = circuit._replace(at=now, until=circuit.until - ahead, places=places)
+    return circuit if now < max(circuit.at, circuit.until) + _IS_KEPT else None
+
+
+def record_of(circuit: Circuit | None, now: int, is_granted: bool = False) -> CircuitRecord:
+    """Return what a process is told of a *circuit* that is ``current``."""
+    if circuit is None:
+        return ABSENT
+    version, _, until, is_open, reopened, reason, *_ = circuit
+    return CircuitRecord(version, "open" if is_open else "closed", max(0, until - now), reopened, reason, is_granted)
+
+
+def moved(before: int, now: int, delay: int | None = None, reopened: int = 0, reason: str = "") -> Circuit:
+    """Return a circuit that just opened for *delay*, or closed (``None``); *before* is the version that was."""
+    version = max(now, before + 1)
+    return Circuit(version, now, now) if delay is None else Circuit(version, now, now + delay, True, reopened, reason)
+
+
+def ask_circuit(
+    circuit: Circuit | None, asked: OpenCircuit | TakePlace, now: int
+) -> tuple[Circuit | None, CircuitRecord]:
+    """Return what is to be kept instead of *circuit*, and the answer."""
+    circuit, is_granted = current(circuit, now), False
+    if isinstance(asked, OpenCircuit):
+        if circuit is None or circuit.version == asked.seen:
+            circuit = moved(asked.seen, now, asked.delay, asked.reopened, asked.reason)
+    elif circuit is not None and circuit.version == asked.version and circuit.is_open and circuit.until <= now:
+        successes, wanted = circuit.successes + (asked.step == "success"), circuit.wanted
+        places = {one: until for one, until in circuit.places.items() if until > now}
+        is_held = places.pop(asked.holder, None) is not None
+        if asked.step == "wish" and is_held and 0 < wanted < asked.length:
+            wanted = 0
+        elif asked.step in ("wish", "start"):
+            is_granted = successes + len(places) < asked.places
+            if is_granted:
+                places[asked.holder] = now + asked.length
+                wanted = wanted if is_held else 0
+            else:
+                wanted = min(wanted or asked.length, asked.length)
+        circuit = circuit._replace(at=now, successes=successes, wanted=wanted, places=places)
+        if successes >= asked.places:
+            circuit, is_granted = moved(circuit.version, now), False
+    return circuit, record_of(circuit, now, is_granted)

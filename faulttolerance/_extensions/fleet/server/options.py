@@ -1,0 +1,59 @@
+"""What a fleet is told when it is made: which one it is, and how long is waited for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ...._policy.kind import BRIEF, Kind, duration
+from ...._policy.parameter import warn_of_bare_number
+from ...._policy.unit import ChronoUnit, seconds
+from ...._shown import shown
+from ....exceptions import Fault, FaultToleranceDefinitionException
+
+__all__ = ["checked"]
+
+_LONGEST_NAMESPACE: Final = 200
+_KINDS: Final = {
+    # Its name stands between the braces of a hash tag.
+    "namespace": Kind(
+        "text",
+        f"text that can be shown, of up to {_LONGEST_NAMESPACE} characters, without braces",
+        lambda value: (
+            isinstance(value, str)
+            and value.isprintable()
+            and 0 < len(value.strip()) == len(value) <= _LONGEST_NAMESPACE
+            and not {*"{}"} & {*value}
+        ),
+    ),
+    "poll": duration("> 0", plausible=BRIEF),
+    "patience": duration("> 0"),
+}
+
+
+def checked(fleet: str, faults: Iterable[Fault] = (), **values: object) -> dict[str, Any]:
+    """Give *values* as they are used, durations in seconds.
+
+    Args:
+        fleet: What is made of them, for messages.
+        faults: What is wrong beside them.
+        values: Of ``namespace``, ``poll`` and ``patience``.
+
+    Raises:
+        FaultToleranceDefinitionException: Something is wrong; it says everything that is.
+    """
+    found, used = [*faults], dict[str, Any]()
+    for name, value in values.items():
+        kind, where = _KINDS[name], f"{fleet}({name})"
+        if not kind.accepts(value):
+            found.append(Fault(where, kind.problem(value), value, kind.allowed))
+            continue
+        used[name] = value
+        if kind.name == "duration":
+            warn_of_bare_number(where, kind, value)
+            used[name] = seconds(kind.normalised(value), ChronoUnit.MILLIS)
+            if used[name] <= 0.0:
+                found.append(Fault(where, f"is {shown(value)}", value, kind.allowed))
+    if found:
+        raise FaultToleranceDefinitionException(*found)
+    return used

@@ -1,0 +1,311 @@
+"""A fleet whose processes meet in Redis or Valkey, of version 5 or later.
+
+This file alone imports redis, and only when a fleet is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...._policy.unit import ChronoUnit, spelled as spelled_duration
+from ...._shown import install, shown, told
+from ....exceptions import Fault, FaultToleranceDefinitionException
+from ....typing import Duration
+from ..protocol import FOREIGN, Answer, Question, TakeTurn
+from .address import ALLOWED, Address, Host, address_of_client, address_of_url, spelled
+from .options import checked
+from .scripts import answer_of, command_of, script_of
+
+if TYPE_CHECKING:
+    import redis
+
+__all__ = ["RedisFleet"]
+
+_CONNECTS_WITHIN: Final = 1.0
+_SILENCE: Final = 0.5
+"""Seconds; no call waits for so long. A server that pauses for less is not lost."""
+_ROUNDS: Final = 5
+"""A question is sent so often at most: to a server that does not know its script, or knows who has its keys."""
+
+
+class RedisFleet:
+    """The processes that share circuits and limits through one Redis or Valkey, of version 5 or later (rule F1).
+
+    ``configure(fleet=RedisFleet("redis://cache:6379/0", namespace="shop"))``
+
+    It has a connection of its own per process, and a second one while synchronous calls ask for turns. They are made
+    from what the client says of address, user and encryption; the client's own connections, time-outs and retries are
+    not used. Needs the extra ``redis``.
+
+    Args:
+        url_or_client: ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://h1:p,h2:p/service[/db]`` or
+            ``redis+cluster://h1:p,h2:p``; the last two with ``rediss`` as well. Or a synchronous client: ``Redis``,
+            ``RedisCluster``, or what Sentinel's ``master_for`` gives.
+        namespace: The name of the fleet: those who share state have the same one.
+        poll: How often circuits are read, in milliseconds or as a ``timedelta``; a tenth more or less.
+        patience: The longest that a call waits for an answer, in milliseconds or as a ``timedelta``.
+
+    Raises:
+        FaultToleranceDefinitionException: A value is out of range, or redis-py is not installed.
+    """
+
+    is_immediate: bool = False
+
+    def __init__(
+        self,
+        url_or_client: str | redis.Redis | redis.RedisCluster,
+        *,
+        namespace: str,
+        poll: Duration = 1000,
+        patience: Duration = 50,
+    ) -> None:
+        address: Address | None = None
+        faults: list[Fault] = []
+        try:
+            address = _address(url_or_client)
+        except FaultToleranceDefinitionException as error:
+            faults += error.faults
+        values = checked("RedisFleet", faults, namespace=namespace, poll=poll, patience=patience)
+        assert address is not None
+        self.namespace: str = values["namespace"]
+        self.poll: float = values["poll"]
+        self.patience: float = values["patience"]
+        self._address: Address = address
+
+    def __repr__(self) -> str:
+        durations = {"poll": (self.poll, 1.0), "patience": (self.patience, 0.05)}
+        said = [
+            f", {name}={spelled_duration(value, ChronoUnit.SECONDS)!r}"
+            for name, (value, default) in durations.items()
+            if value != default
+        ]
+        return f"RedisFleet({str(self._address)!r}, namespace={self.namespace!r}{''.join(said)})"
+
+    def connect(self, changed: Callable[[], object] | None = None) -> RedisSession:
+        """Give a session, which connects when it is first used; *changed* is never called."""
+        return RedisSession(self._address, self.namespace, self.patience)
+
+
+class RedisSession:
+    """One connection to whoever has the keys of a namespace; what ``RedisFleet.connect`` gives."""
+
+    def __init__(self, address: Address, namespace: str, patience: float) -> None:
+        self._address = address
+        self._namespace = namespace
+        self._patience = patience
+        self._hosts = deque(address.hosts)  # the first is asked next
+        self._connection: Any = None
+        self._pid = os.getpid()
+
+    def exchange(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        """Ask all at once.
+
+        Raises:
+            ConnectionError: There is no answer, or an error of the server; without passwords.
+        """
+        try:
+            if self._pid != os.getpid():  # in a child, the connection belongs to the parent
+                self._pid, self._connection = os.getpid(), None
+            return self._answers(questions)
+        except BaseException as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
+            self.close()
+            self._hosts.rotate(-1)
+            raise self._lost(error) from None
+
+    def send(self, question: TakeTurn) -> None:
+        """Ask *question* alone."""
+        self._connection.send_packed_command([command_of(question, self._namespace)], check_health=False)
+
+    def receive(self, seconds: float | None) -> int | None:
+        """Return the answer to what was sent, or ``None`` if it has not come within *seconds*.
+
+        Raises:
+            ConnectionError: There is going to be no answer, or it is an error of the server; without passwords.
+        """
+        try:
+            if seconds is not None and not self._connection.can_read(seconds):
+                return None
+            return int(self._connection.read_response())
+        except Exception as error:  # noqa: BLE001  # whatever it is, this connection is not used any more
+            if _is_foreign(error):
+                return FOREIGN
+            raise self._lost(error) from None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+    def _lost(self, error: BaseException) -> BaseException:
+        """Return what *error* is told as: without passwords, unless it is none of the server's."""
+        if not isinstance(error, Exception):
+            return error
+        return ConnectionError(self._address.hidden(f"{self._address}: {told(error)}"))
+
+    def _answers(self, questions: Sequence[Question]) -> list[Answer]:
+        from redis.exceptions import MovedError, NoScriptError
+
+        answers: dict[int, Answer] = {}
+        waiting = [*range(len(questions))]
+        with_text = False
+        for _ in range(_ROUNDS):
+            replies = self._replies([questions[place] for place in waiting], with_text)
+            again, moved = [], ""
+            for place, reply in zip(waiting, replies, strict=True):
+                if not isinstance(reply, Exception):
+                    answers[place] = answer_of(questions[place], reply)
+                elif isinstance(reply, NoScriptError):
+                    again.append(place)
+                elif isinstance(reply, MovedError) or str(reply).startswith("MOVED "):
+                    again.append(place)
+                    moved = str(reply)
+                elif isinstance(questions[place], TakeTurn) and _is_foreign(reply):
+                    answers[place] = FOREIGN
+                else:
+                    raise reply
+            if not again:
+                return [answers[place] for place in range(len(questions))]
+            waiting, with_text = again, not moved
+            if moved:
+                self._follow(moved)
+        raise ConnectionError("the server sends every question elsewhere")
+
+    def _replies(self, questions: Sequence[Question], with_text: bool) -> list[Any]:
+        """Ask *questions*, each script *with_text* where it is first used; give what comes back, errors included."""
+        from redis.exceptions import ResponseError
+
+        commands: list[bytes] = []
+        said: set[str] = set()
+        for question in questions:
+            is_told = with_text and script_of(question) not in said
+            said.add(script_of(question))
+            commands.append(command_of(question, self._namespace, with_text=is_told))
+        connection = self._connected()
+        connection.send_packed_command([b"".join(commands)], check_health=False)
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(connection.read_response())
+            except ResponseError as error:
+                replies.append(error)
+        return replies
+
+    def _connected(self) -> Any:
+        """Give the connection; make one if there is none."""
+        if self._connection is None:
+            if self._address.kind == "sentinel":
+                self._connection = self._master()
+            else:
+                self._connection = self._open(self._hosts[0])
+        return self._connection
+
+    def _open(self, host: Host) -> Any:
+        connection = connection_to(self._address, host, self._patience)
+        connection.connect()
+        return connection
+
+    def _follow(self, moved: str) -> None:
+        """Connect to whom a node of a cluster names in words such as ``MOVED 3999 10.0.0.1:6379``."""
+        name, _, port = moved.split()[-1].rpartition(":")
+        host = (name or self._hosts[0][0], int(port))
+        if host in self._hosts:
+            self._hosts.remove(host)
+        self._hosts.appendleft(host)
+        self.close()
+
+    def _master(self) -> Any:
+        """Connect to the server that a sentinel names, and that says itself that it is no replica."""
+        failures = []
+        for sentinel in self._hosts:
+            try:
+                connection = connection_to(self._address, sentinel, self._patience, is_sentinel=True)
+                try:
+                    connection.connect()
+                    connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service)
+                    found = connection.read_response()
+                finally:
+                    connection.disconnect()
+                if found is None:
+                    raise ConnectionError(f"does not know {shown(self._address.service)}")
+                master = self._open((found[0].decode(), int(found[1])))
+                if _role(master) != b"master":
+                    master.disconnect()
+                    raise ConnectionError("names a server that has become a replica")
+            except Exception as error:  # noqa: BLE001  # the next one may know better
+                failures.append(f"{spelled(sentinel)}: {told(error)}")
+            else:
+                return master
+        raise ConnectionError(f"no sentinel leads to a server: {'; '.join(failures)}")
+
+
+def _is_foreign(reply: Exception) -> bool:
+    """Return whether a script has met a key of another type than its own."""
+    return "WRONGTYPE" in str(reply)
+
+
+def _role(connection: Any) -> bytes:
+    from redis.exceptions import ResponseError
+
+    connection.send_command("ROLE")
+    try:
+        role: bytes = connection.read_response()[0]
+    except ResponseError:  # not allowed to ask: the sentinel is trusted
+        return b"master"
+    return role
+
+
+def connection_to(address: Address, host: Host, patience: float, *, is_sentinel: bool = False) -> Any:
+    """Make a connection of redis-py, which is not connected yet."""
+    from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+
+    settings: dict[str, Any] = {
+        **(address.sentinel_settings if is_sentinel else address.settings),
+        "protocol": 2,  # all that is needed, and all that version 5 knows
+        "socket_timeout": max(_SILENCE, 2 * patience),
+        "socket_connect_timeout": max(patience, _CONNECTS_WITHIN),
+    }
+    if address.kind == "unix":
+        kind: Any = UnixDomainSocketConnection
+        return kind(path=host[0], **settings)
+    kind = SSLConnection if address.is_encrypted else Connection
+    return kind(host=host[0], port=host[1], socket_keepalive=True, **settings)
+
+
+def _address(given: object) -> Address:
+    """Say where the server is.
+
+    Raises:
+        FaultToleranceDefinitionException: *given* does not say it, or redis-py is missing.
+    """
+    where = "RedisFleet(url_or_client)"
+    try:
+        import redis
+        import redis.asyncio
+    except ImportError:
+        fault = Fault("RedisFleet", "needs redis-py, which is not installed", None, install("redis"))
+        raise FaultToleranceDefinitionException(fault) from None
+    if isinstance(given, str):
+        got = f"{given.partition('://')[0]}://..." if "://" in given else "a text without ://"
+    else:
+        got = f"a {type(given).__module__}.{type(given).__qualname__}"
+    try:
+        if isinstance(given, str):
+            address = address_of_url(given)
+        elif isinstance(given, (redis.Redis, redis.RedisCluster)):
+            address = address_of_client(given)
+        elif isinstance(given, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
+            raise ValueError("is a client of asyncio, which belongs to one event loop")
+        else:
+            raise ValueError("is no client of redis-py")
+    except ValueError as error:
+        raise FaultToleranceDefinitionException(Fault(where, f"is {got}, which {error}", got, ALLOWED)) from None
+    try:
+        connection_to(address, address.hosts[0], 1.0)
+    except Exception as error:  # noqa: BLE001  # a setting that no connection has, or a value that it does not take
+        problem = f"is {got}, of which no connection can be made ({type(error).__name__})"
+        raise FaultToleranceDefinitionException(Fault(where, problem, got, ALLOWED)) from None
+    return address

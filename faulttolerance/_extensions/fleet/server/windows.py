@@ -1,0 +1,98 @@
+"""How many turns a window has, as a server counts them: the twin of ``turn.lua``.
+
+All moments and lengths are whole microseconds, and nothing is rounded in favour of a caller. A refused one leaves no
+trace. Where the server's clock was set back, which the moment of the last turn tells, what lies in its future is cut to
+what can be there at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from ...._strategy.rate_limit import WindowKind
+from ..protocol import TakeTurn
+
+__all__ = ["Counted", "take_turn"]
+
+Counted: TypeAlias = tuple[int, ...]
+"""What a window keeps; of which kind it is belongs to the key under which it is kept."""
+
+_IDLE: Final = 3_600_000_000
+"""For so long after its end a fixed window says when the next ones begin."""
+
+
+def take_turn(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
+    """Give what is to be kept instead of *counted*, and how long until there may be room; 0: the turn is taken."""
+    return _KINDS[asked.kind](counted, asked, now)
+
+
+def _smooth(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
+    """Count by GCRA: one theoretical arrival time, in microseconds and a part of one over the limit.
+
+    Beside it stand the limit and the length that it counts by, the most turns that may be missing, and the last turn.
+    """
+    limit, window, burst = asked.limit, asked.window, asked.burst
+    arrival, part, old_limit, old_window, most, last = counted or (now, 0, limit, window, burst, now - asked.spacing)
+    is_kept = last <= now and (old_limit, old_window) == (limit, window)
+    if (old_limit, old_window) != (limit, window):  # turns that are not back yet stay as many
+        missing = min(float(max(0, arrival + (part > 0) - now)) * old_limit / old_window, most)
+        arrival, part = now + math.ceil(missing * window / limit), 0
+    if last > now:
+        last = now
+        arrival, part = min((arrival, part), (now + _times(burst, asked)[0] + 1, 0))
+    if arrival + (part > 0) < now:  # what was rounded up for the caller is not lost
+        arrival, part = now, 0
+    ahead, ahead_part = _times(burst - 1, asked)
+    wait = max(arrival - ahead + (part > ahead_part), last + asked.spacing) - now
+    if wait > 0:
+        return counted if is_kept else (arrival, part, limit, window, max(most, burst), last), wait
+    step, step_part = divmod(window, limit)
+    carried, part = divmod(part + step_part, limit)
+    return (arrival + step + carried, part, limit, window, burst, now), 0
+
+
+def _times(turns: int, asked: TakeTurn) -> tuple[int, int]:
+    """Give the time in which so many turns come back, in microseconds and a part of one over the limit."""
+    step, part = divmod(asked.window, asked.limit)
+    whole, part = divmod(turns * part, asked.limit)
+    return turns * step + whole, part
+
+
+def _fixed(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
+    """Count from the beginning of the window; windows follow one another."""
+    begin, count, last = counted or (now, 0, now - asked.spacing)
+    is_kept = last <= now
+    if not is_kept:
+        begin, last = min(begin, now), now
+    if now >= begin + asked.window + _IDLE:
+        begin, count = now, 0
+    elif now >= begin + asked.window:
+        begin, count = now - (now - begin) % asked.window, 0
+    end = begin + asked.window if count >= asked.limit else now
+    wait = max(end, last + asked.spacing) - now
+    if wait > 0:
+        return counted if is_kept else (begin, count, last), wait
+    return (begin, count + 1, now), 0
+
+
+def _rolling(counted: Counted | None, asked: TakeTurn, now: int) -> tuple[Counted | None, int]:
+    """Keep a moment for each turn, the oldest first; at most two that are over leave for each that comes."""
+    moments = counted or ()
+    if moments and moments[-1] > now:
+        moments = tuple(min(moment, now) for moment in moments)
+    due = moments[-asked.limit] + asked.window if len(moments) >= asked.limit else now
+    spaced = moments[-1] + asked.spacing if moments else now
+    wait = max(due, spaced) - now
+    if wait > 0:
+        return moments, wait
+    over = sum(moment + asked.window <= now for moment in moments[:2])
+    return (*moments[over:], now), 0
+
+
+_KINDS: Final[dict[WindowKind, Callable[[Counted | None, TakeTurn, int], tuple[Counted | None, int]]]] = {
+    "fixed": _fixed,
+    "rolling": _rolling,
+    "smooth": _smooth,
+}

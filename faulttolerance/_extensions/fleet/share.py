@@ -1,0 +1,51 @@
+"""The part of a fleet's rate limit that one of its processes uses while it decides alone (rule F5).
+
+It counts what the process is given by the fleet, too. So a process that has just had its part has nothing left when
+the fleet is silent for a moment, and all processes together go on as the limit says.
+"""
+
+from __future__ import annotations
+
+from ..._strategy.rate_limit import RateLimit, ticks
+
+__all__ = ["Part"]
+
+
+class Part:
+    """What one of several processes has of a limit; guarded by the lock of the whole."""
+
+    __slots__ = ("_known", "_limit", "full_until")
+
+    def __init__(self) -> None:
+        self.full_until = 0
+        """Up to this moment the fleet has no turn, for anybody, as it said itself."""
+        self._limit: RateLimit | None = None
+        self._known: tuple[object, int, int] | None = None  # the window and the spacing of the whole, and the processes
+
+    def take_locked(self, whole: RateLimit, processes: int, now: float) -> int:
+        """Take a turn if one of *processes* has one left of the *whole* by *now*; return since when it has one."""
+        limit, wanted = self._limit, (whole.window, whole.spacing, processes)
+        if limit is None or self._known != wanted:
+            self.full_until = self.full_until if limit is None else 0
+            limit = self._limit = _resized(limit, whole, processes, now)
+            self._known = wanted
+        moment = ticks(now)
+        due = max(limit.due_locked(moment), self.full_until)
+        if due <= moment:
+            limit.count(now)
+        return due
+
+
+def _resized(part: RateLimit | None, whole: RateLimit, processes: int, now: float) -> RateLimit:
+    """Return the limit of the *part*, which was another one or none, with what it has counted."""
+    window, spacing = whole.window, whole.spacing * processes / 1e9
+    value, length, burst = window.limit, window.length / 1e9, -(-getattr(window, "burst", 1) // processes)
+    if whole.kind == "smooth" or value < processes:
+        length *= processes  # turns come one by one
+        value, length = (value, length) if whole.kind == "smooth" else (1, length / value)
+    else:
+        value //= processes
+    if part is None:
+        return RateLimit("", value, length, spacing, whole.kind, 0.0, burst)
+    part.reconfigure(value, length, spacing, whole.kind, now, 0.0, burst)
+    return part

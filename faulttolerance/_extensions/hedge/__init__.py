@@ -1,0 +1,1 @@
+"""``@hedge``: a second attempt beside a slow one."""

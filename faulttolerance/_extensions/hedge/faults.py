@@ -1,0 +1,48 @@
+"""Whether a function can be run twice at once: its calls are asynchronous, and its arguments are not used up (H6)."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import typing
+from collections.abc import AsyncIterator, Iterator
+
+from ..._guard.declare.declaration import Declaration
+from ..._signature.annotation import Scope, Type, UnresolvedName, display, members, resolve, signature_of
+from ..._signature.outcome import Outcome, outcome
+from ...exceptions import Fault
+
+_ONE_SHOT = (Iterator, AsyncIterator, typing.IO, io.IOBase)
+"""The classes of what one reader uses up; generators are iterators."""
+_NAMES = ("Iterator", "AsyncIterator", "Generator", "AsyncGenerator", "IO", "TextIO", "BinaryIO")
+"""What they are called where only type checkers know them."""
+
+
+def hedge_faults(
+    where: str, declaration: Declaration, asynchronous: bool, owner: type | None, final: bool
+) -> list[Fault]:
+    """Refuse hedges, as *where*, for the guarded function where it cannot be run twice at once."""
+    function, faults = declaration.template, []
+    # What says nothing of its result may become asynchronous, by a further decorator of it or of its class.
+    if not asynchronous and (final or outcome(function, declaration.owner) is Outcome.FOREIGN):
+        allowed = "add @asynchronous: a thread cannot race itself; or `async def`, or call_async of a Guard"
+        if declaration.owner is not None:
+            allowed += "; @unguarded exempts a method of a hedged class"
+        faults.append(Fault(where, "is on a synchronous function", function, allowed))
+    signature = signature_of(function)
+    for parameter in signature.parameters.values() if signature is not None else ():
+        annotation = parameter.annotation
+        if annotation is inspect.Parameter.empty:
+            continue
+        if any(map(_is_one_shot, members(resolve(annotation, Scope.of(function, owner or declaration.owner))))):
+            problem = f"shares {parameter.name}: {display(annotation)} among its attempts, and only one can read it"
+            allowed = "what each attempt can read anew, as a list, bytes, or the name of a file"
+            faults.append(Fault(where, problem, annotation, allowed))
+    return faults
+
+
+def _is_one_shot(type_: Type) -> bool:
+    head = type_.head
+    if isinstance(head, UnresolvedName):
+        return head.ends_in(*_NAMES)
+    return isinstance(head, type) and issubclass(head, _ONE_SHOT)

@@ -1,0 +1,1 @@
+"""``last_good``: the last good result answers for a call that fails."""

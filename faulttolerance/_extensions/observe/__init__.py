@@ -1,0 +1,1 @@
+"""Policies that are observed: what they would have done is counted."""

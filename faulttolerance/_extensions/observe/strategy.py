@@ -1,0 +1,140 @@
+"""Strategies that decide as ever and are not obeyed: what they would refuse is told, and goes on (rule X7)."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Final
+
+from ..._strategy.gate import Era, Gate, GateAround
+from ..._strategy.rate_limit import Place, RateLimit
+from ..._strategy.unqueued import UnqueuedBulkhead
+from ..._strategy.verdict import Verdict
+from ...exceptions import RefusedException
+
+if TYPE_CHECKING:
+    from ..._strategy.bulkhead import Bulkhead, Waiter
+
+__all__ = ["ObservedBulkhead", "ObservedGate", "ObservedRateLimit", "Tell"]
+
+Tell = Callable[[], object]
+"""Told of each attempt that would have been refused."""
+
+
+def _era(*, is_closed: bool) -> Era:
+    era = Era()
+    era.is_closed, era.is_clean, era.until = is_closed, False, float("-inf")
+    return era
+
+
+_ASKS: Final = _era(is_closed=False)
+"""Stands for the era of a gate that is not closed: each attempt asks it."""
+_LET_BY: Final = _era(is_closed=True)
+"""Stands for the era of an attempt that the gate would have refused: it does not hear how that ends."""
+
+
+class ObservedGate(GateAround):
+    """A circuit breaker, or an adaptive throttle, that lets everything by."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, gate: Gate, tell: Tell) -> None:
+        super().__init__(gate)
+        self._tell = tell
+
+    @property
+    def state(self) -> Era:
+        """The era of the gate while it is closed."""
+        era = self._gate.state
+        return era if era.is_closed else _ASKS
+
+    def admit(self, permit: Hashable, ident: int, now: float) -> Era:
+        """Let the attempt in, whatever the gate says."""
+        try:
+            return self._gate.admit(permit, ident, now)
+        except RefusedException:
+            pass  # behind the handler, or a failure of what is told would have it as its context
+        self._tell()
+        return _LET_BY
+
+    def settle(self, era: Era, permit: Hashable, verdict: Verdict, now: float, failure: str = "") -> None:
+        """Tell the gate how an attempt ended that it let in."""
+        if era is not _LET_BY:
+            self._gate.settle(self._gate.state if era is _ASKS else era, permit, verdict, now, failure)
+
+
+class ObservedRateLimit:
+    """A rate limit that lets everything by; its window holds what it would have let in.
+
+    Whoever would have waited takes its turn when that comes, though it has long gone by.
+    """
+
+    __slots__ = ("_limit", "_lock", "_tell", "_waiting")
+
+    def __init__(self, limit: RateLimit, tell: Tell) -> None:
+        self._limit = limit
+        self._tell = tell
+        self._waiting: deque[tuple[float, Place]] = deque()  # guarded by _lock: whose turn comes, and when it asks
+        self._lock = threading.RLock()
+
+    def admit(self, now: float) -> None:
+        """Let the attempt in, whatever the limit says."""
+        refused = 0
+        with self._lock:
+            while self._waiting and self._waiting[0][0] <= now:
+                at, place = self._waiting.popleft()
+                refused += self._is_refused_locked(place, at)
+            refused += self._is_refused_locked(Place(0, _nobody), now)
+        for _ in range(refused):
+            self._tell()
+
+    def _is_refused_locked(self, place: Place, now: float) -> bool:
+        try:
+            if wait := self._limit.ask(place, now):
+                self._waiting.append((now + wait, place))
+        except RefusedException:
+            return True
+        return False
+
+
+def _nobody() -> None:
+    """Wake nobody: whoever would wait has gone by."""
+
+
+class ObservedBulkhead(UnqueuedBulkhead):
+    """A bulkhead that lets everything run, and lets nothing wait.
+
+    Those for which it would have had a place in its queue run, too, and count as those that it lets in.
+
+    Args:
+        bulkhead: Holds the permits of all that run, also beyond its limit.
+        tell: Told of each attempt for which there is neither a permit nor a place.
+        may_wait: Whether calls may wait for a permit where the bulkhead is obeyed.
+    """
+
+    __slots__ = ("_beyond", "_may_wait", "_tell")
+
+    def __init__(self, bulkhead: Bulkhead, tell: Tell, *, may_wait: bool) -> None:
+        super().__init__(bulkhead)
+        self._tell = tell
+        self._may_wait = may_wait
+        self._beyond: dict[Hashable, None] = {}
+        """The attempts that run and would have been refused; some of them may have ended."""
+
+    def acquire(self, attempt_id: Hashable, ident: int, wake: object = None) -> None:
+        """Take a permit, whatever the limit is."""
+        held, beyond = self._bulkhead.held, self._beyond
+        held[attempt_id] = ident
+        if len(held) <= self._bulkhead.limit:
+            return
+        self._bulkhead.count_all()
+        for ended in [other for other in list(beyond) if other not in held]:
+            beyond.pop(ended, None)
+        if len(held) - len(beyond) > self._bulkhead.limit + (self._bulkhead.queue if self._may_wait else 0):
+            beyond[attempt_id] = None
+            self._tell()
+
+    def enter(self, waiter: Waiter) -> None:
+        """Take a permit for *waiter*, which does not wait."""
+        self.acquire(waiter.attempt_id, waiter.ident)

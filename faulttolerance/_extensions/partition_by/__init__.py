@@ -1,0 +1,1 @@
+"""``@partition_by``: a state for each key."""

@@ -1,0 +1,110 @@
+"""A span of OpenTelemetry for each attempt, where ``configure(tracing="spans")`` asks for it (rule O1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from ..._deadline.threads.roles import CALLER, register
+from ..._deadline.uninterruptible import undisturbed
+from ..._event import error_type
+
+ATTEMPT = "ft.attempt"
+"""The keyword by which what ``Spans`` makes is told the number of an attempt after the first; no parameter has it."""
+
+
+class Spans:
+    """The spans of one guarded function: a child of the current span for each time that its body runs (rule O1).
+
+    Args:
+        name: The name of the method, and of its spans.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Let each call of *function* have a span, which lasts until a future that is returned is done."""
+
+        @register(CALLER)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            span = _Span(self._name, kwargs.pop(ATTEMPT, 1))
+            try:
+                with undisturbed():  # a deadline would leave the span begun, and current
+                    span.begin()
+                span.result = function(*args, **kwargs)
+                return span.result
+            except BaseException as error:
+                span.failure = error
+                raise
+            finally:
+                with undisturbed():
+                    span.leave()
+
+        return call
+
+    def around_awaited(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        """Let each call of *function* have a span, in which what is returned is awaited."""
+
+        @register(CALLER)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            span = _Span(self._name, kwargs.pop(ATTEMPT, 1))
+            try:
+                span.begin()
+                return await function(*args, **kwargs)
+            except BaseException as error:
+                span.failure = error
+                raise
+            finally:
+                span.leave()
+
+        return call
+
+
+class _Span:
+    """One span, known before it is begun: a signal's handler may raise at any moment."""
+
+    def __init__(self, name: str, attempt: int) -> None:
+        self._name = name
+        self._attempt = attempt
+        self._span: Any = None
+        self._detach: Callable[[], object] = bool
+        self.failure: BaseException | None = None
+        self.result: object = None
+
+    def begin(self) -> None:
+        """Begin it, and make it current."""
+        from opentelemetry import context, trace
+
+        attributes: dict[str, str | int] = {"ft.method": self._name, "ft.attempt": self._attempt}
+        self._span = trace.get_tracer("faulttolerance").start_span(self._name, attributes=attributes)
+        self._detach = partial(context.detach, context.attach(trace.set_span_in_context(self._span)))
+
+    def leave(self) -> None:
+        """Make the span before it current again, and end it unless a future is still to be done."""
+        detach, self._detach = self._detach, bool
+        detach()
+        listen = getattr(self.result, "add_done_callback", None)
+        if self.failure is None and callable(listen):
+            listen(self._end_with)
+        else:
+            self._end(self.failure)
+
+    def _end_with(self, future: Any) -> None:
+        try:
+            failure = future.exception()
+        except BaseException as error:  # noqa: BLE001  # that it was cancelled
+            failure = error
+        self._end(failure)
+
+    def _end(self, failure: BaseException | None) -> None:
+        span, self._span = self._span, None
+        if span is None:
+            return
+        if failure is not None:
+            from opentelemetry.trace import StatusCode
+
+            span.set_attribute("error.type", error_type(failure))
+            span.set_status(StatusCode.ERROR)  # without a description: messages are the application's
+        span.end()

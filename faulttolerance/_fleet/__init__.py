@@ -1,1 +1,0 @@
-"""Where the processes of a namespace meet: what a server knows, and how it answers."""

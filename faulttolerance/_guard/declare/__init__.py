@@ -1,0 +1,1 @@
+"""What is declared on functions and classes, and what is wrong with it."""

@@ -1,0 +1,158 @@
+"""Whether the callbacks of a policy fit the guarded function: fallbacks, and what runs before a retry (rule R6)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ...._policy import BeforeRetry, Fallback, LastGood
+from ...._shown import shown
+from ...._signature.annotation import ANYTHING, Type, ancestry, is_gradual, is_resolved, signature_of
+from ...._signature.compatibility import Callee, Mismatch, accepts_arguments, kind_mismatches, mismatches
+from ...._signature.lookup import NamedFunction, find_in_class, find_in_module, mangle, missing
+from ...._signature.outcome import Outcome, outcome
+from ....exceptions import Fault
+from ....typing import FallbackHandler
+from ..declaration import FUNCTION, INSTANCE, Declaration
+
+
+def faults(
+    policy: Fallback | BeforeRetry,
+    declaration: Declaration,
+    where: str,
+    asynchronous: bool,
+    owner: type | None,
+    final: bool,
+) -> list[Fault]:
+    """List what is wrong with the callback of *policy*; see ``definition.callback_faults``."""
+    if isinstance(policy, Fallback) and isinstance(policy.value, tuple):
+        place = f"{where} @{policy.annotation}(value)"
+        found = [faults(link, declaration, where, asynchronous, owner, final) for link in policy.links]
+        return [fault._replace(where=place) for faults_of_one in found for fault in faults_of_one]
+    if isinstance(policy, Fallback) and isinstance(policy.value, LastGood):
+        return key_faults(f"{where} @{policy.annotation}(value)", policy.value.key, declaration)
+    is_own_fallback = policy is declaration.policies.get(Fallback) and owner is declaration.owner
+    if final and is_own_fallback and declaration.fallback_fits is asynchronous:
+        return []
+    check = _Check(declaration, owner, is_awaited_in_the_end(declaration, asynchronous, final))
+    parameter, got = "value", policy.value
+    if policy.value is None:
+        if owner is None and not (final and declaration.binding == FUNCTION):
+            return []
+        parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
+        got = getattr(policy, parameter)
+        problems = list(check.problems_of_named(got, isinstance(policy, Fallback)))
+    elif isinstance(policy, BeforeRetry):
+        problems = list(check.problems_before_retry(f"is {shown(got)}", policy.value, 1))
+    else:
+        assert callable(policy.value)
+        problems = list(check.problems_of_handler(policy.value))
+        if is_own_fallback:
+            declaration.fallback_fits = check.is_awaited if check.is_settled and not problems else None
+    where = f"{where} @{policy.annotation}({parameter})"
+    return [Fault(where, problem, got, allowed) for problem, allowed in problems]
+
+
+def key_faults(where: str, key: Any, declaration: Declaration) -> list[Fault]:
+    """Refuse a *key* of calls, as *where*, that does not fit the guarded function."""
+    if key is None:
+        return []
+    from ...._signature.call_key import mismatches
+
+    found = mismatches(key, declaration.template, takes_itself=declaration.binding != FUNCTION)
+    return [Fault(where, problem, key, allowed) for problem, allowed in found]
+
+
+def is_awaited_in_the_end(declaration: Declaration, asynchronous: bool, final: bool) -> bool | None:
+    """Tell whether calls are awaited; ``None`` where a further decorator could still make them *asynchronous*.
+
+    On a class a decorator may follow too; where nothing is annotated, calls are not awaited.
+    """
+    if asynchronous or final:
+        return asynchronous
+    kind = outcome(declaration.template, declaration.owner)
+    is_certain = kind is Outcome.FOREIGN or (kind is Outcome.OBJECT and declaration.owner is not None)
+    return False if is_certain else None
+
+
+class _Check:
+    """Compares callbacks with a guarded function, as *owner* sees it, whose calls are awaited or not."""
+
+    def __init__(self, declaration: Declaration, owner: type | None, is_awaited: bool | None) -> None:
+        self.is_awaited = is_awaited
+        self.is_settled = False
+        """Whether comparing the handler again later would say the same."""
+        self._declaration = declaration
+        self._owner = owner
+        self._guarded = Callee(declaration.template, owner, takes_itself=declaration.binding != FUNCTION)
+
+    def problems_of_named(self, name: str, is_fallback: bool) -> Iterator[Mismatch]:
+        declaration, owner = self._declaration, self._owner
+        named = find_in_class(name, owner) if owner else find_in_module(name, declaration.template)
+        if named is None:
+            allowed = ", in a class also of one in its bases" if is_fallback else " that has no parameters"
+            yield missing(name, declaration.template, owner), f"the name of a function there{allowed}"
+            return
+        subject, function = f"names {shown(name)}", named.function
+        is_itself = function is declaration.guard or (owner is not None and mangle(name, owner) == declaration.name)
+        if is_fallback and is_itself:
+            yield f"{subject}, which is the guarded function itself", "another, exempt from the class's by @unguarded"
+            return
+        if named.needs_instance and declaration.binding != INSTANCE:
+            yield f"{subject}, which needs an instance", "a class method or static method, as the guarded one is"
+        if is_fallback:
+            substitute = Callee(function, owner, named.home, takes_itself=named.takes_itself)
+            yield from _of(subject, mismatches(self._guarded, substitute, self.is_awaited))
+        else:
+            yield from self.problems_before_retry(subject, function, int(named.takes_itself))
+
+    def problems_before_retry(self, subject: str, function: Callable[..., Any], arguments: int) -> Iterator[Mismatch]:
+        signature = signature_of(function)
+        if not accepts_arguments(signature, arguments):
+            is_named = subject.startswith("names")
+            allowed = "a function without parameters" if is_named else "one that takes an ExecutionContext"
+            yield f"{subject}, whose parameters are {signature}", allowed
+        yield from _of(subject, kind_mismatches(self._guarded, function, self.is_awaited))
+
+    def problems_of_handler(self, value: Callable[[Any], Any]) -> Iterator[Mismatch]:
+        subject, arguments = f"is {getattr(value, '__qualname__', None) or shown(value)}", 1
+        if isinstance(value, type):
+            handle = find_in_class("handle", value)
+            is_abstract = inspect.isabstract(value) or getattr(value, "_is_protocol", False)
+            subject = f"is the class {value.__qualname__}"
+            if handle is None or handle.home is FallbackHandler or is_abstract:
+                yield f"{subject}, which is abstract or does not define handle", "a class that defines handle"
+                return
+            if not accepts_arguments(constructor := signature_of(value), 0):
+                allowed = "or a callable, as the bound method handle of an object of it"
+                problem = f"{subject}, whose constructor needs arguments: {constructor}"
+                yield problem, f"a class that is made without arguments; {allowed}"
+            subject, arguments = f"is {value.__qualname__}.handle", 1 + handle.takes_itself
+            callee = _callee_of(value, handle)
+        else:
+            callee = Callee(value, takes_itself=False)
+        self.is_settled = self._guarded.is_settled and callee.is_settled
+        if not accepts_arguments(callee.written, arguments):
+            problem = f"{subject}, which does not take one argument: {callee.written}"
+            allowed = "a handler that takes an ExecutionContext"
+            takes_as_guarded = not isinstance(value, type) and not any(
+                mismatches(self._guarded, callee, self.is_awaited)
+            )
+            by_name = "; what takes the parameters of the guarded function goes as fallback_method, by its name"
+            yield problem, f"{allowed}{by_name if takes_as_guarded else ''}"
+        yield from _of(subject, mismatches(self._guarded, callee, self.is_awaited, but_parameters=True))
+
+
+def _callee_of(handler: type, handle: NamedFunction) -> Callee:
+    """Describe the method *handle* of a class; what it does not annotate, the class may say as a generic one."""
+    callee = Callee(handle.function, handler, handle.home, takes_itself=handle.takes_itself)
+    if callee.written is not None and is_gradual(callee.returned):
+        callee.returned = (ancestry(Type(handler)).get(FallbackHandler) or (ANYTHING,))[0]
+        callee.returned_text = str(callee.returned)
+        callee.is_settled = callee.is_settled and is_resolved(callee.returned)
+    return callee
+
+
+def _of(subject: str, clauses: Iterable[Mismatch]) -> Iterator[Mismatch]:
+    return ((f"{subject}, {problem}", allowed) for problem, allowed in clauses)

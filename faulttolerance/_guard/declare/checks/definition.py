@@ -1,0 +1,275 @@
+"""What is wrong with the policies of a function or a class, as far as is known when they are put on it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property, partialmethod, singledispatchmethod
+from typing import Any
+
+from ...._call.order import ORDER, is_detached
+from ...._call.row import Row
+from ...._config import Declared
+from ...._policy import (  # fmt: skip
+    BeforeRetry,
+    Bulkhead,
+    ChronoUnit,
+    Coalesce,
+    CustomBackoff,
+    FailWhen,
+    Fallback,
+    Hedge,
+    HonorRetryAfter,
+    PartitionBy,
+    Policy,
+    RetryWhen,
+    Timeout,
+    seconds,
+)
+from ...._shown import shown
+from ...._signature.kind import is_coroutine_function
+from ...._signature.naming import class_name
+from ....exceptions import Fault
+from ..declaration import Declaration, covering_at_home, declaration_of, declared_on
+
+_COMPANIONS: Mapping[type[Policy], tuple[type[Policy], ...]] = {
+    row.policy: tuple(filter(None, (row.modifies, row.or_else))) for row in ORDER if row.modifies
+}
+"""The policies that do nothing by themselves, and those that they belong to."""
+_DESCRIPTORS = {
+    property: "a function, a method, a class; guard the getter below @property",
+    cached_property: "a function, a method, a class; guard the function below @cached_property",
+    partialmethod: "a function, a method, a class; guard the method that it calls",
+    singledispatchmethod: "a function, a method, a class; guard the functions that it chooses from",
+}
+
+
+def definition_faults(declaration: Declaration) -> list[Fault]:
+    """List what is wrong with a function as far as is known when the last policy is put on it."""
+    policies, where, owner = declaration.policies, declaration.where, declaration.owner
+    asynchronous = declaration.is_asynchronous({**covering_at_home(declaration), **policies})
+    faults: list[Fault] = []
+    if is_detached(policies):
+        faults += _asynchronous_faults(declaration, where, owner)
+    faults += exclusive_faults(policies, where) + latency_faults(policies, where)
+    for policy in policies.values():
+        faults += callback_faults(policy, declaration, where, asynchronous)
+    return faults + _interceptor_faults(declaration.interceptors, declaration, where, owner)
+
+
+def exclusive_faults(policies: Container[type[Policy]], where: str) -> list[Fault]:
+    """Refuse *policies* that may not stand beside one another."""
+    faults = _excluded_faults(policies, where, ORDER)
+    back_offs = [f"@{row.policy.annotation}" for row in ORDER if row.back_off and row.policy in policies]
+    if len(back_offs) > 1:
+        faults.append(Fault(f"{where} {' and '.join(back_offs)}", "are both there", None, "one back-off per function"))
+    return faults
+
+
+def latency_faults(policies: Mapping[type[Policy], Policy], where: str) -> list[Fault]:
+    """Refuse a target that no attempt can miss, as each ends at its time-out before (rule A3)."""
+    bulkhead, timeout = policies.get(Bulkhead), policies.get(Timeout)
+    if not isinstance(bulkhead, Bulkhead) or not isinstance(timeout, Timeout):
+        return []
+    latency, limit = seconds(bulkhead.latency, ChronoUnit.MILLIS), seconds(timeout.value, timeout.unit)
+    if not 0.0 < limit <= latency:
+        return []
+    problem = f"is {latency:g} s, and attempts end after {limit:g} s"
+    allowed = "less than the time-out, or 0 for a limit that stays"
+    return [Fault(f"{where} @Bulkhead(latency)", problem, bulkhead.latency, allowed)]
+
+
+def _excluded_faults(policies: Container[type[Policy]], where: str, rows: Iterable[Row]) -> list[Fault]:
+    return [
+        Fault(f"{where} @{row.policy.annotation}", f"stands beside @{row.excludes.annotation}", None, "one of them")
+        for row in rows
+        if row.excludes is not None and row.policy in policies and row.excludes in policies
+    ]
+
+
+def class_level_faults(
+    declaration: Declaration,
+    cls: type,
+    covered: Mapping[type[Policy], tuple[Policy, type]],
+    interceptors: Iterable[Any] = (),
+) -> list[Fault]:
+    """List what is wrong with the class-level policies and interceptors of *cls* for one of its methods."""
+    where = f"{class_name(cls)}.{declaration.name}"
+    faults: list[Fault] = []
+    if is_detached(covered) and not declaration.is_coroutine:
+        exemption = "; or @unguarded above the method, which exempts it"
+        faults += _asynchronous_faults(declaration, where, cls, exemption)
+    together = {**covered, **declaration.policies}
+    # Not the ways of being asynchronous: there a method may differ from its class.
+    faults += _excluded_faults(together, where, [row for row in ORDER if row.memory is not None])
+    faults += latency_faults({kind: policy for kind, (policy, _) in covered.items()} | declaration.policies, where)
+    asynchronous = declaration.is_asynchronous(together)
+    for kind, (policy, home) in covered.items():
+        if kind not in declaration.policies:
+            faults += callback_faults(policy, declaration, where, asynchronous, home)
+    return faults + _interceptor_faults(interceptors, declaration, where, cls)
+
+
+def descriptor_faults(target: object) -> list[Fault]:
+    """Refuse a *target* that becomes something else when it is looked up."""
+    kind = next((kind for kind in _DESCRIPTORS if isinstance(target, kind)), None)
+    if kind is None:
+        return []
+    what = f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
+    function = getattr(target, "fget", None) or getattr(target, "func", None)
+    name = getattr(function, "__qualname__", "")
+    return [Fault(f"{what} ({name})" if name else what, "cannot be guarded", target, _DESCRIPTORS[kind])]
+
+
+def _asynchronous_faults(
+    declaration: Declaration, where: str, owner: type | None, also_allowed: str = ""
+) -> list[Fault]:
+    """Refuse ``@asynchronous`` on a function whose annotation says that its result does not come later."""
+    from ...._signature.annotation import display, signature_of
+    from ...._signature.outcome import Outcome, outcome
+
+    function = declaration.template
+    if outcome(function, owner) is not Outcome.FOREIGN:
+        return []
+    signature = signature_of(function)
+    annotation = signature.return_annotation if signature is not None else None
+    text = display(annotation)
+    allowed = f"`async def`, or a result that comes later: `-> Future[{text}]` or `-> Awaitable[{text}]`"
+    return [
+        Fault(f"{where} @Asynchronous", f"is on a function that returns {text}", annotation, allowed + also_allowed)
+    ]
+
+
+def _interceptor_faults(
+    interceptors: Iterable[Any], declaration: Declaration, where: str, owner: type | None
+) -> list[Fault]:
+    """Refuse *interceptors* that would make a coroutine function of one that is none."""
+    functions = [interceptor.function for interceptor in interceptors if is_coroutine_function(interceptor.function)]
+    if not functions or declaration.is_coroutine:
+        return []
+    from ...._signature.outcome import Outcome, outcome
+
+    if outcome(declaration.template, owner) is Outcome.AWAITABLE:
+        return []
+    return [
+        Fault(f"{where} @{getattr(function, '__name__', function)}", "is `async def`, and its callers await nothing",
+              function, "an interceptor that is a plain `def`; `async def` around what is awaited, or annotated so")
+        for function in functions
+    ]  # fmt: skip
+
+
+# Companions: policies that belong to another
+
+
+def companion_faults(declared: Sequence[Declared], where: str, cls: type | None) -> list[Fault]:
+    """Refuse companions of a policy that the function does not have: they would do nothing, silently.
+
+    Decorators come in any order, and those of a class last; so this is known when the function is first used. What is
+    switched off counts as there. A class-level companion is for the methods of the class that have the other. An
+    abstract class has no objects: what its methods lack, its subclasses may have.
+    """
+    if getattr(cls, "__abstractmethods__", None):
+        return []
+    kinds = {type(each.policy) for each in declared}
+    faults = []
+    for each in declared:
+        mains = _COMPANIONS.get(type(each.policy), ())
+        is_of_class = each.level == "class" and cls is not None
+        if mains and not any(main in kinds or (is_of_class and _occurs(main, cls)) for main in mains):
+            place, problem = f"{where} @{each.policy.annotation}", f"stands without {_either(mains)}"
+            faults.append(Fault(place, problem, None, f"{_decorators(mains)} on the same method or its class"))
+    return faults
+
+
+def companion_above_guard_faults(kind: type[Policy], declaration: Declaration) -> list[Fault]:
+    """Refuse a companion above a ``Guard`` whose own policy it cannot reach."""
+    mains = _COMPANIONS.get(kind, ())
+    if not mains or any(main in declaration.policies for main in mains):
+        return []
+    allowed = f"{_decorators(mains)} below it; the one of the Guard takes no companion"
+    problem = f"stands above a Guard without {_either(mains)}"
+    return [Fault(f"{declaration.where} @{kind.annotation}", problem, None, allowed)]
+
+
+def _either(kinds: Iterable[type[Policy]]) -> str:
+    return " or ".join(f"@{kind.annotation}" for kind in kinds)
+
+
+def _decorators(kinds: Iterable[type[Policy]]) -> str:
+    return " or ".join(f"@{decorator_name(kind)}" for kind in kinds)
+
+
+def decorator_name(kind: type[Policy]) -> str:
+    """Spell the name of the decorator of *kind*, which is also that of the parameter of a ``Guard``."""
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in kind.annotation).removeprefix("_")
+
+
+def _occurs(kind: type[Policy], cls: Any) -> bool:
+    """Tell whether a method of *cls* has a policy of *kind*, by whatever decorator."""
+    guards = (declaration_of(value) for base in cls.__mro__ for value in vars(base).values())
+    return any(kind in declared_on(base).policies for base in cls.__mro__) or any(
+        declaration is not None and kind in declaration.policies for declaration in guards
+    )
+
+
+# Callbacks: functions of the application that a policy calls
+
+
+def callback_faults(
+    policy: Policy,
+    declaration: Declaration,
+    where: str,
+    asynchronous: bool,
+    owner: type | None = None,
+    *,
+    final: bool = False,
+) -> list[Fault]:
+    """List how the callbacks of *policy* do not fit the guarded function, as far as can be told now.
+
+    A method is looked up once its class is created, a function of the module once the guard is used. *where* names the
+    guarded function, and *asynchronous* tells whether its calls are awaited, so that the callback may be asynchronous.
+    *owner* is the class that declares the policy, from which a method is looked up; by default that of the function.
+    *final* tells that no further decorator can make the guarded function asynchronous; a handler that was found to fit,
+    all names being known, is then not looked at again.
+    """
+    if isinstance(policy, (Fallback, BeforeRetry)):
+        from . import callback  # only what compares functions needs ``inspect``
+
+        return callback.faults(policy, declaration, where, asynchronous, owner or declaration.owner, final)
+    if isinstance(policy, (Coalesce, PartitionBy)):
+        from . import callback
+
+        return callback.key_faults(f"{where} @{policy.annotation}(key)", policy.key, declaration)
+    if isinstance(policy, Hedge):
+        from ...._extensions.hedge.faults import hedge_faults
+
+        return hedge_faults(f"{where} @{policy.annotation}", declaration, asynchronous, owner, final)
+    asked: list[tuple[str, Any]] = []
+    if isinstance(policy, (RetryWhen, FailWhen)):
+        asked = [("exception", policy.exception), ("result", policy.result)]
+    elif isinstance(policy, HonorRetryAfter):
+        asked = [("read", policy.read)]
+    elif isinstance(policy, CustomBackoff):
+        asked = [("value", policy.value.__call__ if isinstance(policy.value, type) else policy.value)]
+    if any(is_coroutine_function(function) for _, function in asked):
+        from .callback import is_awaited_in_the_end
+
+        # Whoever awaits the call awaits what is asked; a decorator that makes it so may still follow.
+        if is_awaited_in_the_end(declaration, asynchronous, final) is not False:
+            return []
+    return [
+        fault
+        for parameter, function in asked
+        if callable(function)
+        for fault in never_awaited_faults(f"{where} @{policy.annotation}({parameter})", function)
+    ]
+
+
+def never_awaited_faults(where: str, function: Any) -> list[Fault]:
+    """Refuse as *where* what cannot be called, and a coroutine function, which is called and never awaited."""
+    if not callable(function):
+        return [Fault(where, f"is {shown(function)}", function, "a function that answers at once")]
+    if not is_coroutine_function(function):
+        return []
+    name = getattr(function, "__qualname__", function)
+    problem = f"is {name}, a coroutine function, which nothing awaits"
+    return [Fault(where, problem, function, "a function that answers at once")]

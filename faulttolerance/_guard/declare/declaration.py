@@ -1,0 +1,253 @@
+"""What is declared on functions and classes before any configuration, and which methods a class covers (L2, L7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partialmethod, singledispatchmethod
+from sys import intern
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+from ..._call.order import is_detached
+from ..._policy import Policy
+from ..._signature.kind import is_coroutine_function, own_attribute
+from ..._signature.naming import class_name, qualified_name_of
+from ...exceptions import Fault, FaultToleranceDefinitionException
+from . import registry
+from .registry import RESOLVER
+
+Policies = Mapping[type[Policy], Policy]
+
+FUNCTION, INSTANCE, CLASS = "function", "instance", "class"
+"""Whose state a call uses: the function's own (static methods too), that of ``type(self)``, that of ``cls``."""
+
+
+def _no_guard() -> None:
+    pass
+
+
+class Declaration:
+    """One guarded function: what runs, and the policies written on it.
+
+    Args:
+        function: What runs in the end. ``None`` for a method that a class-level decorator covers but a base class
+            defines: what runs is then whatever follows in the method resolution order.
+        policies: The method-level ones.
+        binding: ``FUNCTION``, ``INSTANCE`` or ``CLASS``.
+        interceptors: Those written on the function, the uppermost first.
+        template: The function whose signature and name the guard shows, where that is not *function*.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_policies",
+        "binding",
+        "fallback_fits",
+        "function",
+        "guard_ref",
+        "interceptors",
+        "is_coroutine",
+        "name",
+        "owner",
+        "template",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | None,
+        policies: Policies,
+        binding: str,
+        *,
+        interceptors: tuple[Any, ...] = (),
+        template: Callable[..., Any] | None = None,
+    ) -> None:
+        self.function = function
+        self.template: Callable[..., Any] = function or template  # type: ignore[assignment]
+        self._policies = tuple(policies.values())
+        self.interceptors = interceptors
+        self.binding = binding
+        # Weak: a guard that another decorator superseded goes at once, not when garbage is collected.
+        self.guard_ref: Callable[[], Any] = _no_guard
+        self.owner: type | None = None
+        """The class in whose namespace the guard was found when the class was created."""
+        self.name: str = intern(qualified_name_of(self.template).method.rpartition(".")[2])  # the function has it, too
+        self.is_coroutine = is_coroutine_function(self.template)
+        self.fallback_fits: bool | None = None
+        """Whether the handler of its own fallback fits asynchronous calls, or others, for good; ``None``: not known."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Serve what pickles functions by value, as cloudpickle does; it comes here from the guard."""
+        kept = {name: getattr(self, name) for name in self.__slots__ if name not in ("__weakref__", "guard_ref")}
+        return {**kept, "guard": self.guard}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        guard = state.pop("guard")
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.guard_ref = registry.add(guard) if guard is not None else _no_guard
+
+    @property
+    def policies(self) -> dict[type[Policy], Policy]:
+        """Those that are written on the function, by kind."""
+        return {type(policy): policy for policy in self._policies}
+
+    @property
+    def where(self) -> str:
+        """The guarded function's qualified name, as in messages."""
+        if self.owner is not None:
+            return f"{class_name(self.owner)}.{self.name}"
+        return str(qualified_name_of(self.template))
+
+    def is_asynchronous(self, policies: Mapping[type[Policy], object]) -> bool:
+        """Tell whether calls under *policies* return before they are over (rules R7, R8)."""
+        return self.is_coroutine or is_detached(policies)
+
+    @property
+    def guard(self) -> Any:
+        """The function that stands where the guarded one stood."""
+        return self.guard_ref()
+
+    @property
+    def resolver(self) -> Any:
+        """The ``MethodResolver``, which the guard keeps."""
+        return getattr(self.guard, RESOLVER, None)
+
+    def mark(self, guard: Callable[..., Any], resolver: object) -> None:
+        """Let *guard*, which keeps *resolver*, be known as the guard of this declaration."""
+        setattr(guard, RESOLVER, resolver)
+        self.guard_ref = registry.add(guard)  # last: from here on, others see it
+
+
+def declaration_of(candidate: object) -> Declaration | None:
+    """Find the declaration behind a guard, or behind the static or class method that holds one.
+
+    A guard knows itself by identity: ``functools.wraps`` copies attributes onto wrappers that are no guards.
+    """
+    candidate = unbound(candidate)
+    resolver = getattr(candidate, RESOLVER, None) if isinstance(candidate, FunctionType) else None
+    declaration = getattr(resolver, "declaration", None)
+    return declaration if isinstance(declaration, Declaration) and declaration.guard is candidate else None
+
+
+def binding_by_name(function: Any) -> str:
+    """Tell by its qualified name how *function*, decorated outside a class body, is bound.
+
+    What wraps a bound method has its name, too, and is called without the instance.
+    """
+    scope = own_attribute(function, "__qualname__", "").rpartition(".")[0]
+    # No class is called <locals>, nor <genexpr> or <listcomp>, in which lambdas are made.
+    is_class = bool(scope) and not scope.rpartition(".")[2].startswith("<")
+    if not is_class or not isinstance(function, FunctionType):
+        return FUNCTION
+    wrapped = own_attribute(function, "__wrapped__")
+    while isinstance(wrapped, FunctionType):
+        wrapped = own_attribute(wrapped, "__wrapped__")
+    return FUNCTION if isinstance(wrapped, MethodType) else INSTANCE
+
+
+def unbound(candidate: object) -> Any:
+    """Give the function in a static method, a class method or a bound method; else *candidate*."""
+    return candidate.__func__ if isinstance(candidate, (staticmethod, classmethod, MethodType)) else candidate
+
+
+CLASS_LEVEL = "_abc_faulttolerance"
+"""The attribute of a class that holds what is declared on it; ``dataclass(slots=True)`` copies it with the rest.
+
+Its prefix is one that ``typing`` does not take for a member of a protocol, as Python 3.11 does with other names."""
+
+_METHODS = (staticmethod, classmethod, property, partialmethod, singledispatchmethod)
+_exempt: WeakSet[Any] = WeakSet()
+
+
+class ClassLevel(NamedTuple):
+    """The declarations on one class: policies by kind, and interceptors, the uppermost first."""
+
+    policies: Mapping[type[Policy], Policy]
+    interceptors: tuple[Any, ...]
+
+
+_NOTHING = ClassLevel({}, ())
+
+
+def declared_on(cls: type) -> ClassLevel:
+    """Give what is written on *cls* itself."""
+    return vars(cls).get(CLASS_LEVEL, _NOTHING)  # type: ignore[no-any-return]
+
+
+def covering(
+    cls: type, name: str, function: object, owner: type
+) -> tuple[dict[type[Policy], tuple[Policy, type]], tuple[Any, ...]]:
+    """List the class-level policies and interceptors that hold for a method of *cls*, which *owner* defines.
+
+    They hold for public methods that are not exempt, which the decorated class, a subclass of it, or another class of
+    its package defines. Of each kind of policy the nearest holds; it comes with the class that declares it.
+    """
+    if name.startswith("_") or is_exempt(function):
+        return {}, ()
+    nearest: dict[type[Policy], tuple[Policy, type]] = {}
+    for home in cls.__mro__:
+        for kind, policy in declared_on(home).policies.items():
+            nearest.setdefault(kind, (policy, home))
+    policies = {kind: (policy, home) for kind, (policy, home) in nearest.items() if _reaches(home, owner)}
+    reaching = [base for base in cls.__mro__ if _reaches(base, owner)]
+    return policies, tuple(dict.fromkeys(each for base in reaching for each in declared_on(base).interceptors))
+
+
+def covering_at_home(declaration: Declaration) -> dict[type[Policy], tuple[Policy, type]]:
+    """List the class-level policies that hold for a method in the class that defines it."""
+    owner = declaration.owner
+    return covering(owner, declaration.name, declaration.template, owner)[0] if owner is not None else {}
+
+
+def _reaches(home: type, owner: type) -> bool:
+    return home in owner.__mro__ or _package(home) == _package(owner)
+
+
+def _package(cls: type) -> str:
+    return str(cls.__module__).partition(".")[0]
+
+
+def first_definition(cls: type, name: str, *, after: object = None) -> tuple[type, Any] | None:
+    """Find the class that defines *name* first in the method resolution order of *cls*, and what it defines.
+
+    With *after*, the first one behind the class that defines exactly that object.
+    """
+    is_behind = after is None
+    for base in cls.__mro__:
+        if name in vars(base):
+            value = vars(base)[name]
+            if is_behind:
+                return base, value
+            is_behind = unbound(value) is after
+    return None
+
+
+def accessors(attribute: object) -> tuple[Any, ...]:
+    """List the functions of a property."""
+    if isinstance(attribute, property):
+        return (attribute.fget, attribute.fset, attribute.fdel)
+    return (attribute.func,) if isinstance(attribute, cached_property) else ()
+
+
+def exempt(function: Any) -> None:
+    """Take *function* out of what class-level decorators cover; behind a guard, what that guards."""
+    if not callable(function) and not isinstance(function, _METHODS):
+        raise FaultToleranceDefinitionException(Fault("@unguarded", "is on no method", function, "a method of a class"))
+    try:
+        _exempt.add(_exemptible(function))
+    except TypeError:
+        pass  # what cannot be referred to weakly is no function, and is never covered
+
+
+def is_exempt(function: Any) -> bool:
+    """Tell whether *function* was taken out of what class-level decorators cover."""
+    try:
+        return _exemptible(function) in _exempt
+    except TypeError:
+        return False
+
+
+def _exemptible(function: Any) -> Any:
+    declaration = declaration_of(function)
+    return unbound(function) if declaration is None else declaration.template

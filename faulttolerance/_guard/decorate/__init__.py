@@ -1,0 +1,1 @@
+"""How functions, methods, classes and clients come to be guarded."""

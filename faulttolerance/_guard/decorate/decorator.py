@@ -1,0 +1,149 @@
+"""A decorator: a policy that waits for the function or the class that it is to guard."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from types import CodeType, FrameType
+from typing import Any
+
+from ..._call.order import ROWS
+from ..._policy import Deadline, Policy, check, parameters, shared, typed_call
+from ..._shown import shown
+from ..._signature.kind import is_generator_function
+from ..._signature.method import unproxied
+from ..._signature.naming import class_name
+from ...exceptions import Fault, FaultToleranceDefinitionException
+from ..declare.checks import definition
+from ..declare.declaration import FUNCTION, Declaration, declaration_of, declared_on
+from ..declare.place import declaring_frame, user_frames
+from .attach import attach, can_be_guarded
+
+
+class Decorator:
+    """A policy that waits for what it is to guard."""
+
+    __slots__ = ("_kind", "_values")
+
+    def __init__(self, kind: type[Policy], values: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._values = values
+        if check(kind, values, ""):
+            _faulty.decorators += ((_identity(next(user_frames(), None)), self),)
+
+    def __call__(self, *targets: Any, **unexpected: Any) -> Any:
+        if len(targets) != 1 or unexpected or not can_be_guarded(targets[0]):
+            raise FaultToleranceDefinitionException(self._misplaced("was called as if it were a guarded function"))
+        target = unproxied(targets[0])
+        faults = self._faults_on_class(target) if isinstance(target, type) else self._faults_on_function(target)
+        if faults:
+            raise FaultToleranceDefinitionException(*faults)
+        return attach(target, {self._kind: shared(self._kind._of(self._values))}, (), f"@{self._kind.annotation}")
+
+    def __repr__(self) -> str:
+        return typed_call(definition.decorator_name(self._kind), self._kind, self._values)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise FaultToleranceDefinitionException(self._misplaced(f"became the attribute {class_name(owner)}.{name}"))
+
+    def _misplaced(self, problem: str) -> Fault:
+        allowed = f"@{definition.decorator_name(self._kind)}(...) above a function"
+        return Fault(f"@{self._kind.annotation}", f"{problem}: it decorates no function", None, allowed)
+
+    def _faults_on_class(self, cls: type) -> list[Fault]:
+        where = class_name(cls)
+        faults = self._faults(where)
+        where = f"{where} @{self._kind.annotation}"
+        if not ROWS[self._kind].is_for_classes:
+            faults.append(Fault(where, "is on a class", cls, "a function or a method: each has calls of its own"))
+        if self._kind in declared_on(cls).policies:
+            faults.append(Fault(where, "is there twice", None, "one of each kind per class"))
+        return faults
+
+    def _faults_on_function(self, target: Any) -> list[Fault]:
+        function = target.__func__ if isinstance(target, (staticmethod, classmethod)) else target
+        declaration = declaration_of(function) or Declaration(function, {}, FUNCTION)
+        where = f"{declaration.where} @{self._kind.annotation}"
+        faults = self._faults(declaration.where)
+        if is_generator_function(function):
+            faults.append(
+                Fault(where, "is on a generator function", function,
+                      "a function that returns: guard the body of the loop instead, a stream cannot be run again")
+            )  # fmt: skip
+        if self._kind in declaration.policies:
+            faults.append(Fault(where, "is there twice", None, "one of each kind per function"))
+        if above := definition.companion_above_guard_faults(self._kind, declaration):
+            from .guard import finder_of
+
+            faults += above if finder_of(declaration.template) is not None else []
+        return faults
+
+    def _faults(self, where: str) -> list[Fault]:
+        """List the faults of this decorator, and of those above it on the same function or class.
+
+        Decorators are made from the uppermost down and applied from the lowest up. Who stands above was made by the
+        same frame and was not applied yet; what is wrong there would else be told only when this one is right.
+        """
+        here, waiting, _faulty.decorators = _identity(declaring_frame()), _faulty.decorators, ()
+        faults = self._own_faults(where)
+        for maker, decorator in waiting:
+            if maker == here:
+                faults += [fault for fault in decorator._own_faults(where) if fault not in faults]
+        return faults
+
+    def _own_faults(self, where: str) -> list[Fault]:
+        return check(self._kind, self._values, f"{where} @{self._kind.annotation}")
+
+
+class _Faulty(threading.local):
+    """The decorators with faults that this thread has made and not applied yet, each with the frame that made it."""
+
+    decorators: tuple[tuple[object, Decorator], ...] = ()
+
+
+_faulty = _Faulty()
+
+
+def _identity(frame: FrameType | None) -> tuple[int, CodeType] | None:
+    return (id(frame), frame.f_code) if frame is not None else None
+
+
+def decorate(kind: type[Policy], values: Mapping[str, Any], target: Any = None) -> Any:
+    """Make the decorator for *values*, or, where *target* is given (``@retry`` without parentheses), guard that."""
+    complete = {name: values.get(name, parameter.default) for name, parameter in parameters(kind).items()}
+    for name, value in complete.items():
+        if hasattr(value, "__next__") and hasattr(value, "__iter__"):
+            complete[name] = tuple(value)  # a set of exceptions may be any iterable; this one can be read only once
+    is_exception = isinstance(target, type) and issubclass(target, BaseException)  # @retry(OSError), as elsewhere
+    if target is not None and (is_exception or not can_be_guarded(target)):
+        names = f", or its parameters by name: {', '.join(complete)}" if complete else ""
+        problem = f"is given {shown(target)} by position"
+        raise FaultToleranceDefinitionException(Fault(f"@{kind.annotation}", problem, target, f"a function{names}"))
+    decorator = _class_of(kind)(kind, complete)
+    return decorator if target is None else decorator(target)
+
+
+def _class_of(kind: type[Policy]) -> type[Decorator]:
+    if kind is not Deadline:
+        return Decorator
+    from ..._extensions.deadline.decorator import WholeCall
+
+    return WholeCall
+
+
+def refuse_bare(kind: type[Policy], value: Any) -> None:
+    """Refuse a decorator that needs arguments and stands without any: it took the function below it for its argument.
+
+    Such a function is defined by the very statement that calls the decorator: its code belongs to the calling code, and
+    the call is on one of its own lines. A lambda written as the argument is told apart by its name.
+    """
+    code = getattr(value, "__code__", None)
+    frame = next(user_frames(), None)
+    if not isinstance(code, CodeType) or frame is None or value.__name__ == "<lambda>":
+        return
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    is_made_here = any(constant is code for constant in frame.f_code.co_consts)
+    if is_made_here and code.co_firstlineno <= frame.f_lineno <= max(lines):
+        where = f"{Declaration(value, {}, FUNCTION).where} @{kind.annotation}"
+        allowed = f"@{definition.decorator_name(kind)}(...) with what it needs"
+        raise FaultToleranceDefinitionException(Fault(where, "stands without arguments", None, allowed))

@@ -1,0 +1,398 @@
+"""Guards as values: policies with one state, for code that is no method."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from importlib import import_module
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
+from weakref import WeakKeyDictionary
+
+from ..._call.block import Attempt, Attempts, single
+from ..._call.order import ORDER, GuardPolicies, is_detached
+from ..._config import Declared
+from ..._platform.event_loop import running_loop
+from ..._platform.frames import module_of
+from ..._policy import CircuitBreaker, Policy, parameters
+from ..._shown import shown
+from ..._signature.kind import is_coroutine_function, is_generator_function, mark_coroutine_function
+from ..._signature.method import bound_when_called, unproxied
+from ..._signature.naming import copy_names
+from ...exceptions import Fault, FaultToleranceDefinitionException
+from ..declare.checks.definition import (
+    companion_faults,
+    decorator_name,
+    descriptor_faults,
+    exclusive_faults,
+    latency_faults,
+)
+from ..declare.declaration import INSTANCE, binding_by_name
+from ..declare.place import Place, declaring_frame, place_of, user_frames, watch_for_one_per_call
+from ..declare.registry import nothing_named
+from ..resolve.awaitable import NothingToAwait, call_awaited, is_coroutine_code, is_plain
+from .guard_resolver import GuardResolver, call_detached, call_given, misfits
+
+if TYPE_CHECKING:
+    from inspect import Signature
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_named: dict[str, Guard] = {}
+_finders: WeakKeyDictionary[Callable[..., Any], Callable[[], GuardResolver]] = WeakKeyDictionary()
+
+
+class _GuardSignature:
+    """Shows ``inspect`` and ``help`` the parameters of ``Guard`` one by one; made when somebody asks."""
+
+    def __get__(self, guard: Guard | None, owner: type[Guard]) -> Signature:
+        if guard is not None or owner.__init__ is not Guard.__init__:
+            raise AttributeError("__signature__")  # that of ``__call__``, or of another constructor
+        from inspect import Parameter, Signature
+
+        hints = {name: f"{kind.__name__} | None" for name, kind in _PARAMETERS.items()}
+        parameters = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in hints.items()
+        ]
+        given = Parameter("given", Parameter.VAR_POSITIONAL, annotation="Policy")
+        return Signature([given, *parameters, Parameter("name", Parameter.KEYWORD_ONLY, default="", annotation="str")])
+
+
+class Guard:
+    """A set of policies with one state, for calls of any function.
+
+    Synchronous and asynchronous calls share the breaker, the permits and the rate window.
+
+    Args:
+        *given: Policies, as in ``Guard(Retry(...), Timeout(...))``, in any order.
+        **policies: The same by name: ``retry=Retry(...)``, ``timeout=Timeout(...)`` and so on, each under the name of
+            its decorator; ``fallback`` and ``before_retry`` with a function, not with a method's name.
+        name: What ``apply_guard``, ``circuit_breakers``, pickles and keys such as ``payments/Retry/maxRetries`` call
+            it; held until ``close``. Without one, the module and line where it is made, and for all but the first of
+            those that one line makes a number, as in ``acme.clients:12#2``; their metrics add up.
+
+    Raises:
+        FaultToleranceDefinitionException: If another guard has the name, a policy names a method, or stands without the
+            one that it belongs to, or something else is given than text, or the policy that the parameter is called
+            after.
+
+    >>> from faulttolerance import Retry
+    >>> guard = Guard(retry=Retry(max_retries=2, retry_on=OSError))
+    >>> guard.call(int, "7")
+    7
+    """
+
+    __signature__ = _GuardSignature()
+
+    def __init__(self, *given: Policy, name: str = "", **policies: Unpack[GuardPolicies]) -> None:
+        by_kind = _by_kind(given, policies)
+        _check_name("Guard(name)", name or "", "text that no other guard is called by, or none")
+        frame = declaring_frame()
+        place = Place(name, name) if name else place_of(self, frame)
+        self.name = place.name
+        declared = [Declared(policy, "class", name, "") for policy in by_kind.values()]
+        where = f"Guard {self.name}"
+        if faults := [
+            *exclusive_faults(by_kind, where),
+            *latency_faults(by_kind, where),
+            *companion_faults(declared, where, None),
+            *misfits(by_kind.values(), self.name),
+        ]:
+            raise FaultToleranceDefinitionException(*faults)
+        if CircuitBreaker in by_kind and not name:
+            watch_for_one_per_call(place.line)
+        self._resolver = GuardResolver(self, place, declared)
+        self._home = _running_module()
+        other = _named.setdefault(name, self) if name else self
+        if other is not self and self._home is not None and _is_run_again(self._home, other._home):
+            _named[name] = self
+        elif other is not self:
+            raise FaultToleranceDefinitionException(
+                Fault(f"Guard(name={name!r})", "has the name of another guard", name, "a name that no other guard has")
+            )
+
+    def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call *function* on this thread under the policies.
+
+        Raises:
+            FaultToleranceDefinitionException: If *function* is a coroutine function, which does not run, or cannot be
+                called, as the result of ``call(f(x))``.
+            TypeError: If *function* returned something to await: that is neither retried nor replaced.
+        """
+        resolver = self._resolver
+        path = resolver.paths.get(call_given) or resolver.path(call_given)
+        try:
+            return path((function, *args), kwargs)  # type: ignore[no-any-return]
+        except TypeError:
+            self._refuse_result(function, "call")
+            if not is_coroutine_function(function):
+                raise
+        where, name = f"Guard {self.name}.call", getattr(function, "__qualname__", function)
+        raise FaultToleranceDefinitionException(
+            Fault(where, f"is given {name}, a coroutine function", function, "a plain function; or use call_async")
+        )
+
+    def _refuse_result(self, function: object, method: str) -> None:
+        """Refuse what cannot be called: mostly a *function* that was called instead of handed over."""
+        if callable(function):
+            return
+        if isinstance(function, Coroutine):
+            function.close()  # nobody is going to await it
+        problem, allowed = f"is given {shown(function)}, which cannot be called", "a callable and its arguments"
+        fault = Fault(
+            f"Guard {self.name}.{method}", problem, function, f"{allowed}: {method}(f, x), not {method}(f(x))"
+        )
+        raise FaultToleranceDefinitionException(fault) from None
+
+    @overload
+    async def call_async(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    async def call_async(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def call_async(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call *function* and await what it returns, under the policies; a plain ``def`` runs on a thread of the pool.
+
+        Raises:
+            FaultToleranceDefinitionException: If *function* cannot be called, as the coroutine of ``call_async(f(x))``.
+            TypeError: If a lambda, a wrapper or another object returned nothing to await. It was called once: that is
+                neither retried nor replaced, and no failure to the circuit breaker.
+        """
+        if not is_coroutine_code(function) and is_plain(function):
+            running_loop(self.name)  # before it begins
+            return await self._resolver.path(call_detached)((function, *args), kwargs)
+        resolver = self._resolver
+        path = resolver.paths.get(call_awaited) or resolver.path(call_awaited)
+        try:
+            return await path((function, *args), kwargs)
+        except TypeError:
+            self._refuse_result(function, "call_async")
+            raise
+        except NothingToAwait as error:
+            raise TypeError(
+                f"{self.name}: call_async is for what is to be awaited, or a plain `def`; use call; {error}"
+            ) from None
+
+    def attempt(self) -> Attempt:
+        """Guard a block of code, ``with guard.attempt():`` or ``async with``: one attempt under all but the retry.
+
+        Raises:
+            FaultToleranceDefinitionException: A policy asks for a result or for arguments, as a fallback does: a block
+                has neither.
+        """
+        return single(self._resolver.blocks(retries=False), self.attempt)
+
+    def attempts(self) -> Attempts:
+        """Guard a block of code that is repeated: ``for attempt in guard.attempts():``, in it ``with attempt:``.
+
+        In a coroutine, ``async for`` and ``async with``. Each loop is one call; it ends with the first block that goes
+        well. When there is to be no further one, the last failure comes out of the block.
+
+        Raises:
+            FaultToleranceDefinitionException: As for ``attempt``.
+        """
+        return Attempts(self._resolver.blocks(retries=True), self.attempts)
+
+    def __call__(self, function: F) -> F:
+        """Decorate *function*; all that one guard decorates shares its state."""
+        return _decorated(function, lambda: self._resolver, self._resolver.check)
+
+    def port(self, client: T, methods: str | Iterable[str] | None = None) -> T:
+        """Give what passes for *client*, and runs its public methods under the policies, all with this guard's state.
+
+        Coroutine functions are awaited as by ``call_async``; generator functions, classes and other attributes are the
+        client's, and so are ``isinstance``, ``repr`` and pickles. What the client calls on itself is not guarded.
+
+        Args:
+            client: Any object.
+            methods: The names of the methods that are meant, or patterns such as ``"get_*"``; ``None``: all.
+
+        Raises:
+            FaultToleranceDefinitionException: If one of *methods* matches nothing.
+            ImportError: If wrapt is not installed, the extra ``patch``.
+        """
+        from .port import port_of
+
+        return port_of(client, self, methods)  # type: ignore[no-any-return]  # it passes for one
+
+    def close(self) -> None:
+        """Give the name back."""
+        if _named.get(self.name) is self:
+            del _named[self.name]
+
+    # Like a function or a lock, a guard is itself and nothing else: copies would limit and break each for themselves.
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        module = self._home[0] if self._home is not None else ""
+        if _named.get(self.name) is self:
+            return _by_name, (self.name, module)
+        for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
+            if value is self:
+                return _by_attribute, (module, attribute)
+        raise TypeError(
+            f"cannot pickle the guard {self.name}: its state belongs to this process. Give it a name, or make it at the"
+            " top level of a module: then it is pickled by that, like a function"
+        )
+
+    def __dir__(self) -> list[str]:
+        """Complete to what is public."""
+        return [name for name in super().__dir__() if not name.startswith("_") or name.endswith("__")]
+
+    def __repr__(self) -> str:
+        policies = [declared.policy for declared in self._resolver.declared]
+        arguments = [f"{decorator_name(type(policy))}={policy!r}" for policy in policies]
+        return f"Guard({', '.join([*arguments, f'name={self.name!r}'])})"
+
+
+_PARAMETERS = {decorator_name(row.policy): row.policy for row in ORDER if not is_detached((row.policy,))}
+"""The policies that a guard takes, by parameter, in the order in which they nest: its callers say how it is called."""
+
+
+def _by_kind(given: Iterable[Policy], policies: Mapping[str, Any]) -> dict[type[Policy], Policy]:
+    """Sort what a guard is given by kind, in the order in which policies nest."""
+    for name in policies.keys() - _PARAMETERS.keys():
+        from difflib import get_close_matches  # for a mistake only
+
+        near = get_close_matches(name, _PARAMETERS, 1)
+        hint = f"; did you mean {near[0]}=...?" if near else ""
+        raise TypeError(f"Guard.__init__() got an unexpected keyword argument {name!r}{hint}")
+    by_kind = {kind: policies[name] for name, kind in _PARAMETERS.items() if policies.get(name) is not None}
+    faults = [
+        Fault(f"Guard({decorator_name(kind)})", f"is {shown(value)}", value, _instead(value, kind))
+        for kind, value in by_kind.items()
+        if not isinstance(value, kind)
+    ]
+    for policy in given:
+        kind = type(policy)
+        if kind not in _PARAMETERS.values():
+            faults.append(Fault("Guard", f"is given {shown(policy)}", policy, "Retry(...), Timeout(...) and so on"))
+        elif by_kind.setdefault(kind, policy) is not policy:
+            faults.append(Fault("Guard", f"is given two of {kind.__name__}", policy, "one of each kind per guard"))
+    if faults:
+        raise FaultToleranceDefinitionException(*faults)
+    return {kind: by_kind[kind] for kind in _PARAMETERS.values() if kind in by_kind}
+
+
+def _instead(value: object, kind: type[Policy]) -> str:
+    """Return the words for what a guard takes instead of *value*, which is no *kind*, and how one is made of it."""
+    first = next(iter(kind.__match_args__), "")
+    fits = first and parameters(kind)[first].kind.accepts(value)
+    return f"{kind.__name__}(...) or None" + (f"; perhaps {kind.__name__}({shown(value)}) is meant" if fits else "")
+
+
+def _by_name(name: str, module: str) -> Guard:
+    """Find the guard *name* in the process in which it is unpickled; *module* makes it there."""
+    if name not in _named and module:
+        import_module(module)
+    return _found(name)
+
+
+def _by_attribute(module: str, attribute: str) -> Guard:
+    guard = getattr(import_module(module), attribute)
+    if not isinstance(guard, Guard):
+        raise TypeError(f"{module}.{attribute} is no guard any more")
+    return guard
+
+
+def _found(name: str) -> Guard:
+    guard = _named.get(name)
+    if guard is None:
+        raise nothing_named("guard", name, _named)
+    return guard
+
+
+def _check_name(where: str, name: object, allowed: str) -> None:
+    if not isinstance(name, str):
+        raise FaultToleranceDefinitionException(Fault(where, f"is {shown(name)}", name, allowed))
+
+
+def apply_guard(name: str) -> Callable[[F], F]:
+    """Guard a function by the ``Guard`` called *name*, which may be made later; looked up at each call.
+
+    Raises:
+        FaultToleranceDefinitionException: If *name* is no text.
+        KeyError: At a call, if no guard has the name.
+    """
+    _check_name("@apply_guard(name)", name, "the name of a Guard; a Guard is a decorator itself")
+    return lambda function: _decorated(function, lambda: _found(name)._resolver)
+
+
+def _decorated(
+    function: F, find: Callable[[], GuardResolver], check: Callable[[Callable[..., Any], bool], None] | None = None
+) -> F:
+    function = unproxied(function)
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(_decorated(function.__func__, find, check))  # pyright: ignore[reportReturnType]
+    if faults := _misfits(function):
+        raise FaultToleranceDefinitionException(*faults)
+    asynchronous = is_coroutine_function(function)
+    if check is not None:
+        check(function, asynchronous)
+    if binding_by_name(function) == INSTANCE:
+        function = bound_when_called(function)  # type: ignore[assignment]
+
+    # Kept here and not by the guard, which may outlive many functions that it decorated.
+    known: tuple[object, Any] = ("nothing yet", None)
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        nonlocal known
+        resolver, current = find(), known
+        if current[0] is not resolver.effective:
+            current = known = resolver.resolve(function, asynchronous)
+        return current[1](args, kwargs)
+
+    copy_names(guarded, function)
+    _finders[guarded] = find
+    return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
+
+
+def _misfits(function: Any) -> list[Fault]:
+    """Tell why *function* cannot stand below a guard."""
+    if faults := descriptor_faults(function):
+        return faults
+    if not callable(function) or isinstance(function, type):
+        return [Fault("what stands below a Guard", "cannot be guarded", function, "a function or a method")]
+    if is_generator_function(function):
+        where = f"{getattr(function, '__qualname__', function)} under a Guard"
+        allowed = "a function that returns: guard the body of the loop instead, a stream cannot be run again"
+        return [Fault(where, "is a generator function", function, allowed)]
+    return []
+
+
+def strays() -> Iterator[Fault]:
+    """Give the functions below ``apply_guard`` whose guard does not exist, or no longer."""
+    for function, find in list(_finders.items()):
+        try:
+            find()
+        except KeyError as error:
+            where = f"{function.__module__}.{function.__qualname__} @apply_guard"
+            yield Fault(where, f"finds nothing: {error.args[0]}", None, "the name of a Guard")
+
+
+def decorated_functions() -> list[Callable[..., Any]]:
+    """Give the functions that a ``Guard`` decorates."""
+    return list(_finders)
+
+
+def finder_of(function: object) -> Callable[[], GuardResolver] | None:
+    """Give what finds the guard that decorates *function*, if one does; known by identity, as in ``declaration_of``."""
+    return _finders.get(function) if isinstance(function, FunctionType) else None
+
+
+def _running_module() -> tuple[str, CodeType] | None:
+    """Find the module at whose top level a guard is made, and its code."""
+    frame = next(user_frames(), None)
+    if frame is None or frame.f_locals is not frame.f_globals:
+        return None
+    return module_of(frame), frame.f_code
+
+
+def _is_run_again(now: tuple[str, CodeType], before: tuple[str, CodeType] | None) -> bool:
+    """Tell whether a module is reloaded, or a cell of a notebook run once more: the same place, but compiled anew."""
+    return before is not None and now[0] == before[0] and now[1] is not before[1]

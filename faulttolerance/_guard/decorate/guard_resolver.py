@@ -1,0 +1,325 @@
+"""How calls go through one ``Guard``: its policies, their state, and a call path for each way to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import ref
+
+from ..._call.mistakes import Mistakes
+from ..._call.order import MODIFIED, ROWS
+from ..._call.state import alias_in
+from ..._config import Declared, State as Configuration, carried, settings
+from ..._deadline.threads.roles import CALLER, register
+from ..._execution.caller_thread import Aside, GuardedCall
+from ..._platform.swap import Swap
+from ..._policy import (
+    BeforeRetry,
+    CircuitBreaker,
+    Coalesce,
+    Deadline,
+    Fallback,
+    Hedge,
+    LastGood,
+    PartitionBy,
+    Policy,
+    Retry,
+)
+from ...exceptions import Fault, FaultToleranceDefinitionException
+from ..declare import registry
+from ..declare.checks.definition import callback_faults
+from ..declare.declaration import FUNCTION, INSTANCE, Declaration, binding_by_name
+from ..declare.place import Place
+from ..resolve.assembly import block_call, guarded_call
+from ..resolve.awaitable import call_awaited
+from ..resolve.effective import EffectivePolicies, companions_of, mismatches
+from ..resolve.resolver import Draft, Resolver
+
+if TYPE_CHECKING:
+    from .guard import Guard
+
+T = TypeVar("T")
+
+
+class BlockForm(NamedTuple):
+    """One way of guarding a block of code."""
+
+    retries: bool
+    """Whether it is one of a loop, ``attempts()``; else it is the only one."""
+    asynchronous: bool
+
+
+class GuardResolver(Resolver):
+    """Finds the call paths of one ``Guard``, for each way to call it. The class that uses it is always ``None``."""
+
+    __slots__ = ("__weakref__", "_guard", "_line", "declared", "effective", "name", "paths")
+
+    def __init__(self, guard: Guard, place: Place, declared: Sequence[Declared]) -> None:
+        self._guard = ref(guard)
+        self.name = place.name
+        self._line = place.line
+        self.declared = tuple(declared)
+        self.effective: EffectivePolicies | None = None
+        """The policies in force, once the guard was called; another object whenever they change."""
+        self.paths: dict[object, GuardedCall] = {}
+        """The paths of functions that are given at each call, by their caller: one of ``_CALLERS``."""
+        super().__init__(None)
+        registry.add(self)  # last: from here on, others see it
+
+    @property
+    def guarded(self) -> Guard | None:
+        """The ``Guard``, as long as somebody has it."""
+        return self._guard()
+
+    def effective_policies(
+        self, cls: type | None = None, basis: Configuration | None = None
+    ) -> tuple[EffectivePolicies, list[Fault]]:
+        """Find what holds under the configuration *basis*, and what is wrong with it."""
+        effective, faults = self._resolved(basis or settings.basis)
+        return effective, faults or self._faults(effective)
+
+    def in_force(self, cls: type | None = None, basis: Configuration | None = None) -> EffectivePolicies:
+        """Return what holds under the configuration *basis*, whether or not something is wrong with it."""
+        basis, known = basis or settings.basis, self.effective
+        # Both are replaced by one swap, and the configuration was looked at first.
+        return known if known is not None and settings.state is basis else self._resolved(basis)[0]
+
+    def name_for(self, cls: type | None) -> str:
+        """Return the name of the guard."""
+        return self.name
+
+    def _resolved(self, basis: Configuration) -> tuple[EffectivePolicies, list[Fault]]:
+        subject = (self, None)
+        declared = carried(self.declared, basis.snapshot)
+        values, faults = settings.resolve(declared, self.name, basis, subject)
+        switches, companions = settings.switches_under(basis), companions_of(basis, subject)
+        effective = EffectivePolicies(
+            self.name, call_given, declared, values, switches=switches, line=self._line, companions=companions
+        )
+        return effective, faults
+
+    def _faults(self, effective: EffectivePolicies) -> list[Fault]:
+        callers = [caller for caller in self.paths if caller in (call_given, *_BLOCKS)] or [call_awaited]
+        found = [
+            value.traced(fault)
+            for caller in callers
+            for value in effective.values
+            if value.enabled
+            for fault in misfits((value.policy,), self.name, caller, _is_awaited(caller))
+        ]
+        return [*dict.fromkeys(found), *mismatches(effective)]
+
+    def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
+        """Assemble the call paths of the kinds that were called, and what the state is to become."""
+        draft = Draft(self, cls, effective)
+        for caller in list(self.paths):
+            draft.calls[caller] = _assembled(caller, draft, _is_awaited(caller))
+        return draft
+
+    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+        """Let calls go as *draft* says, together with the other stores of *swap*."""
+        paths = dict(self.paths) if draft.effective is self.effective else {}
+        paths |= {caller: call for caller, call in draft.calls.items() if caller in (*_CALLERS, *_BLOCKS)}
+        swap.attribute(self, "paths", paths)
+        swap.attribute(self, "effective", draft.effective)
+
+    def drop(self, cls: type | None, swap: Swap) -> None:
+        """Let the next call find out anew what holds; what is remembered stays."""
+        swap.attribute(self, "effective", None)
+        swap.attribute(self, "paths", {})
+
+    def resolved(self) -> list[type | None]:
+        """Give the class that has called, if any has."""
+        return [None] if self.effective is not None else []
+
+    def classes(self) -> list[type | None]:
+        """Give the class that may call."""
+        return [None]
+
+    def resolve_breaker(self, name: str | None = None) -> None:
+        """Make the breaker known, if there is one; if a name is given, only if that is its name."""
+        if self.effective is not None:
+            return
+        policies = {type(entry.policy): entry.policy for entry in self.declared}
+        if CircuitBreaker in policies and name in (None, self.name, alias_in(policies)):
+            self.come_into_use()
+
+    def come_into_use(self, cls: type | None = None) -> None:
+        """Remember what the guard needs as if it had been called."""
+        self._resolve(None, asynchronous=False)
+
+    def path(self, caller: Any) -> GuardedCall:
+        """Find the call path of functions that are given to *caller*, one of ``_CALLERS``, or of a kind of blocks."""
+        return self.paths.get(caller) or self.resolve(caller, _is_awaited(caller))[1]
+
+    def blocks(self, *, retries: bool) -> Callable[[bool], GuardedCall]:
+        """Give what finds the call path of blocks, given whether they belong to a coroutine.
+
+        Raises:
+            FaultToleranceDefinitionException: A policy asks for what a block does not have.
+        """
+        effective = self.effective
+        if effective is None or not (BlockForm(retries, False) in self.paths or BlockForm(retries, True) in self.paths):
+            self.check(BlockForm(retries, asynchronous=True), True, effective or self._resolve(None, True).effective)
+        return lambda asynchronous: self.path(BlockForm(retries, asynchronous))
+
+    def resolve(self, function: Any, asynchronous: bool) -> tuple[EffectivePolicies, GuardedCall]:
+        """Find the call path of *function*, and what ``effective`` is as long as it holds."""
+        draft = self._resolve(function, asynchronous)
+        return draft.effective, draft.calls[function]
+
+    def _resolve(self, function: Any, asynchronous: bool) -> Draft:
+        with registry.resolving:
+            while True:
+                basis, effective = settings.basis, self.effective
+                if effective is None:
+                    effective, faults = self.effective_policies(None, basis)
+                    if faults:
+                        raise FaultToleranceDefinitionException(*faults)
+                draft = Draft(self, None, effective)
+                if function is not None:
+                    self.check(function, asynchronous, effective)
+                    draft.calls[function] = _assembled(function, draft, asynchronous)
+                if draft.put_in_force(basis):
+                    return draft
+
+    def check(self, function: Any, asynchronous: bool, effective: EffectivePolicies | None = None) -> None:
+        """Refuse *function*, which is to be guarded, where what policies call, by default as declared, misfits it."""
+        declared = [entry.policy for entry in self.declared]
+        policies = declared if effective is None else effective.policies.values()
+        if faults := misfits(policies, self.name, function, asynchronous):
+            raise FaultToleranceDefinitionException(*faults)
+
+
+def _assembled(function: Any, draft: Draft, asynchronous: bool) -> GuardedCall:
+    if isinstance(function, BlockForm):
+        effective = draft.effective
+        if not function.retries:
+            kept = [value for value in effective.values if MODIFIED.get(kind := type(value.policy), kind) is not Retry]
+            effective = effective._replace(values=kept)
+        return block_call(
+            effective,
+            draft.state,
+            side_call=lambda policy: _side_call(policy, draft.effective.name, function, asynchronous),
+            asynchronous=asynchronous,
+        )
+    is_caller, detached = function in _CALLERS, function is call_detached
+    return guarded_call(
+        function,
+        draft.effective,
+        draft.state,
+        side_call=lambda policy: _side_call(policy, draft.effective.name, function, asynchronous),
+        asynchronous=asynchronous,
+        detached=detached,
+        on_threads=detached,
+        awaits=None if detached else True,
+        declaration=None if is_caller else _declaration(function),
+        advice="use call_async" if function is call_given else "",
+    )
+
+
+@register(CALLER)
+def call_given(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Call *function*: what a guard guards to which functions are given."""
+    return function(*args, **kwargs)
+
+
+@register(CALLER)
+def call_detached(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Call *function* on a thread of the pool, while its caller awaits the result."""
+    return function(*args, **kwargs)
+
+
+_CALLERS = (call_given, call_awaited, call_detached)
+"""The functions guarded in place of those that a guard is given at each call; all but the first are asynchronous."""
+
+
+_BLOCKS = tuple(BlockForm(retries, asynchronous) for retries in (False, True) for asynchronous in (False, True))
+
+
+def _is_awaited(caller: Any) -> bool:
+    return caller.asynchronous if isinstance(caller, BlockForm) else caller is not call_given
+
+
+def _parts(policy: Policy) -> tuple[Policy, ...]:
+    return policy.links if isinstance(policy, Fallback) and isinstance(policy.value, tuple) else (policy,)
+
+
+def _asks_for_a_key(policy: Policy) -> bool:
+    return isinstance(policy, (Coalesce, PartitionBy)) or (
+        isinstance(policy, Fallback) and isinstance(policy.value, LastGood)
+    )
+
+
+def misfits(
+    policies: Iterable[Policy], name: str, function: Any = call_awaited, asynchronous: bool = True
+) -> list[Fault]:
+    """Tell how what *policies* of the guard *name* call misfits *function*, by default whatever the guard is given."""
+    where = f"Guard {name}{'' if asynchronous else '.call'}"
+    faults = []
+    if isinstance(function, BlockForm):
+        where = f"Guard {name}.{'attempts' if function.retries else 'attempt'}"
+        faults = [fault for policy in policies for fault in _block_faults(policy, where)]
+        function = call_awaited if asynchronous else call_given
+    for policy in chain.from_iterable(map(_parts, policies)):
+        if isinstance(policy, (Fallback, BeforeRetry)) and policy.value is None:
+            parameter = "fallback_method" if isinstance(policy, Fallback) else "method_name"
+            place, named = f"Guard {name} @{policy.annotation}({parameter})", getattr(policy, parameter)
+            faults.append(Fault(place, f"is {named!r}", named, "a handler: a guard belongs to no class"))
+        elif function not in _CALLERS or not _asks_for_a_key(policy):  # those ask each function
+            declaration = _declaration(function)
+            if function not in _CALLERS:
+                where = f"{declaration.where} under Guard {name}"
+            faults += callback_faults(policy, declaration, where, asynchronous, final=True)
+    return faults
+
+
+def _block_faults(policy: Policy, where: str) -> list[Fault]:
+    """Refuse for blocks what asks for a result or for arguments: they have neither."""
+    place, asked = f"{where} @{policy.annotation}", ""
+    if isinstance(policy, Fallback):
+        asked = "replaces a result, and a block has none"
+    elif (predicate := getattr(policy, "result", None)) is not None:
+        return [Fault(f"{place}(result)", "is asked about a result, and a block has none", predicate, "None; or call")]
+    elif isinstance(policy, Hedge):
+        asked = "runs twice at once what takes long, and a block cannot be"
+    elif isinstance(policy, PartitionBy) or (
+        (row := ROWS.get(type(policy))) is not None and row.layer is not None and not policy.is_observable
+    ):
+        asked = "asks for the arguments of a call, and a block has none"
+    elif isinstance(policy, Deadline):
+        return [Fault(place, "bounds whole calls", None, "`with deadline(...)` around the block, or around its loop")]
+    allowed = "another guard without it; or put the block into a function, and call that"
+    return [Fault(place, asked, None, allowed)] if asked else []
+
+
+def _declaration(function: Callable[..., Any]) -> Declaration:
+    return Declaration(function, {}, FUNCTION if function in _CALLERS else binding_by_name(function))
+
+
+def _side_call(policy: Fallback | BeforeRetry, name: str, function: Any, asynchronous: bool) -> Aside:
+    from ..resolve.callback import side_call
+
+    mistakes = Mistakes(name) if isinstance(policy, BeforeRetry) else None
+
+    def aside(args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        called, args = (args[0], args[1:]) if function in _CALLERS else (function, args)
+        if isinstance(function, BlockForm):
+            called, args = args[0], ()
+        declaration = _declaration(called)
+        # A static method has the name of a method, and no instance in front.
+        if declaration.binding == INSTANCE and not _is_called_on(called, declaration.name, *args[:1]):
+            declaration.binding = FUNCTION
+        return side_call(policy, declaration, asynchronous, mistakes=mistakes)(args, kwargs, failure, attempts)
+
+    return aside
+
+
+def _is_called_on(function: Any, name: str, first: object = None) -> bool:
+    """Tell whether *first* is an object, or a class, in whose class body *function* stands, and as no static method."""
+    scope, bases = function.__qualname__.rpartition(".")[0], type(first).__mro__
+    for base in (*first.__mro__, *bases) if isinstance(first, type) else bases:
+        if (base.__qualname__, base.__module__) == (scope, function.__module__):
+            return not isinstance(vars(base).get(name), staticmethod)
+    return False

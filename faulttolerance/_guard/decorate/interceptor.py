@@ -1,0 +1,117 @@
+"""The application's own interceptors, around and inside the policies (specification, Fault Tolerance Interceptor(s)).
+
+The fault tolerance interceptor stands at one priority, 4010 unless ``mp.fault.tolerance.interceptor.priority`` says
+otherwise. Interceptors of a lower number surround it and see each call once; those of a higher number stand between it
+and the method and see each attempt. Equal numbers: the one written further up goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+from ..._execution.caller_thread import GuardedCall
+from ...exceptions import Fault, FaultToleranceDefinitionException
+from ..declare.declaration import Declaration
+from ..resolve.callback import as_seen
+from .attach import attach, can_be_guarded
+
+F = TypeVar("F")
+
+_DEFAULT_PRIORITY = 2000  # Jakarta's APPLICATION: where an interceptor stands that says nothing
+
+
+class Invocation:
+    """One call on its way through an interceptor.
+
+    Attributes:
+        method: The guarded function.
+        target: The instance, the class for a class method, ``None`` for a function.
+        args: The positional arguments without *target*; what is assigned here is what goes on.
+        kwargs: The keyword arguments; likewise.
+    """
+
+    __slots__ = ("_proceed", "args", "kwargs", "method", "target")
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        proceed: GuardedCall,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.args = args
+        self.kwargs = kwargs
+        self._proceed = proceed
+
+    def proceed(self) -> Any:
+        """Go on to the next interceptor, the policies, or the method; of a coroutine function, the awaitable."""
+        own = () if self.target is None else (self.target,)
+        return self._proceed((*own, *self.args), self.kwargs)
+
+
+class Interceptor:
+    """Decorates functions, methods and classes with a function of the application; made by ``around_invoke``."""
+
+    __slots__ = ("function", "priority")
+
+    def __init__(self, function: Callable[[Invocation], Any], priority: int) -> None:
+        self.function = function
+        self.priority = priority
+
+    def __call__(self, target: F) -> F:
+        if not can_be_guarded(target):
+            allowed = "a function, a method, a class"
+            raise FaultToleranceDefinitionException(
+                Fault(repr(self), "stands above what cannot be called", target, allowed)
+            )
+        return attach(target, {}, (self,), repr(self))  # type: ignore[no-any-return]
+
+    def around(self, call: GuardedCall, declaration: Declaration) -> GuardedCall:
+        """Put the function around *call*, a call of the guard of *declaration*."""
+        return lambda args, kwargs: self.function(Invocation(*as_seen(declaration, args), kwargs, call))
+
+    def __repr__(self) -> str:
+        return f"<interceptor {getattr(self.function, '__qualname__', self.function)} at priority {self.priority}>"
+
+
+@overload
+def around_invoke(function: Callable[[Invocation], Any], *, priority: int = ...) -> Interceptor: ...
+@overload
+def around_invoke(*, priority: int = ...) -> Callable[[Callable[[Invocation], Any]], Interceptor]: ...
+def around_invoke(function: Callable[[Invocation], Any] | None = None, *, priority: int = _DEFAULT_PRIORITY) -> Any:
+    """Make a decorator of *function*, which is called around each call of what it decorates.
+
+    *function* gets an ``Invocation`` and returns what its ``proceed()`` returns, or something else. For coroutine
+    functions it is ``async def``, or returns the awaitable; around a plain function, ``async def`` is refused.
+
+    Args:
+        function: What is called around.
+        priority: Where it stands; below 4010 outside the policies, once per call; above inside, once per attempt.
+
+    Raises:
+        FaultToleranceDefinitionException: If *function* cannot be called, or *priority* is no integer.
+
+    >>> @around_invoke(priority=3000)
+    ... def doubled(invocation):
+    ...     return 2 * invocation.proceed()
+    >>> @doubled
+    ... def one():
+    ...     return 1
+    >>> one()
+    2
+    """
+    if function is not None and not callable(function):
+        raise FaultToleranceDefinitionException(
+            Fault("around_invoke", f"got {function!r}", function, "a function, or a priority by its name")
+        )
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise FaultToleranceDefinitionException(
+            Fault("around_invoke(priority)", f"is {priority!r}", priority, "an integer", "set by the decorator")
+        )
+    if function is not None:
+        return Interceptor(function, priority)
+    return lambda intercepting: Interceptor(intercepting, priority)

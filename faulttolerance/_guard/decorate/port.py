@@ -1,0 +1,138 @@
+"""A client whose methods run under a ``Guard`` (rule Y3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy, deepcopy
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from inspect import getattr_static
+from typing import TYPE_CHECKING, Any
+
+from ..._shown import install, one_or_several, shown
+from ..._signature.kind import is_coroutine_function, is_generator_function
+from ...exceptions import Fault, FaultToleranceDefinitionException
+
+try:
+    import wrapt
+except ImportError as error:
+    raise ImportError(f"a port needs wrapt: {install('patch')}", name=error.name, path=error.path) from error
+
+if TYPE_CHECKING:
+    from .guard import Guard
+
+
+class Port(wrapt.ObjectProxy):  # type: ignore[type-arg]  # older ones take no argument
+    """Passes for *client*, and runs its methods that match *patterns* under *guard*."""
+
+    def __init__(self, client: Any, guard: Guard, patterns: tuple[str, ...] | None) -> None:
+        super().__init__(client)
+        self._self_guard = guard
+        self._self_patterns = patterns
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        patterns = self._self_patterns
+        if patterns is not None and not any(fnmatchcase(name, pattern) for pattern in patterns):
+            return value
+        return Method(value, self._self_guard) if _is_guarded(name, value) else value
+
+    def __enter__(self) -> Any:
+        return self._self_or(self.__wrapped__.__enter__())
+
+    def __exit__(self, *details: object) -> Any:
+        return self.__wrapped__.__exit__(*details)
+
+    async def __aenter__(self) -> Any:
+        return self._self_or(await self.__wrapped__.__aenter__())
+
+    async def __aexit__(self, *details: object) -> Any:
+        return await self.__wrapped__.__aexit__(*details)
+
+    def _self_or(self, entered: Any) -> Any:
+        return self if entered is self.__wrapped__ else entered
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+    def __copy__(self) -> Port:
+        return type(self)(copy(self.__wrapped__), self._self_guard, self._self_patterns)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Port:
+        return type(self)(deepcopy(self.__wrapped__, memo), self._self_guard, self._self_patterns)
+
+    def __reduce__(self) -> Any:
+        return self.__wrapped__.__reduce__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__wrapped__.__reduce_ex__(protocol)
+
+
+class CallablePort(Port):
+    """Passes for a client that is called itself, and runs that under *guard*, too, unless *patterns* name methods."""
+
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # any keyword is the client's
+        self, *arguments = args
+        client = self.__wrapped__
+        is_plain = self._self_patterns is not None or isinstance(client, type) or is_generator_function(client)
+        return (client if is_plain else Method(client, self._self_guard))(*arguments, **kwargs)
+
+
+class Method(wrapt.CallableObjectProxy):  # type: ignore[type-arg]
+    """Passes for a method of a client, and runs it under *guard*."""
+
+    def __init__(self, method: Callable[..., Any], guard: Guard) -> None:
+        super().__init__(method)
+        self._self_guard = guard
+        self._self_call = guard.call_async if is_coroutine_function(method) else guard.call
+
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # any keyword is the method's
+        self, *arguments = args
+        return self._self_call(self.__wrapped__, *arguments, **kwargs)
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+
+def port_of(client: Any, guard: Guard, methods: str | Iterable[str] | None) -> Any:
+    """Make the port of *client*; see ``Guard.port``."""
+    patterns = None if methods is None else one_or_several(methods)
+    if patterns is not None and (faults := list(_faults(client, guard, patterns))):
+        raise FaultToleranceDefinitionException(*faults)
+    return (CallablePort if callable(client) else Port)(client, guard, patterns)
+
+
+def _faults(client: Any, guard: Guard, patterns: tuple[Any, ...]) -> Iterator[Fault]:
+    where, known = f"Guard {guard.name}.port(methods)", _names(client)
+    if not patterns:
+        yield Fault(where, "names nothing", patterns, "names of methods or patterns, as 'get_*'; None for all")
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            yield Fault(where, f"is {shown(pattern)}", pattern, "names of methods or patterns, as 'get_*'")
+        elif not any(fnmatchcase(name, pattern) for name in known) and not _is_made_up(client, pattern):
+            near = get_close_matches(pattern, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            allowed = f"names or patterns of public methods of {type(client).__qualname__} that return once"
+            yield Fault(where, f"is {shown(pattern)}, which matches nothing{hint}", pattern, allowed)
+
+
+def _names(client: Any) -> list[str]:
+    """List the methods of *client* that can be guarded; nothing of it is run for that."""
+    found = ((name, getattr_static(client, name, None)) for name in dir(client))
+    return [name for name, value in found if _is_guarded(name, getattr(value, "__func__", value))]
+
+
+def _is_made_up(client: Any, name: str) -> bool:
+    """Tell whether *client* makes a method of this *name* when it is asked for it, as proxies of servers do."""
+    missing = object()
+    is_unknown = name.isidentifier() and getattr_static(client, name, missing) is missing
+    return is_unknown and _is_guarded(name, getattr(client, name, None))
+
+
+def _is_guarded(name: str, value: object) -> bool:
+    return (
+        callable(value)
+        and not name.startswith("_")
+        and not isinstance(value, type)
+        and not is_generator_function(value)
+    )

@@ -1,0 +1,1 @@
+"""What holds for a guard, and the function that its calls run through."""

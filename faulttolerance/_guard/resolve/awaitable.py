@@ -1,0 +1,91 @@
+"""Functions that are to return something to await, and may not: they run on a thread, or at least not twice."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import CoroutineType, FunctionType, MethodType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+_COROUTINE, _AWAITED = 0x80, 0x180
+"""``inspect.CO_COROUTINE``, and together with what ``types.coroutine`` makes of a generator function."""
+
+
+class NothingToAwait(BaseException):
+    """Ends a call whose function returned what cannot be awaited.
+
+    No ``Exception``, so that no policy has to do with it (rule R0): the function has run, and to run it again, or
+    something in its place, would do twice what was done. Whoever awaits the call is told by a ``TypeError``.
+    """
+
+    def __init__(self, function: Callable[..., Any], result: object) -> None:
+        name = getattr(function, "__qualname__", None) or repr(function)
+        super().__init__(
+            f"{name} returned an object of the class {type(result).__qualname__}, which cannot be awaited; it was"
+            " called once, and no policy had to do with it"
+        )
+
+
+def is_coroutine_code(function: object) -> bool:
+    """Tell whether *function* is an ``async def`` itself, and not something that passes for one."""
+    return type(function) is FunctionType and bool(function.__code__.co_flags & _COROUTINE)
+
+
+def call_awaited(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call *function*; raise ``NothingToAwait`` where it returns nothing to await."""
+    result = function(*args, **kwargs)
+    if type(result) is CoroutineType or hasattr(result, "__await__"):
+        return result
+    import inspect
+
+    if inspect.isawaitable(result):  # a generator that ``types.coroutine`` made awaitable
+        return result
+    raise NothingToAwait(function, result)
+
+
+def refusing(name: str, call: Callable[[tuple[Any, ...], Mapping[str, Any]], Any]) -> Callable[..., Any]:
+    """Let the guarded *call* raise a ``TypeError`` where its function returned nothing to await."""
+
+    async def call_refusing(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        try:
+            return await call(args, kwargs)
+        except NothingToAwait as error:
+            raise TypeError(f"{name} counts as a coroutine function: {error}") from None
+
+    return call_refusing
+
+
+def is_plain(function: Any) -> bool:
+    """Tell whether *function* is a plain ``def``, or a class, and not known to return something to await.
+
+    A lambda passes on what another function returns, and so does what wraps one: what that is, is not known.
+    """
+    if isinstance(function, type):
+        return type(function) is type and not hasattr(function, "__await__")
+    behind: Any = function
+    while type(behind) is partial:
+        behind = behind.func
+    behind = behind.__func__ if type(behind) is MethodType else behind
+    if type(behind) is not FunctionType or behind.__name__ == "<lambda>" or "__wrapped__" in behind.__dict__:
+        return False
+    return not behind.__code__.co_flags & _AWAITED and (not _is_annotated(behind) or _says_so(behind))
+
+
+_not_awaitable: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
+
+
+def _says_so(function: FunctionType) -> bool:
+    """Tell whether the return annotation of *function* names nothing that can be awaited."""
+    if function not in _not_awaitable:
+        from ..._signature.outcome import Outcome, outcome
+
+        _not_awaitable[function] = outcome(function) in (Outcome.FOREIGN, Outcome.OBJECT)
+    return _not_awaitable[function]
+
+
+def _is_annotated(function: FunctionType) -> bool:
+    if sys.version_info >= (3, 14):
+        return function.__annotate__ is not None
+    return "return" in function.__annotations__

@@ -1,0 +1,286 @@
+"""The callbacks of policies, run beside a call: fallbacks for failed ones, and what runs before a retry (rule R6)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from inspect import Parameter
+from typing import Any
+
+from ..._call.mistakes import Mistakes
+from ..._execution.caller_thread import Aside
+from ..._policy import BeforeRetry, Fallback
+from ..._signature.annotation import ANYTHING, accepts, members, resolve
+from ..._signature.compatibility import Callee, allowed_parameters, extra_parameters
+from ..._signature.lookup import LateLookup, weakly
+from ...exceptions import Fault, FaultToleranceDefinitionException
+from ...typing import ExecutionContext
+from ..declare.declaration import FUNCTION, Declaration
+
+_new = object.__new__
+
+
+def context_of(
+    declaration: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempt: int
+) -> ExecutionContext:
+    """Return the context of a call of the guard of *declaration*."""
+    context = _new(ExecutionContext)  # filled in place: the constructor is one more file on the way of a failing call
+    context.method, context.target, context.args = as_seen(declaration, args)
+    context.kwargs, context.failure, context.attempt = kwargs, failure, attempt
+    context._parameters = None
+    return context
+
+
+def as_seen(declaration: Declaration, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any, tuple[Any, ...]]:
+    """Give the method, the object or class it is called on, and the other arguments, as the application sees them."""
+    method = declaration.guard_ref() or declaration.template
+    return (method, None, args) if declaration.binding == FUNCTION or not args else (method, args[0], args[1:])
+
+
+class SideCall(ABC):
+    """Code of the application beside a call: every error of it is seen, of what is to be awaited when it comes."""
+
+    __slots__ = ("_asynchronous",)
+
+    def __init__(self, asynchronous: bool) -> None:
+        self._asynchronous = asynchronous
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        """Run it for the call with *args* and *kwargs* that failed."""
+        try:
+            result = self._run(args, kwargs, failure, attempts)
+            is_later = self._asynchronous and isinstance(result, Coroutine)
+            return _Awaited(result, failure, self._ends_here) if is_later else result
+        except BaseException as error:
+            if self._ends_here(error, failure):
+                return None
+            raise
+        finally:
+            del failure  # its traceback may hold this frame
+
+    @abstractmethod
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        """Call what the application named."""
+
+    @abstractmethod
+    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
+        """Whether *error*, which happened because of *failure*, goes no further."""
+
+
+class _Awaited(Coroutine[Any, Any, Any]):
+    """A coroutine whose error is seen before it goes on."""
+
+    __slots__ = ("_coroutine", "_ends_here", "_failure")
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        failure: BaseException,
+        ends_here: Callable[[BaseException, BaseException], bool],
+    ) -> None:
+        self._coroutine = coroutine
+        self._failure = failure
+        self._ends_here = ends_here
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self  # whatever can be sent to may be awaited
+
+    def __iter__(self) -> _Awaited:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        return self._step(self._coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._step(self._coroutine.throw, *error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def _step(self, step: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return step(*args)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            if not self._ends_here(error, self._failure):
+                raise
+        raise StopIteration
+
+
+def side_call(
+    policy: Fallback | BeforeRetry,
+    declaration: Declaration,
+    asynchronous: bool,
+    owner: type | None = None,
+    mistakes: Mistakes | None = None,
+) -> Aside:
+    """Make the call of the callback of *policy*, which *owner* declares; by default the class of the function.
+
+    An error of a fallback comes out, and tells of the failure that it was called for as its context. One of what runs
+    before a retry changes nothing; *mistakes* logs it, by default under the name of the function.
+    """
+    owner = owner or declaration.owner
+    if isinstance(policy, BeforeRetry):
+        return _BeforeRetry(policy, declaration, asynchronous, owner, mistakes or Mistakes(declaration.where))
+    if policy.value is not None:
+        assert callable(policy.value)
+        return _Handler(policy.value, declaration, asynchronous)
+    return _Method(policy.fallback_method, declaration, asynchronous, owner)
+
+
+class _Fallback(SideCall):
+    __slots__ = ("_declaration",)
+
+    def __init__(self, declaration: Declaration, asynchronous: bool) -> None:
+        super().__init__(asynchronous)
+        self._declaration = declaration
+
+    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
+        if error.__context__ is None and not _is_part_of(error, failure):
+            error.__context__ = failure
+        return False
+
+
+def _is_part_of(error: BaseException, failure: BaseException) -> bool:
+    """Tell whether *failure* is *error*, or came of it."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [failure]
+    while waiting:
+        exception = waiting.pop()
+        if exception is error:
+            return True
+        if exception is not None and id(exception) not in seen:
+            seen.add(id(exception))
+            waiting += (exception.__cause__, exception.__context__)
+    return False
+
+
+class _Handler(_Fallback):
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Callable[[Any], Any], declaration: Declaration, asynchronous: bool) -> None:
+        super().__init__(declaration, asynchronous)
+        self._value = value
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        value: Any = self._value
+        handle = value().handle if isinstance(value, type) else value
+        try:
+            return handle(context_of(self._declaration, args, kwargs, failure, attempts))
+        finally:
+            del failure  # its traceback may hold this frame
+
+
+class _Method(_Fallback):
+    __slots__ = ("_adapter", "_lookup")
+
+    def __init__(self, name: str, declaration: Declaration, asynchronous: bool, owner: type | None) -> None:
+        super().__init__(declaration, asynchronous)
+        self._lookup = LateLookup(name, declaration.template, owner, declaration.binding != FUNCTION)
+        self._adapter: _Adapter | None = None
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        passed = None
+        try:
+            method, adapter = self._find(args)
+            passed = adapter.arguments(args, kwargs, failure)
+            if passed is None:
+                raise failure
+            return method(*passed[0], **passed[1])
+        finally:
+            del failure, passed  # its traceback may hold this frame
+
+    def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException) -> bool:
+        """Tell whether the method is called for *failure*, and not only raises it again."""
+        return self._find(args)[1].arguments(args, kwargs, failure) is not None
+
+    def _find(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any], _Adapter]:
+        method, adapter = self._lookup.find(args), self._adapter
+        if method is None:
+            lookup, allowed = self._lookup, "the name of a function there"
+            raise _refusal(self._declaration, lookup.missing(), lookup.name, allowed)
+        if adapter is None or adapter.function() is not getattr(method, "__func__", method):
+            adapter = self._adapter = _Adapter(method, self._declaration, self._lookup.owner)
+        return method, adapter
+
+
+def _refusal(declaration: Declaration, problem: str, got: Any, allowed: str) -> FaultToleranceDefinitionException:
+    where = f"{declaration.where} @Fallback(fallback_method)"
+    return FaultToleranceDefinitionException(Fault(where, problem, got, allowed))
+
+
+class _Adapter:
+    """Passes the arguments of guarded calls, and their failures, to one method; made at its first use."""
+
+    __slots__ = ("_accepted", "_classes", "_count", "_error", "_is_bound", "_signature", "function")
+
+    def __init__(self, method: Callable[..., Any], declaration: Declaration, owner: type | None) -> None:
+        self.function = weakly(getattr(method, "__func__", method))
+        self._is_bound = declaration.binding != FUNCTION
+        guarded = Callee(declaration.template, owner, takes_itself=self._is_bound)
+        substitute = Callee(method, owner, takes_itself=False)
+        extra = extra_parameters(guarded, substitute)
+        if extra is None:
+            name = getattr(method, "__qualname__", method)
+            problem = f"leads to {name}, whose parameters {substitute.written} are not those of the guarded function"
+            raise _refusal(declaration, problem, method, allowed_parameters(guarded))
+        self._error = extra[0] if extra else None
+        self._accepted = resolve(extra[0].annotation, substitute.scope) if extra else ANYTHING
+        heads = [member.head for member in members(self._accepted)]
+        self._classes = tuple(head for head in heads if isinstance(head, type) and head is not Any)
+        self._signature = guarded.written
+        # So many positional arguments need no defaults, and can be passed on as they are.
+        keys = (guarded.parameters or {}).keys() - {"**"}
+        self._count = len(keys) + self._is_bound if all(isinstance(key, int) for key in keys) else -1
+
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
+        """Give the arguments for a call that failed; ``None`` where the method does not take them, or the failure."""
+        if self._error and not isinstance(failure, self._classes) and not accepts(self._accepted, failure):
+            return None
+        if (kwargs or len(args) != self._count) and self._signature is not None:
+            try:
+                bound = self._signature.bind(*args, **kwargs)
+            except TypeError:
+                return None  # the failure says that they are wrong
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        if self._is_bound:
+            args = args[1:]
+        if self._error is None:
+            return args, kwargs
+        if self._error.kind is Parameter.KEYWORD_ONLY:
+            return args, {**kwargs, self._error.name: failure}
+        return (*args, failure), kwargs
+
+
+class _BeforeRetry(SideCall):
+    __slots__ = ("_declaration", "_lookup", "_mistakes", "_value")
+
+    def __init__(
+        self, policy: BeforeRetry, declaration: Declaration, asynchronous: bool, owner: type | None, mistakes: Mistakes
+    ) -> None:
+        super().__init__(asynchronous)
+        self._mistakes = mistakes
+        self._declaration = declaration
+        self._value = policy.value
+        self._lookup = LateLookup(policy.method_name, declaration.template, owner, declaration.binding != FUNCTION)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], failure: BaseException, attempts: int) -> Any:
+        if self._value is not None:
+            return self._value(context_of(self._declaration, args, kwargs, failure, attempts))
+        method = self._lookup.find(args)
+        if method is None:
+            raise AttributeError(f"@before_retry {self._lookup.missing()}")
+        return method()
+
+    def _ends_here(self, error: BaseException, failure: BaseException) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._mistakes.tell("what @before_retry runs failed; the retry is made all the same", error)
+        return True

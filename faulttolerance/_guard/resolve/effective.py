@@ -1,0 +1,208 @@
+"""The policies in force for one guard and one concrete class: what is declared and configured."""
+
+# Without the annotations of __future__: those of a named tuple would be compiled at every import.
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ..._call.order import RANK
+from ..._config import Declared, Effective, State as Configuration, Switches, carried, settings
+from ..._execution.caller_thread import GuardedCall
+from ..._execution.environment import Environment
+from ..._log import tell_of_trouble
+from ..._policy import Bulkhead, Policy, Timeout
+from ..._signature.lookup import home_of
+from ..._signature.method import as_method, bound_when_called
+from ..._signature.naming import class_name, qualified_name_of
+from ...exceptions import Fault
+from ..declare import registry
+from ..declare.checks.definition import callback_faults, companion_faults, latency_faults
+from ..declare.declaration import INSTANCE, Declaration, accessors, covering, declaration_of, first_definition, unbound
+
+if TYPE_CHECKING:
+    from ..declare.registry import AnyResolver
+
+
+class Companion(Protocol):
+    """Stands around attempts and calls, and is no policy: an override of the configuration that changes no value."""
+
+    is_innermost: bool
+    """Whether it is a part of the body to the others."""
+
+    def accompanies(self, subject: object) -> bool:
+        """Tell whether calls of *subject* are meant, a guard and the class that uses it."""
+        ...
+
+    def around_attempt(
+        self, function: Callable[..., Any], name: str, environment: Environment | None, is_awaited: bool
+    ) -> Callable[..., Any]:
+        """Stand around the *function* that the guard *name* calls for each attempt.
+
+        Without an *environment* that blocks its thread.
+        """
+        ...
+
+    def around_call(self, call: GuardedCall, name: str, environment: Environment | None, own: int) -> GuardedCall:
+        """Stand around each whole call of the guard *name*; its first *own* arguments are not those of the caller."""
+        ...
+
+
+def companions_of(basis: Configuration, subject: object) -> list[Companion]:
+    """Give the companions among the overrides of *basis* that are for *subject*, the innermost first."""
+    found: list[Any] = [override for override in basis.overrides if hasattr(override, "accompanies")]
+    return sorted((one for one in found if one.accompanies(subject)), key=lambda one: not one.is_innermost)
+
+
+class EffectivePolicies(NamedTuple):
+    """The policies in force for one guard and one concrete class; found anew for whoever asks.
+
+    Args:
+        name: The method as metrics and messages name it: ``module.Class.method`` with the concrete class.
+        function: What runs; where nothing guards it, that is all.
+        declared: What the annotations say; empty where the method runs unguarded.
+        values: The same with configuration applied, in the same order.
+        interceptors: Those that stand around the method, the outermost first.
+        declared_by: The class that declares each policy; empty for a function.
+        switches: Those for the whole application.
+        line: What metrics name it, if that is something else: the line that several guards have in common.
+        companions: Those of tests that stand around its calls, the innermost first.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    declared: Sequence[Declared] = ()
+    values: Sequence[Effective] = ()
+    interceptors: tuple[Any, ...] = ()
+    declared_by: Mapping[type[Policy], type] = {}
+    switches: Switches = Switches()
+    line: str = ""
+    companions: Sequence[Companion] = ()
+
+    @property
+    def policies(self) -> dict[type[Policy], Policy]:
+        """The policies that are in force, outermost first."""
+        return {type(value.policy): value.policy for value in self.values if value.enabled}
+
+    @property
+    def observed(self) -> frozenset[type[Policy]]:
+        """Those of them that are only observed."""
+        return frozenset(type(value.policy) for value in self.values if value.enabled and value.observed)
+
+
+def effective_policies(
+    declaration: Declaration, cls: type | None, basis: Configuration, *, is_checked: bool = True
+) -> tuple[EffectivePolicies, list[Fault]]:
+    """Return what holds for a guarded function, where *cls* uses it, and, if *is_checked*, what is wrong with it."""
+    name = name_for(declaration, cls)
+    if cls is None:
+        function, interceptors = declaration.template, declaration.interceptors
+        where = qualified_name_of(function)
+        declared = [Declared(policy, "method", *where) for policy in declaration.policies.values()]
+        declared_by: dict[type[Policy], type] = {}
+    else:
+        function, policies, owner = _followed(declaration, cls)
+        declared, declared_by, interceptors = [], {}, ()
+        # Rule L3: reached through super(), or by the name of a base class, a method runs unguarded.
+        if is_first(declaration, cls):
+            covered, covering_interceptors = covering(cls, declaration.name, function, owner)
+            declared = list(_declared(declaration.name, cls, owner, policies, covered))
+            home = owner if declaration.owner is not None else home_of(declaration.template, cls)
+            declared_by = {kind: base for kind, (_, base) in covered.items()} | dict.fromkeys(policies, home)
+            interceptors = (*covering_interceptors, *declaration.interceptors)
+    if declaration.binding == INSTANCE:
+        function = bound_when_called(function)
+    if not declared and not interceptors:
+        return EffectivePolicies(name, function), []
+    declared.sort(key=lambda entry: RANK[type(entry.policy)])
+    subject = (declaration.resolver, cls)
+    declared = list(carried(declared, basis.snapshot))
+    values, faults = settings.resolve(declared, name, basis, subject)
+    switches, companions = settings.switches_under(basis), companions_of(basis, subject)
+    effective = EffectivePolicies(
+        name, function, declared, values, interceptors, declared_by, switches, companions=companions
+    )
+    return effective, faults or (_faults(declaration, effective, cls) if is_checked else [])
+
+
+def name_for(declaration: Declaration, cls: type | None) -> str:
+    """Return how metrics and messages name a guarded function, where *cls* uses it."""
+    return declaration.where if cls is None else f"{class_name(cls)}.{declaration.name}"
+
+
+def every_effective(name: str | None = None) -> "Iterator[tuple[AnyResolver, type | None, EffectivePolicies]]":
+    """Return what holds for every guard, or those with a *name*, with the class that has it.
+
+    One that cannot be asked is left out.
+    """
+    for resolver in list(registry.resolvers()):
+        try:
+            classes = [cls for cls in resolver.classes() if name is None or resolver.name_for(cls) == name]
+            found = [(resolver, cls, resolver.in_force(cls)) for cls in classes]
+        except Exception as error:  # noqa: BLE001  # others are to be found
+            tell_of_trouble(registry.name_of(resolver), "it is left out, for finding what holds for it failed", error)
+        else:
+            yield from found
+
+
+def is_first(declaration: Declaration, cls: type) -> bool:
+    """Tell whether nothing of the same name hides the guard from objects of *cls* (rule L3)."""
+    guard = declaration.guard
+
+    def has_guard(attribute: object) -> bool:
+        return unbound(attribute) is guard or any(accessor is guard for accessor in accessors(attribute))
+
+    definition = first_definition(cls, declaration.name)
+    if definition is None or has_guard(definition[1]):
+        return True
+    return not any(has_guard(vars(base).get(declaration.name)) for base in cls.__mro__)
+
+
+def _declared(
+    name: str,
+    cls: type,
+    owner: type,
+    policies: Mapping[type[Policy], Policy],
+    covered: Mapping[type[Policy], tuple[Policy, type]],
+) -> Iterator[Declared]:
+    """Give the policies written on the method *name*, and those of classes that cover it, with where keys find them."""
+    where = class_name(owner)
+    owners = (where,) if cls is owner else tuple(dict.fromkeys((class_name(cls), where)))
+    for policy in policies.values():
+        yield Declared(policy, "method", where, name, owners)
+    for kind, (policy, base) in covered.items():
+        if kind not in policies:
+            yield Declared(policy, "class", class_name(base), name, tuple(dict.fromkeys((*owners, class_name(base)))))
+
+
+def _followed(declaration: Declaration, cls: type) -> tuple[Callable[..., Any], Mapping[type[Policy], Policy], type]:
+    """Find what runs for *cls*, the method-level policies on it, and the class that declares it."""
+    if declaration.function is not None:
+        return declaration.function, declaration.policies, declaration.owner or cls
+    definition = first_definition(cls, declaration.name, after=declaration.guard)
+    if definition is None:
+        return declaration.template, declaration.policies, declaration.owner or cls
+    base, attribute = definition
+    value = as_method(attribute, base, declaration.name)
+    function = unbound(value) if isinstance(value, (staticmethod, classmethod)) else value
+    inherited = declaration_of(function)
+    return (function, declaration.policies, base) if inherited is None else _followed(inherited, cls)
+
+
+def _faults(declaration: Declaration, effective: EffectivePolicies, cls: type | None) -> list[Fault]:
+    """Tell what can be checked only once everything is known."""
+    faults = companion_faults(effective.declared, effective.name, cls)
+    asynchronous = declaration.is_asynchronous(effective.policies)
+    for value in effective.values:
+        if value.enabled:
+            home = effective.declared_by.get(type(value.policy))
+            problems = callback_faults(value.policy, declaration, effective.name, asynchronous, home, final=True)
+            faults += map(value.traced, problems)
+    return faults + mismatches(effective)
+
+
+def mismatches(effective: EffectivePolicies) -> list[Fault]:
+    """Tell which of the values in force go against one another, and where the first of them was configured."""
+    faults = latency_faults(effective.policies, effective.name)
+    configured = {type(value.policy): value.configured for value in effective.values}
+    source = configured.get(Bulkhead, {}).get("latency") or configured.get(Timeout, {}).get("value")
+    return [fault._replace(source=source) for fault in faults] if source else faults

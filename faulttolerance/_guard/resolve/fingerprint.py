@@ -1,0 +1,129 @@
+"""One short text for all that holds: two processes that show the same one are configured alike (rule Y4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import ref
+
+from ..._cause import CausedBy
+from ..._config import Switches, settings
+from ..._config.formatting import formatted
+from ..._log import tell_of_trouble
+from ..._policy import ChronoUnit, Policy, parameters, seconds
+from ..declare.declaration import ClassLevel, declared_on
+from ..declare.registry import name_of, renew_memos
+from .effective import EffectivePolicies
+
+if TYPE_CHECKING:
+    from ..declare.registry import AnyResolver
+
+_Digest: TypeAlias = tuple[ref[type], tuple[ClassLevel, ...], str]
+"""That of one guard for one class: the class, the declarations on it and its bases, and the digest; empty for none."""
+
+
+def fingerprint() -> str:
+    """Return 16 hexadecimal digits that are the same in every process with the same code and configuration.
+
+    They are the first of SHA-256 over every effective value and switch of every guard that exists, by its name, in an
+    order that does not depend on that of declarations; equal durations and sets are equal however they are written.
+    Guards that one line makes count as one.
+    """
+    basis = settings.basis
+
+    def renewed(resolver: AnyResolver, memo: Any) -> tuple[object, dict[int, _Digest]]:
+        """Return the digests of one guard: those of *memo* where nothing has changed since."""
+        known: dict[int, _Digest] = memo[1] if memo is not None and memo[0] is basis else {}
+        try:
+            found = {id(cls): _digest_for(resolver, cls, known.get(id(cls))) for cls in resolver.classes()}
+        except Exception as error:  # noqa: BLE001  # others are to be found
+            tell_of_trouble(name_of(resolver), "it is left out, for finding what holds for it failed", error)
+            return None, {}
+        if memo is not None and found == known:
+            return memo  # type: ignore[no-any-return]
+        return basis, found
+
+    def _digest_for(resolver: AnyResolver, cls: type | None, known: _Digest | None) -> _Digest:
+        user = NoneType if cls is None else cls
+        declared = () if cls is None else tuple(map(declared_on, cls.__mro__))
+        if known is not None and known[0]() is user and known[1] == declared:
+            return known
+        effective = resolver.in_force(cls, basis)
+        return ref(user), declared, _digest([_canonical(effective)]) if effective.declared else ""
+
+    return _digest(digest for _, known in renew_memos(renewed) for *_, digest in known.values() if digest)
+
+
+def fingerprint_of(effective: EffectivePolicies) -> str:
+    """Return the fingerprint of one guard."""
+    return _digest([_canonical(effective)])
+
+
+_is_shown = False
+"""Whether the gauge was read: its next reading is not to find out what holds for every guard."""
+
+
+def read_fingerprint() -> Iterator[tuple[tuple[str, ...], float]]:
+    """Return what the gauge ``ft.config.info`` shows."""
+    global _is_shown
+    if _switches().metrics_enabled:
+        _is_shown = True
+        yield (fingerprint(),), 1
+
+
+def follow_configuration() -> None:
+    """Remember what holds for every guard, once the configuration has changed: who reloads pays, and not who reads."""
+    if _is_shown and settings.state.switches is not None:  # else it would read them, and they hold from then on
+        fingerprint()
+
+
+def _switches() -> Switches:
+    return settings.switches_under(settings.state)
+
+
+def _digest(guards: Iterable[str]) -> str:
+    from hashlib import sha256
+
+    # A set: which of the guards of one line were made already depends on what was called.
+    told = {"guards": sorted(set(guards)), "switches": _switches()._asdict()}
+    return sha256(_json(told).encode()).hexdigest()[:16]
+
+
+def _canonical(effective: EffectivePolicies) -> str:
+    policies = {
+        value.policy.annotation: {"enabled": value.enabled, "observed": value.observed, **dict(_values(value.policy))}
+        for value in effective.values
+    }
+    return _json([effective.line or effective.name, policies])
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value, sort_keys=True)
+
+
+def _values(policy: Policy) -> Iterator[tuple[str, Any]]:
+    kinds = {name: parameter.kind for name, parameter in parameters(policy).items()}
+    units = {kind.unit for kind in kinds.values()}
+    for name, kind in kinds.items():
+        value = getattr(policy, name)
+        if kind.name == "duration":
+            unit = getattr(policy, kind.unit) if kind.unit else ChronoUnit.MILLIS
+            yield name, round(seconds(value, unit), 9)
+        elif kind.name == "exceptions":
+            yield name, sorted(map(formatted, value))
+        elif name not in units:
+            yield name, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain(member) for member in value]
+    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
+        return value
+    # What has no name of its own shows an address, which the next process does not have.
+    is_named = isinstance(value, (Enum, CausedBy)) or hasattr(value, "__qualname__")
+    return formatted(value if is_named else type(value))

@@ -1,0 +1,316 @@
+"""The call paths of one guarded function, found once for each class; what is remembered, and how it is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
+
+from ..._call.order import is_detached
+from ..._call.state import State, StateDraft, alias_in
+from ..._config import State as Configuration, settings
+from ..._execution.caller_thread import GuardedCall
+from ..._metrics.catalogue import CONFIGURATION
+from ..._metrics.counters import ledger
+from ..._platform.swap import Swap
+from ..._policy import CircuitBreaker
+from ...exceptions import Fault, FaultToleranceDefinitionException
+from ..declare import registry
+from ..declare.declaration import CLASS, FUNCTION, Declaration, covering_at_home
+from ..declare.registry import clashes_of
+from .assembly import method_call, unguarded_call, unguarded_call_while_hidden
+from .effective import EffectivePolicies, effective_policies, is_first, name_for
+from .fingerprint import read_fingerprint
+
+if TYPE_CHECKING:
+    from ..declare.registry import AnyResolver
+
+
+ledger.of_process.append((CONFIGURATION, read_fingerprint))
+
+
+watchers: dict[object, Callable[[tuple[AnyResolver, type | None], State], object]] = {}
+"""Who is told of what a guard remembers for a class, each time that such comes into use, before it is called."""
+
+
+class Use(ref[type]):
+    """Refers to a class that uses a guard, and has what the guard remembers for it.
+
+    What belongs to no class is used by that of ``None``. Neither the class nor the resolver is kept.
+    """
+
+    __slots__ = ("declaration", "key", "state")
+
+    def __new__(cls, user: type | None, declaration: Declaration | None) -> Self:
+        return super().__new__(cls, NoneType if user is None else user, _departed)
+
+    def __init__(self, user: type | None, declaration: Declaration | None) -> None:
+        self.key = None if declaration is None or _is_home(user, declaration) else id(user)
+        """The key of its path among ``MethodResolver.calls``; ``None`` where it has none there, as nearly always."""
+        self.declaration = declaration
+        self.state: State | None = None
+
+
+def _departed(use: ref[type]) -> None:
+    """Let go of a class that no longer exists; its counts stay in the ledger, under its name."""
+    assert isinstance(use, Use)
+    assert use.declaration is not None
+    resolver = use.declaration.resolver
+    while resolver is not None and any(other is use for other in resolver.uses):
+        seen = settings.version.current
+        swap = Swap()
+        swap.attribute(resolver, "uses", tuple(other for other in resolver.uses if other is not use))
+        swap.removal(resolver.calls, use.key)
+        if settings.version.swap(seen, swap):
+            return
+
+
+def _is_home(user: type | None, declaration: Declaration) -> bool:
+    """Whether *user* is the class that defines the method, or stands for a function."""
+    return user is declaration.owner or declaration.binding == FUNCTION
+
+
+class Resolver:
+    """Finds the call paths of one guard, and keeps them until the configuration changes.
+
+    What led to a path is not kept: who wants to know finds it again.
+    """
+
+    __slots__ = ("declaration", "uses")
+
+    def __init__(self, declaration: Declaration | None) -> None:
+        settings.require_packages()
+        self.declaration: Any = declaration
+        self.uses: tuple[Use, ...] = ()
+        """The classes that have called, and what is remembered for them."""
+
+    def use_of(self, cls: type | None) -> Use | None:
+        """Give what there is of *cls*, if it has called."""
+        user = NoneType if cls is None else cls
+        return next((use for use in self.uses if use() is user), None)
+
+    def state(self, cls: type | None) -> State | None:
+        """Give what is remembered for *cls*, if it has called."""
+        use = self.use_of(cls)
+        return use.state if use is not None else None
+
+    def states(self) -> list[State]:
+        """Give what is remembered, class by class."""
+        return [use.state for use in self.uses if use.state is not None]
+
+
+class Draft:
+    """The draft of a guard for one class: nothing of it is there before ``put``."""
+
+    __slots__ = ("_cls", "_resolver", "_use", "calls", "effective", "state")
+
+    def __init__(self, resolver: AnyResolver, cls: type | None, effective: EffectivePolicies) -> None:
+        self._resolver = resolver
+        self._cls = cls
+        self._use = resolver.use_of(cls) or Use(cls, resolver.declaration)
+        self.effective = effective
+        detached = resolver.declaration is None or is_detached(effective.policies)  # a ``Guard`` knows at a call only
+        self.state = StateDraft(self._use.state or State(effective.name), effective.policies, detached=detached)
+        self.calls: dict[object, GuardedCall] = {}
+        """The call paths, as the resolver keeps them."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all that the draft was made from is still there."""
+        use, state = self._resolver.use_of(self._cls), self.state
+        is_known = use is None or use is self._use  # not ``==``, by which all references to a class are one
+        return is_known and self._use.state in (None, state.state) and state.is_current
+
+    def put(self, swap: Swap) -> None:
+        """Let the guard become this, together with the other stores of *swap*."""
+        resolver, use = self._resolver, self._use
+        if self.effective.policies or use.state is not None:
+            self.state.put(swap)
+            swap.attribute(use, "state", self.state.state)
+        if all(other is not use for other in resolver.uses):
+            swap.attribute(resolver, "uses", (*resolver.uses, use))
+        resolver.put(self._cls, self, swap)
+
+    def put_in_force(self, basis: Configuration) -> bool:
+        """Put this draft in force alone; false if anything has changed since the configuration *basis* was read."""
+        while True:
+            seen = settings.version.current
+            if settings.state is not basis or not self.is_current:
+                return False
+            if clashes := clashes_of([self.effective], self.state.state):
+                if settings.state is not basis:
+                    return False  # the others may follow what was configured meanwhile already
+                raise FaultToleranceDefinitionException(*clashes)
+            swap = Swap()
+            self.put(swap)
+            registry.join(self._resolver, self._cls, swap)
+            try:
+                is_done = settings.version.swap(seen, swap)
+            finally:
+                self.state.state.follow()
+            if is_done:
+                for tell in list(watchers.values()):
+                    tell((self._resolver, self._cls), self.state.state)
+                return True
+
+
+_NO_CALLS: dict[int, GuardedCall] = {}
+"""The call paths of each method that no other class has called yet; nothing is ever stored here."""
+
+
+class MethodResolver(Resolver):
+    """Finds the call path of one guarded function for each class that calls it."""
+
+    __slots__ = ("call", "calls", "home")
+    declaration: Declaration
+
+    def __init__(self, declaration: Declaration) -> None:
+        self.home: type | None = _Nobody
+        """The class that defines the method, once it has a call path; ``None`` for a function."""
+        if declaration.binding == FUNCTION:
+            self.call: GuardedCall = _first_call(declaration)
+            """The call path of ``home``."""
+        self.calls = _NO_CALLS
+        """Those of other concrete classes by their id; the entry goes when the class does."""
+        super().__init__(declaration)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Begin anew where a guard is pickled by value: what was found and counted here stays here."""
+        return MethodResolver, (self.declaration,)
+
+    @property
+    def guarded(self) -> Callable[..., Any]:
+        """The guard, which the application calls."""
+        return self.declaration.guard  # type: ignore[no-any-return]
+
+    # Calls that come for the first time
+
+    def for_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> GuardedCall:
+        """Find the call path for these arguments of a method, whose first one is its object or class."""
+        if not args:
+            return unguarded_call(self.declaration.template)  # reports that self is missing
+        return self.for_class(args[0] if self.declaration.binding == CLASS else type(args[0]))
+
+    def for_class(self, cls: type | None) -> GuardedCall:
+        """Find the call path for the concrete class *cls*."""
+        with registry.resolving:
+            while (call := self._path_of(cls)) is None:
+                basis = settings.basis
+                effective, faults = self.effective_policies(cls, basis)
+                if faults:
+                    raise FaultToleranceDefinitionException(*faults)
+                self.draft(cls, effective).put_in_force(basis)
+            return call
+
+    def come_into_use(self, cls: type | None) -> None:
+        """Remember what *cls* needs as if it had called."""
+        self.for_class(cls)
+
+    def anew(self, cls: type) -> GuardedCall:
+        """Find the call path for *cls* once more, where the one that there is does not hold any more."""
+        while True:
+            seen, stale = settings.version.current, self._path_of(cls)
+            swap = Swap()
+            self.drop(cls, swap)
+            if stale is None or settings.version.swap(seen, swap):
+                return self.for_class(cls)
+
+    # Configuration
+
+    def effective_policies(
+        self, cls: type | None, basis: Configuration | None = None
+    ) -> tuple[EffectivePolicies, list[Fault]]:
+        """Find what holds for *cls* under the configuration *basis*, and what is wrong with it."""
+        return effective_policies(self.declaration, cls, basis or settings.basis)
+
+    def in_force(self, cls: type | None, basis: Configuration | None = None) -> EffectivePolicies:
+        """Return what holds for *cls* under the configuration *basis*, whether or not something is wrong with it."""
+        return effective_policies(self.declaration, cls, basis or settings.basis, is_checked=False)[0]
+
+    def name_for(self, cls: type | None) -> str:
+        """Return the name of the guard where *cls* uses it; found without its policies."""
+        return name_for(self.declaration, cls)
+
+    def draft(self, cls: type | None, effective: EffectivePolicies) -> Draft:
+        """Assemble the call path of *effective*, and what the state for *cls* is to become."""
+        draft, declaration = Draft(self, cls, effective), self.declaration
+        if cls is not None and declaration.binding != FUNCTION and not is_first(declaration, cls):
+            draft.calls[cls] = unguarded_call_while_hidden(effective.function, declaration, cls)
+        else:
+            draft.calls[cls] = method_call(declaration, effective, draft.state)
+        return draft
+
+    def put(self, cls: type | None, draft: Draft, swap: Swap) -> None:
+        """Let calls for *cls* go as *draft* says, together with the other stores of *swap*."""
+        if _is_home(cls, self.declaration):
+            swap.attribute(self, "call", draft.calls[cls])
+            swap.attribute(self, "home", cls)
+        else:
+            if self.calls is _NO_CALLS:
+                self.calls = {}  # whoever does so at the same time finds no path, and then this one
+            swap.item(self.calls, id(cls), draft.calls[cls])
+
+    def drop(self, cls: type | None, swap: Swap) -> None:
+        """Let the next call for *cls* find out anew what holds; what is remembered stays."""
+        if not _is_home(cls, self.declaration):
+            swap.removal(self.calls, id(cls))
+            return
+        swap.attribute(self, "home", _Nobody)
+        if self.declaration.binding == FUNCTION:
+            swap.attribute(self, "call", _first_call(self.declaration))
+
+    def resolved(self) -> list[type | None]:
+        """Give the classes for which there is a call path, ``None`` for that of a function."""
+        users = [(use(), use) for use in self.uses]
+        living = [None if user is NoneType else user for user, _ in users if user is not None]
+        return [user for user in living if self._path_of(user) is not None]
+
+    def resolve_breaker(self, name: str | None = None) -> None:
+        """Make the breaker of the declaring class known, if there is one and its method was not called yet.
+
+        If a name is given, only if that is one of its names.
+        """
+        declaration = self.declaration
+        owner = declaration.owner
+        if self._path_of(owner) is not None or (owner is None and declaration.binding != FUNCTION):
+            return  # put into a class late, it is known by the class that uses it
+        covered = {kind: policy for kind, (policy, _) in covering_at_home(declaration).items()}
+        policies = {**covered, **declaration.policies}
+        if CircuitBreaker in policies and name in (None, declaration.where, alias_in(policies)):
+            self.for_class(owner)
+
+    def classes(self) -> Iterator[type | None]:
+        """Give the classes that have the method, each with policies and a state of its own."""
+        owner = self.declaration.owner
+        if owner is None and self.declaration.binding != FUNCTION:
+            yield from self.resolved() or [None]  # put into a class late, it is known by the classes that use it
+        else:
+            yield from dict.fromkeys([owner, *_subclasses(owner), *self.resolved()])
+
+    def _path_of(self, cls: type | None) -> GuardedCall | None:
+        return self.call if cls is self.home else self.calls.get(id(cls))
+
+
+class _Nobody:
+    """The home of guards that were never called."""
+
+
+def _first_call(declaration: Declaration) -> GuardedCall:
+    # The resolver keeps this function: a strong reference would be a cycle.
+    def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        resolver = declaration.resolver
+        if resolver is None:
+            # Weak references are cleared before finalizers run: one of these calls a guard that goes with it.
+            return declaration.template(*args, **kwargs)
+        return resolver.for_class(resolver.declaration.owner)(args, kwargs)
+
+    return call
+
+
+def _subclasses(cls: Any) -> Iterator[type]:
+    """Give the living classes that inherit from *cls*: each has a state of its own."""
+    if cls is not None:
+        for subclass in type.__subclasses__(cls):
+            yield subclass
+            yield from _subclasses(subclass)

@@ -1,0 +1,198 @@
+"""Changing what holds for every guard at once: prepare, then commit by one swap (rule C3).
+
+Everything is read, imported, checked and built first, with no lock held: sources, values that name modules, and
+predicates are code of the application, which may call guarded functions on this thread or wait for others that do.
+Then one swap puts it in force. It fails if another configuration was put in force meanwhile, by another thread, or by
+a signal handler on this one; then everything is prepared anew. So what is older never replaces what is newer, and a
+change that does not come through leaves all as it was. A first call meanwhile fails nothing: its guard joins the others
+(``registry.py``), and is prepared as well, or finds at its next call what holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ..._config import Snapshot, State as Configuration, settings
+from ..._config.report import Change, changes
+from ..._config.settings import Override
+from ..._log import tell_of_trouble
+from ..._platform.swap import Swap
+from ...exceptions import Fault, FaultToleranceDefinitionException
+from ..declare import registry
+from ..declare.registry import Roll, clashes_of
+from .circuit_breakers import deliver_all
+from .effective import EffectivePolicies
+from .fingerprint import follow_configuration
+
+if TYPE_CHECKING:
+    from ..declare.registry import Entry
+    from .resolver import Draft
+
+
+def reconfigure(
+    read: Callable[[], Snapshot],
+    *,
+    faults: Sequence[Fault] = (),
+    put: Callable[[Swap], object] | None = None,
+    renews_switches: bool = False,
+) -> list[Change]:
+    """Let what *read* gives be in force for every guard, or change nothing.
+
+    Args:
+        read: Reads the configuration; called again if another one was put in force meanwhile.
+        faults: What is wrong already.
+        put: Adds further stores that are to take place together with these.
+        renews_switches: Whether the global switches, too, are what they are now said to be.
+
+    Raises:
+        FaultToleranceDefinitionException: With everything that is wrong.
+    """
+    snapshot: Snapshot | None = None
+
+    def following(before: Configuration) -> Configuration:
+        nonlocal snapshot
+        if snapshot is None or snapshot.version != before.number:
+            try:
+                snapshot = read()
+            except FaultToleranceDefinitionException as error:
+                raise FaultToleranceDefinitionException(*error.faults, *faults) from error.__cause__
+        return settings.following(snapshot, before._replace(switches=None) if renews_switches else before)
+
+    changes = _run(following, faults, put)
+    settings.tell_of_ignored_switches()
+    return changes
+
+
+def replan() -> None:
+    """Let guards that were called before follow what is declared now."""
+    # Another object of the same content: what is being planned elsewhere is planned anew.
+    _run(lambda before: before._replace())
+
+
+@contextmanager
+def overridden(override: Override) -> Iterator[None]:
+    """Put *override* above all that is declared and configured, within the block; what else changes meanwhile stays."""
+
+    def without(overrides: tuple[Override, ...]) -> tuple[Override, ...]:
+        return tuple(other for other in overrides if other is not override)
+
+    try:
+        _run(lambda before: before._replace(overrides=(*without(before.overrides), override)))
+        yield
+    finally:
+        _run(lambda before: before._replace(overrides=without(before.overrides)), is_lenient=True)
+
+
+def restore(configuration: Configuration) -> None:
+    """Let a *configuration* that was in force be so again; guards for which it is wrong say so when they are called."""
+    _run(lambda before: settings.returning(configuration), is_lenient=True)
+
+
+def _run(
+    follow: Callable[[Configuration], Configuration],
+    faults: Sequence[Fault] = (),
+    put: Callable[[Swap], object] | None = None,
+    *,
+    is_lenient: bool = False,
+) -> list[Change]:
+    with registry.resolving:
+        while True:
+            before = settings.state
+            after = follow(before)
+            if settings.state is not before:
+                continue  # a source has configured something
+            with Roll() as roll:
+                transaction = _Transaction(before, after, roll)
+                found = transaction.prepare()
+                if faults or (found and not is_lenient):
+                    raise FaultToleranceDefinitionException(*found, *faults)
+                is_done = transaction.commit(put)
+            if is_done:
+                follow_configuration()
+                return transaction.changes
+
+
+def forget() -> None:
+    """Go back to how everything was before the first call and the first configuration."""
+    while True:
+        seen = settings.version.current
+        swap = Swap()
+        settings.put_blank(swap)
+        for resolver in registry.resolvers():
+            for cls in resolver.resolved():
+                resolver.drop(cls, swap)
+            if resolver.uses:
+                swap.attribute(resolver, "uses", ())
+        if settings.version.swap(seen, swap):
+            return
+
+
+class _Transaction:
+    """What the guards of *roll* become when the configuration *after* follows on *before*."""
+
+    def __init__(self, before: Configuration, after: Configuration, roll: Roll) -> None:
+        self._before = before
+        self._after = after
+        self._roll = roll
+        self._found: dict[object, tuple[EffectivePolicies, list[Fault], list[Change]]] = {}
+
+    @property
+    def changes(self) -> list[Change]:
+        """The changes of every guard."""
+        return [change for *_, found in self._found.values() for change in found]
+
+    def prepare(self) -> list[Fault]:
+        """Draft what the guards in use are to become, also those that come into use meanwhile; give what is wrong."""
+        due, more = self._roll.due(), True
+        while due and more:
+            for former in due:
+                entry = self._roll.renewed(former)
+                draft = self._draft_apart(entry)
+                if draft is not None:
+                    draft.put(entry.swap)
+                else:
+                    entry.resolver.drop(entry.cls, entry.swap)
+            drafted, due = len(due), self._roll.due()
+            more = len(due) < drafted  # else they come faster than they can be drafted: they find out when called
+        clashes = clashes_of([effective for effective, *_ in self._found.values()])
+        return list(dict.fromkeys(chain(*(found for _, found, _ in self._found.values()), clashes)))
+
+    def _draft_apart(self, entry: Entry) -> Draft | None:
+        """Draft a guard; one that fails by itself is dropped, and finds out at its next call: others are to follow."""
+        try:
+            return self._draft(entry)
+        except FaultToleranceDefinitionException:
+            raise
+        except Exception as error:  # noqa: BLE001
+            tell_of_trouble(registry.name_of(entry.resolver), "its next call finds what holds, for that failed", error)
+            return None
+
+    def _draft(self, entry: Entry) -> Draft | None:
+        if self._after.snapshot is None:  # nobody was in use when it was in force
+            return None
+        resolver, cls = entry.resolver, entry.cls
+        effective, faults = resolver.effective_policies(cls, self._after)
+        draft = None if faults else resolver.draft(cls, effective)
+        former = resolver.in_force(cls, self._before)
+        self._found[entry.key] = effective, faults, changes(effective.name, former.values, effective.values)
+        return draft
+
+    def commit(self, put: Callable[[Swap], object] | None) -> bool:
+        """Put everything in force by one swap; false, and nothing has changed, if it no longer follows on what was."""
+        swap = Swap()
+        settings.put(self._after, swap)
+        if put is not None:
+            put(swap)
+        try:
+            try:
+                is_done = settings.version.force(swap, settings.holding(self._before), self._roll.stores)
+            finally:
+                registry.follow_all()
+        finally:
+            registry.follow_all()  # an exception may have come in between, a signal handler's say
+        if is_done:
+            deliver_all()
+        return is_done

@@ -1,0 +1,1 @@
+"""What holds for each guard, and how it stands."""

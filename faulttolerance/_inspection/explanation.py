@@ -1,0 +1,251 @@
+"""Saying what guards a function: each guard of it from the outside inward, each value and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Self
+
+from .._call.order import is_detached
+from .._call.state import conditions_of
+from .._config import Declared, Effective, parameter_keys, settings
+from .._guard.declare.declaration import FUNCTION, Declaration, declaration_of, unbound
+from .._guard.decorate.guard import Guard, finder_of
+from .._guard.resolve.assembly import code_of
+from .._guard.resolve.effective import EffectivePolicies
+from .._policy import Parameter, Policy, parameters
+from .._signature.kind import is_coroutine_function
+from .._signature.naming import class_name
+
+if TYPE_CHECKING:
+    from .._guard.declare.registry import AnyResolver
+    from .._strategy.condition import Condition
+
+
+class Explanation(str):
+    """What ``explain`` says: a text, which consoles show as it is, and the same for programs by ``as_dict``."""
+
+    __slots__ = ("_guards",)
+
+    _guards: tuple[dict[str, Any], ...]
+
+    def __new__(cls, text: str, guards: tuple[dict[str, Any], ...] = ()) -> Self:
+        explanation = super().__new__(cls, text)
+        explanation._guards = guards
+        return explanation
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return str(self), self._guards
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the same as values that JSON takes, whether the text shows them or not.
+
+        ``{"name": ..., "policies": [{"annotation": "Retry", "enabled": True, "declared_on": ..., "parameters":
+        {"maxRetries": {"value": 2, "source": "decorator", "default": 3, "variable": ...}, ...}}, ...], "wrong": []}``,
+        in the order in which policies nest; ``"now"`` says how a policy stands that remembers something, and
+        ``"inside"`` has the next guard in the same form, where several stand above one another.
+        """
+        from copy import deepcopy
+
+        told: dict[str, Any] = {}
+        for guard in reversed(self._guards):
+            told = deepcopy(guard) | ({"inside": told} if told else {})
+        return told
+
+
+def explain(target: Any, name: str = "", *, all: bool = False, source: bool = False) -> Explanation:  # noqa: A002
+    """Say which policies hold for a guarded function, each value and where it came from.
+
+    What is not as by default comes first, with the environment variable that would change it. Policies that remember
+    something say how they stand now, as in ``3 of 10 running`` (rule X10).
+
+    Args:
+        target: A guarded function, a bound method (then of its object's class), a class together with *name*, or a
+            ``Guard``. Where several guards stand above one another, each is told of, the outermost first.
+        name: The method's name where *target* is a class.
+        all: Whether to show also the values that are as by default.
+        source: Whether to add the code that a call runs through, cut down to these policies.
+
+    Raises:
+        ValueError: If *target* is not guarded, or is a class and no *name* is given.
+    """
+    cls: type | None = None
+    if isinstance(target, Guard):
+        parts = [GuardLayer(target._resolver, None, False)]
+    else:
+        if isinstance(target, type):
+            if not name:
+                raise ValueError(
+                    f"{class_name(target)} is a class: name the method, as in explain({target.__name__}, 'call')"
+                )
+            cls, target = target, getattr(target, name)
+        elif getattr(target, "__self__", None) is not None:
+            owner = target.__self__
+            cls = owner if isinstance(owner, type) else type(owner)
+        parts = list(layers(target, cls))
+    if not parts:
+        raise ValueError(f"{target!r} is not guarded")
+    return Explanation("\n".join(part.text(all, source) for part in parts), tuple(part.as_dict() for part in parts))
+
+
+def explain_alone(resolver: AnyResolver, cls: type | None, *, all: bool) -> Explanation:  # noqa: A002
+    """Explain one guard, without those that stand around it."""
+    part = GuardLayer(resolver, cls, False)
+    return Explanation(part.text(all, False), (part.as_dict(),))
+
+
+def layers(function: Any, cls: type | None) -> Iterator[GuardLayer]:
+    """Find each guard of *function*, the outermost first: decorators of policies are one, each ``Guard`` another."""
+    while True:
+        function = unbound(function)
+        if (find := finder_of(function)) is not None:
+            where = Declaration(function, {}, FUNCTION).where
+            try:
+                resolver = find()
+            except KeyError as error:
+                yield GuardLayer(None, None, False, where, [error.args[0]])
+            else:
+                yield GuardLayer(resolver, None, is_coroutine_function(function), where)
+            function = function.__wrapped__
+        elif (declaration := declaration_of(function)) is not None:
+            of_class = declaration.owner if declaration.binding == FUNCTION else cls or declaration.owner
+            yield GuardLayer(declaration.resolver, of_class, declaration.is_coroutine)
+            function = declaration.template
+        else:
+            return
+
+
+class GuardLayer:
+    """One of the guards that stand above one another."""
+
+    def __init__(
+        self,
+        resolver: AnyResolver | None,
+        cls: type | None,
+        asynchronous: bool,
+        where: str = "",
+        wrong: list[str] = [],  # noqa: B006  # read only
+    ) -> None:
+        effective, faults = resolver.effective_policies(cls) if resolver else (EffectivePolicies(where, _nothing), [])
+        self.effective = effective
+        self._asynchronous = asynchronous
+        self._where = where
+        self._wrong = [*wrong, *map(str, faults)]
+        remembered = resolver.state(cls) if resolver is not None else None
+        self._conditions = conditions_of(remembered, effective.values)
+
+    @property
+    def title(self) -> str:
+        """The guarded function, and the guard by which it is."""
+        by_guard = self._where and self._where != self.effective.name
+        return f"{self._where}, by the guard {self.effective.name}" if by_guard else self.effective.name
+
+    def text(self, all: bool, source: bool) -> str:  # noqa: A002
+        effective = self.effective
+        lines = [self.title]
+        if not effective.declared and not self._wrong:
+            lines.append("  runs plainly: no policy holds for it")
+        for value, declared in zip(effective.values, effective.declared, strict=True):
+            state = "" if value.enabled else f", switched off by {value.sources.get('enabled', 'configuration')}"
+            if value.enabled and value.observed:
+                state = f", observed by {value.sources['mode']}"
+            condition = self._conditions.get(type(value.policy))
+            now = f", now {condition.words}" if condition is not None else ""
+            place = "by configuration" if declared.level == "configuration" else f"declared on {_place(declared)}"
+            lines.append(f"  {value.policy.annotation} ({place}{state}){now}")
+            lines += _lines_of(value, declared, all, condition.live if condition is not None else {})
+        lines += [f"  wrong: {problem}" for problem in self._wrong]
+        if source and effective.policies:
+            lines.append(code_of(effective, self._asynchronous or is_detached(effective.policies)))
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = dict_of(self.effective, self._conditions) | {"wrong": self._wrong}
+        return {"name": self._where, "guard": self.effective.name, **told} if self._where else told
+
+
+def _nothing() -> None: ...
+
+
+def _place(declared: Declared) -> str:
+    if declared.level == "configuration":
+        return "nothing"
+    return "the method" if declared.level == "method" else declared.owner or "the guard"
+
+
+def _lines_of(value: Effective, declared: Declared, all: bool, live: Mapping[str, str]) -> Iterator[str]:  # noqa: A002
+    """Show the values that are not as by default, then, if *all* are asked for, the others."""
+    sources = value.sources
+    named = parameters(value.policy)
+    by_default = [one for name, one in named.items() if sources[name] == "default"]
+    for one in [*(one for one in named.values() if one not in by_default), *(by_default if all else ())]:
+        now = f"; {live[one.name]}" if one.name in live else ""
+        yield f"    {one.key} = {_shown(one.told(value.policy))}  [{sources[one.name]}]{now}"
+        if variable := _variable(one, declared):
+            yield f"      variable {variable}"
+    if by_default and not all:
+        yield f"    [{len(by_default)} as by default]"
+
+
+def _variable(parameter: Parameter, declared: Declared) -> str:
+    """Return the environment variable that reaches least else; empty where none would change the value."""
+    keys, snapshot = parameter_keys(declared, parameter.name), settings.basis.snapshot
+    is_obeyed = keys and (snapshot is None or snapshot.obeys_variable(keys[0]))
+    return keys[0].variable if is_obeyed else ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value)) or "none"
+    if isinstance(value, type):
+        return class_name(value).removeprefix("builtins.")
+    if callable(value):
+        return getattr(value, "__qualname__", repr(value))
+    return str(getattr(value, "name", value))
+
+
+def dict_of(effective: EffectivePolicies, conditions: Mapping[type[Policy], Condition] | None = None) -> dict[str, Any]:
+    """Give what holds for one guard as values that JSON takes, and how it stands where *conditions* say so."""
+    now = {kind: {"now": condition.in_full} for kind, condition in (conditions or {}).items()}
+    return {
+        "name": effective.name,
+        "policies": [
+            {
+                "annotation": value.policy.annotation,
+                "enabled": value.enabled,
+                **({"mode": "observe" if value.observed else "enforce"} if value.policy.is_observable else {}),
+                "declared_on": _place(declared),
+                "parameters": dict(_parameters(value, declared)),
+                **now.get(type(value.policy), {}),
+            }
+            for value, declared in zip(effective.values, effective.declared, strict=True)
+        ],
+    }
+
+
+def _parameters(value: Effective, declared: Declared) -> Iterator[tuple[str, dict[str, Any]]]:
+    named, sources = parameters(value.policy), value.sources
+    defaults: Any = SimpleNamespace(
+        **{name: one.kind.normalised(one.default) for name, one in named.items() if one.has_default}
+    )
+    for name, one in named.items():
+        yield (
+            one.key,
+            {
+                "value": _plain(one.told(value.policy)),
+                "source": sources[name],
+                "default": _plain(one.told(defaults)) if one.has_default else None,
+                "variable": _variable(one, declared),
+            },
+        )
+
+
+def _plain(value: Any) -> Any:
+    from .._config.formatting import formatted
+
+    if isinstance(value, (tuple, list)):
+        return [formatted(member) for member in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else formatted(value)

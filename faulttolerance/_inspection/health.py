@@ -1,0 +1,110 @@
+"""Whether calls get through, read from what the guards remember, for readiness probes (rule Y5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias
+
+from .._extensions.fleet.link import lane
+from .._guard.declare.registry import every_state, meet_fleet, resolvers
+from .._log import WARNING, log
+from .._record import Record
+from .._shown import one_or_several, shown
+from ..exceptions import Fault, FaultToleranceDefinitionException
+
+Status: TypeAlias = Literal["up", "degraded", "down"]
+
+_looked_for: set[str] = set()
+"""Patterns that were compared with the names of all guards."""
+
+
+class LastReload:
+    """When the configuration was last reloaded, and how that ended."""
+
+    def __init__(self) -> None:
+        self.outcome = ("", "")
+        """As in ``succeeded at 2026-11-24T01:00:00+00:00``, and what is wrong; both are empty where there was none."""
+
+    def ended(self, problem: str = "") -> None:
+        """Record that a reload ended now, and because of which problem it failed, if it did."""
+        from datetime import UTC, datetime
+
+        words = f"{'failed' if problem else 'succeeded'} at {datetime.now(UTC).isoformat(timespec='seconds')}"
+        complaint = f"the last reload {words}, because of {problem}; all stayed as it was" if problem else ""
+        self.outcome = (words, complaint)
+
+    forget = __init__
+
+
+last_reload = LastReload()
+
+
+class Health(Record):
+    """What ``health`` found.
+
+    Args:
+        status: ``"up"``, ``"degraded"`` or ``"down"``.
+        reasons: What is wrong, one sentence for each strategy that refuses calls or lets them wait.
+        reload: How the last ``reload`` ended and when, as ``"succeeded at 2026-11-24T01:00:00+00:00"``; empty where
+            there was none.
+    """
+
+    status: Status
+    reasons: tuple[str, ...] = ()
+    reload: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what an end point may answer as JSON; ``reload`` is there once there was one."""
+        reload = {"reload": self.reload} if self.reload else {}
+        return {"status": self.status, "reasons": list(self.reasons), **reload}
+
+
+def health(critical: Iterable[str] | str = ()) -> Health:
+    """Tell whether what this process calls can be reached, by what its guards have learnt.
+
+    It reads counts and states: nothing is called, and no lock is held for long.
+
+    Args:
+        critical: Patterns of names, as in ``"acme.payments.*"``, of guards without which the service cannot do its
+            work.
+
+    Returns:
+        ``status`` is ``"down"`` if the circuit of a guard that matches *critical* is open; ``"degraded"`` if a circuit
+        is open, half-open or forced, a throttle refuses, a bulkhead is full, a rate limit used up or a retry budget
+        spent, or where a fleet is lost or missing or the last reload failed; else ``"up"``.
+        ``reasons`` say which. Let readiness be ``status != "down"``; whether a process is alive has nothing to do with
+        it: nobody is helped by restarting what waits for another service.
+
+    Raises:
+        FaultToleranceDefinitionException: If *critical* is not made of texts.
+    """
+    patterns = one_or_several(critical)
+    if wrong := [pattern for pattern in patterns if not isinstance(pattern, str) or not pattern]:
+        allowed = "names of guards, or patterns such as 'acme.payments.*'"
+        raise FaultToleranceDefinitionException(Fault("health(critical)", f"is {shown(wrong[0])}", wrong[0], allowed))
+    _tell_of_strangers(patterns)
+    reasons: dict[str, bool] = {}
+    meet_fleet()
+    for state in every_state():
+        is_critical = any(fnmatchcase(name, pattern) for name in (state.name, state.alias) for pattern in patterns)
+        for policy, condition in state.conditions().items():
+            if condition.is_impaired:
+                reason = f"{state.name}: {policy.annotation} is {condition.words}"
+                reasons[reason] = condition.is_down and is_critical
+    if complaint := lane.complaint:
+        reasons[complaint] = False
+    reload, complaint = last_reload.outcome
+    if complaint:
+        reasons[complaint] = False
+    status: Status = "down" if any(reasons.values()) else "degraded" if reasons else "up"
+    return Health(status, tuple(sorted(reasons)), reload)
+
+
+def _tell_of_strangers(patterns: tuple[str, ...]) -> None:
+    """Log, once, a pattern that no guard matches: it is misspelt, or its guard is not made yet."""
+    for pattern in set(patterns) - _looked_for:
+        _looked_for.add(pattern)
+        names = (resolver.name_for(cls) for resolver in resolvers() for cls in resolver.classes())
+        if not any(fnmatchcase(name, pattern) for name in names):
+            log(WARNING, "health(critical=%r): no guard has such a name", pattern)

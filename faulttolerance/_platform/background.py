@@ -1,0 +1,133 @@
+"""What is done beside the calls: at intervals, or on a thread that nobody has to wait for."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from .fork import at_fork
+from .unpatched import allows_watching, native, start_and_await
+
+
+def within(seconds: float, function: Callable[[], object]) -> None:
+    """Call *function* on a thread of its own, and wait for it no longer than so many seconds."""
+    thread = threading.Thread(target=function, name="faulttolerance-telemetry", daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+class Aside:
+    """Calls functions, one after another, on a thread that is there as long as it has something to do."""
+
+    def __init__(self) -> None:
+        self._begin_anew()
+        at_fork(child=self._begin_anew)
+
+    def __call__(self, function: Callable[[], object]) -> None:
+        """Call *function*, which must not raise, after those of before."""
+        self._waiting.append(function)
+        try:
+            if not allows_watching:
+                raise RuntimeError("no thread may outlive a call here")
+            start_and_await(self._serve)
+        except RuntimeError:
+            self._serve()  # the interpreter is ending, or no thread is to be had
+
+    def _begin_anew(self) -> None:
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._serving = native.allocate_lock()
+
+    def _serve(self) -> None:
+        # Who finds another one serving leaves the rest to it: that one looks again after it has let go.
+        waiting, serving = self._waiting, self._serving
+        while waiting and serving.acquire(False):
+            try:
+                while waiting:
+                    waiting.popleft()()
+            finally:
+                serving.release()
+
+
+aside = Aside()
+"""For what the application does with news that no call of its own has brought."""
+
+
+class Ticker:
+    """Calls a function at intervals and when the process ends; stops for a fork and goes on in both processes.
+
+    Args:
+        seconds: The interval.
+        function: What is called; it must not raise.
+        in_child: Called in the child of a fork before anything else of this ticker.
+    """
+
+    def __init__(self, seconds: float, function: Callable[[], object], in_child: Callable[[], object]) -> None:
+        self._seconds = seconds
+        self._function = function
+        self._in_child = in_child
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_on = False
+        at_fork(self._before_fork, self._after_fork, self._after_fork_in_child)
+
+    def start(self) -> None:
+        """Begin."""
+        if not self._is_on:
+            self._is_on = True
+            self._run()
+            atexit.register(self.tick)
+            self._finish_with_multiprocessing()
+
+    def stop(self) -> None:
+        """End, with a last call."""
+        if self._is_on:
+            self._is_on = False
+            self._halt()
+            atexit.unregister(self.tick)
+            self.tick()
+
+    def tick(self) -> None:
+        """Call the function now."""
+        self._function()
+
+    def _before_fork(self) -> None:
+        if self._is_on:
+            self._halt()  # from Python 3.12 on a thread that runs would make the fork warn
+
+    def _after_fork(self) -> None:
+        if self._is_on:
+            self._run()
+
+    def _after_fork_in_child(self) -> None:
+        if self._is_on:
+            self._in_child()
+            self._run()
+            util = sys.modules.get("multiprocessing.util")
+            if util is not None:
+                # What is registered before a process of multiprocessing has begun is forgotten when it begins.
+                util.register_after_fork(self, Ticker._finish_with_multiprocessing)
+
+    def _run(self) -> None:
+        self._over = over = threading.Event()
+
+        def run() -> None:
+            while not over.wait(self._seconds):
+                self._function()
+
+        self._thread = threading.Thread(target=run, name="faulttolerance-metrics", daemon=True)
+        self._thread.start()
+
+    def _halt(self) -> None:
+        self._over.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._thread = None
+
+    def _finish_with_multiprocessing(self) -> None:
+        # A process of multiprocessing ends without atexit.
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.Finalize(None, self.tick, exitpriority=0)

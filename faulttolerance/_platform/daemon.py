@@ -1,0 +1,84 @@
+"""A thread of the library's own, which stays one among greenlets and for which nobody waits when the process ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .fork import stop_at_end_of_subinterpreter
+from .unpatched import allows_watching, get_ident, get_native_id, native, start_and_await
+
+
+class Daemon:
+    """Runs a function on a thread; one at a time.
+
+    A fork, from Python 3.12 on, warns of every thread there is. So who stops before one waits until it is really gone.
+
+    Args:
+        function: What is run; must not raise.
+        is_wanted: Whether it is to run again although it has ended: it may have been started while it was ending.
+    """
+
+    __slots__ = ("_ended", "_function", "_handle", "_ident", "_is_wanted", "_native_id")
+
+    def __init__(self, function: Callable[[], object], is_wanted: Callable[[], bool]) -> None:
+        self._function = function
+        self._is_wanted = is_wanted
+        self._ended = native.allocate_lock()
+        self._ident = 0
+        self._native_id = 0
+        self._handle: Any = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the thread that runs."""
+        return self._ident == get_ident()
+
+    def start(self) -> bool:
+        """Run the function, unless it runs already; false: there can be no thread, or the interpreter is ending."""
+        if not allows_watching:
+            return False
+        if not self._ended.acquire(False):
+            return True
+        stop_at_end_of_subinterpreter()
+        try:
+            if sys.version_info >= (3, 13):
+                self._handle = native.start_joinable_thread(self._run, daemon=True)
+            else:
+                start_and_await(self._run)
+        except RuntimeError:
+            self._ended.release()
+            return False
+        return True
+
+    def join(self, seconds: float) -> bool:
+        """Wait so long until the function has ended and its thread is gone; tell whether it is."""
+        if not self._ended.acquire(timeout=seconds):
+            return False
+        self._ended.release()
+        self._wait_until_gone()
+        return True
+
+    def _run(self) -> None:
+        self._ident = get_ident()
+        self._native_id = get_native_id()
+        try:
+            self._function()
+        finally:
+            self._ident = 0
+            self._ended.release()
+            if self._is_wanted():
+                self.start()
+
+    def _wait_until_gone(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.join()
+            return
+        path = f"/proc/self/task/{self._native_id}"
+        for _ in range(100):
+            if not self._native_id or not os.path.exists(path):
+                return
+            native.sleep(0.0001)

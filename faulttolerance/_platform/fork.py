@@ -1,0 +1,138 @@
+"""What has to happen around ``os.fork`` (rule L5)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+from .unpatched import get_ident, native
+
+_LOOK_SECONDS = 0.001
+_LOOKS = 5_000
+
+_before: list[Callable[[], object]] = []
+
+
+def at_fork(
+    before: Callable[[], object] | None = None,
+    parent: Callable[[], object] | None = None,
+    child: Callable[[], object] | None = None,
+) -> None:
+    """Call these functions on the forking thread; they are kept for as long as the process lives.
+
+    Args:
+        before: In the parent, before the fork; the last one registered is called first.
+        parent: In the parent, after the fork.
+        child: In the child, where the forking thread is the only one.
+    """
+    if before is not None:
+        _before.append(before)
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        hooks = {"before": before, "after_in_parent": parent, "after_in_child": child}
+        os.register_at_fork(**{when: hook for when, hook in hooks.items() if hook is not None})
+
+
+_has_looked = False
+
+
+def stop_at_end_of_subinterpreter() -> None:
+    """See to it that threads stop, as before a fork, when a sub-interpreter ends: one that is left ends the process."""
+    global _has_looked
+    if _has_looked:
+        return
+    _has_looked = True
+    try:
+        interpreters = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+        is_main = interpreters.get_current() == interpreters.get_main()
+    except (ImportError, AttributeError):
+        return
+    if not is_main:
+        atexit.register(_call_before)
+
+
+def _call_before() -> None:
+    for function in reversed(_before):
+        function()
+
+
+class Section:
+    """A section into which no fork may come, such as an import; any number of threads may be in it at once.
+
+    A module that another thread is importing at the fork stays locked in the child for ever. So a fork waits until no
+    other thread is in here, and who arrives while it goes on waits for it. Not for ever: code of the application runs
+    in here, and may wait for the forking thread.
+    """
+
+    def __init__(self) -> None:
+        self._inside: dict[int, int] = {}
+        """How often each thread has entered; written by that thread only."""
+        self._forking: int | None = None
+        """The thread that forks, or that looks whether it is alone."""
+        at_fork(self._hold, self._let_go, self._begin_anew)
+
+    def __enter__(self) -> None:
+        ident, inside = get_ident(), self._inside
+        depth = inside.get(ident, 0)
+        inside[ident] = depth + 1
+        # Who arrives stores, then looks; who forks stores, then looks: one of the two sees the other.
+        if not depth and self._forking is not None:
+            self._give_way(ident)
+
+    def _give_way(self, ident: int) -> None:
+        """Stay outside while another thread forks."""
+
+        def is_free() -> bool:
+            return self._forking in (None, ident)
+
+        patience = True
+        while patience and not is_free():
+            del self._inside[ident]
+            patience = _wait(is_free)
+            self._inside[ident] = 1
+
+    def __exit__(self, *_: object) -> None:
+        ident, inside = get_ident(), self._inside
+        depth = inside.get(ident, 1) - 1
+        if depth:
+            inside[ident] = depth
+        else:
+            inside.pop(ident, None)
+            self._left()
+
+    def _left(self) -> None:
+        """Do what is due when a thread has left for good."""
+
+    def _hold(self) -> None:
+        ident = get_ident()
+
+        def is_alone() -> bool:
+            self._forking = ident
+            if not self._inside.keys() - {ident}:
+                return True
+            self._forking = None  # who is inside may wait for somebody who has yet to enter
+            return False
+
+        if not _wait(is_alone):
+            self._forking = None
+
+    def _let_go(self) -> None:
+        if self._forking == get_ident():
+            self._forking = None
+
+    def _begin_anew(self) -> None:
+        ident = get_ident()
+        for other in self._inside.keys() - {ident}:
+            del self._inside[other]
+        self._forking = None
+
+
+def _wait(is_over: Callable[[], bool]) -> bool:
+    """Look again and again, and not for ever; return whether it was over."""
+    for _ in range(_LOOKS):
+        if is_over():
+            return True
+        native.sleep(_LOOK_SECONDS)
+    return False
