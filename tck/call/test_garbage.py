@@ -12,6 +12,7 @@ import pytest
 
 from faulttolerance import (
     CircuitBreaker,
+    Fallback,
     Guard,
     Retry,
     Timeout,
@@ -86,6 +87,28 @@ def test_a_function_that_a_guard_decorated_goes_when_it_is_dropped(uncollected: 
         del order, charge, guarded
     guard.close()
 
+    assert [one() for one in seen] == [None, None, None]
+
+
+def test_a_function_goes_with_its_guard_though_the_guard_leads_back_to_it() -> None:
+    """A fallback may refer to what it stands in for."""
+
+    def request() -> weakref.ref[Order]:
+        order = Order()
+
+        def instead(_: object) -> object:
+            return charge, order
+
+        @Guard(fallback=Fallback(instead))
+        def charge() -> object:
+            raise ConnectionError
+
+        assert charge()
+        return weakref.ref(order)
+
+    seen = [request() for _ in range(3)]
+
+    gc.collect()
     assert [one() for one in seen] == [None, None, None]
 
 

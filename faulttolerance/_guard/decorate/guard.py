@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from importlib import import_module
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from ..._call.block import Attempt, Attempts, single
 from ..._call.order import ORDER, GuardPolicies, is_detached
@@ -41,7 +41,8 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _named: dict[str, Guard] = {}
-_finders: WeakKeyDictionary[Callable[..., Any], Callable[[], GuardResolver]] = WeakKeyDictionary()
+_finders: WeakKeyDictionary[Callable[..., Any], ref[Callable[[], GuardResolver]]] = WeakKeyDictionary()
+"""What finds the guard of each decorated function, which keeps it; a guard may lead back to the function."""
 
 
 class _GuardSignature:
@@ -348,7 +349,7 @@ def _decorated(
         return current[1](args, kwargs)
 
     copy_names(guarded, function)
-    _finders[guarded] = find
+    _finders[guarded] = ref(find)
     return mark_coroutine_function(guarded) if asynchronous else guarded  # type: ignore[return-value]
 
 
@@ -367,9 +368,10 @@ def _misfits(function: Any) -> list[Fault]:
 
 def strays() -> Iterator[Fault]:
     """Give the functions below ``apply_guard`` whose guard does not exist, or no longer."""
-    for function, find in list(_finders.items()):
+    for function in decorated_functions():
         try:
-            find()
+            if find := finder_of(function):
+                find()
         except KeyError as error:
             where = f"{function.__module__}.{function.__qualname__} @apply_guard"
             yield Fault(where, f"finds nothing: {error.args[0]}", None, "the name of a Guard")
@@ -382,7 +384,8 @@ def decorated_functions() -> list[Callable[..., Any]]:
 
 def finder_of(function: object) -> Callable[[], GuardResolver] | None:
     """Give what finds the guard that decorates *function*, if one does; known by identity, as in ``declaration_of``."""
-    return _finders.get(function) if isinstance(function, FunctionType) else None
+    known = _finders.get(function) if isinstance(function, FunctionType) else None
+    return known and known()
 
 
 def _running_module() -> tuple[str, CodeType] | None:
