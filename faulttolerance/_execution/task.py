@@ -148,7 +148,11 @@ class TaskEnvironment(Environment):
             task.add_done_callback(to_its_end(ended))
             keep(task)
         except BaseException as error:
-            _give_up(body, task, error)
+            try:
+                _give_up(body, task, error)
+            except BaseException:
+                _give_up(body, task, error)  # a signal's handler raised: nobody else ends it
+                raise
             raise
 
     def leave(self, runs: Collection[Run]) -> None:
@@ -185,7 +189,11 @@ class TaskEnvironment(Environment):
                 queue_of(loop, attempt.seconds).add(deadline)
             await ended
         except BaseException as error:
-            _give_up(body, task, error)
+            try:
+                _give_up(body, task, error)
+            except BaseException:
+                _give_up(body, task, error)  # a signal's handler raised: nobody else ends it
+                raise
             raise
         finally:
             if deadline is not None:

@@ -48,7 +48,7 @@ def held() -> dict[Any, int]:
 
 
 @pytest.mark.parametrize("detached", [False, True])
-@sampled(10)
+@sampled(13)
 def test_a_task_that_is_struck_leaves_no_attempt(detached: bool, step: int) -> None:
     """By rule H5: whoever is struck, the caller or an attempt, the others are ended."""
     began: list[None] = []
@@ -58,10 +58,9 @@ def test_a_task_that_is_struck_leaves_no_attempt(detached: bool, step: int) -> N
         await asyncio.sleep(5 if len(began) == 1 else 0.01)
         return "loaded"
 
-    call = asynchronous(guarded(load)) if detached else guarded(load)
-
     async def once(strike: Strike) -> int:
         began.clear()
+        call = asynchronous(guarded(load)) if detached else guarded(load)  # with a budget that nobody has used
         try:
             with strike:
                 await call()

@@ -155,7 +155,8 @@ class Hedging:
                 await begin(partial(call, args, kwargs), entry, begun, race.ring)
                 while True:
                     if (winner := self._look(race, runs)) is not None:
-                        return winner.result()
+                        result = winner.result()  # a handler that raises behind the call does so inside the ``try``
+                        return result  # noqa: RET504
                     if not runs:
                         raise StoppedIteration.of(race.failure())
                     now = clock.monotonic()
@@ -186,9 +187,13 @@ class Hedging:
                         if timer is not None:
                             timer.cancel()
             finally:
-                race.end()
-                environment.leave(list(runs.values()))
-                self._count(race)
+                try:
+                    _leave(race, runs, environment)
+                except BaseException:
+                    _leave(race, runs, environment)  # a signal's handler raised: nobody else ends them
+                    raise
+                finally:
+                    self._count(race)
 
         return raced
 
@@ -256,6 +261,11 @@ class Hedging:
             batch.append(None)
             if len(batch) >= FOLD:
                 self._counters.fold()
+
+
+def _leave(race: Race, runs: dict[int, Run], environment: Environment) -> None:
+    race.end()
+    environment.leave(list(runs.values()))
 
 
 def racing(policy: policies.Hedge, binding: Binding) -> Hedging | None:
