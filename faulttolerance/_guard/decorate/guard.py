@@ -385,7 +385,7 @@ def decorated_functions() -> list[Callable[..., Any]]:
 def finder_of(function: object) -> Callable[[], GuardResolver] | None:
     """Give what finds the guard that decorates *function*, if one does; known by identity, as in ``declaration_of``."""
     known = _finders.get(function) if isinstance(function, FunctionType) else None
-    return known and known()
+    return None if known is None else known()
 
 
 def _running_module() -> tuple[str, CodeType] | None:
