@@ -372,7 +372,7 @@ def test_a_traceback_shows_few_lines_of_the_library(invoke: Invoke) -> None:
     library = Path(faulttolerance.__file__).parent
     places = [(Path(frame.filename), frame.name) for frame in frames]
     ours = [(file.name, name) for file, name in places if library in file.parents and file.parent.name != "testing"]
-    if ("deadlines.py", "asking") in ours:  # from the first `deadline` of a process on, calls ask once for one
-        ours.remove(("deadlines.py", "asking"))
+    if ("layer.py", "asking") in ours:  # from the first `deadline` of a process on, calls ask once for one
+        ours.remove(("layer.py", "asking"))
     assert len(ours) <= {"blocking": 4, "asyncio": 3, "offloaded": 7, "task": 7}[invoke.convention], ours
     assert places[-1][1] == "service"
