@@ -21,6 +21,7 @@ from faulttolerance import Bulkhead, BulkheadException, Guard, Timeout, TimeoutE
 from faulttolerance._guard.declare import registry
 from faulttolerance._strategy import bulkhead as strategy
 from kit.crowd import Crowd, press
+from kit.wakes import Wakes
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20")) / 4
 CEILING = 16
@@ -44,22 +45,9 @@ class History:
 
 def test_a_limit_that_moves_is_never_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     """By rules A1 and Q2: 64 threads and 10,000 tasks, ended at random, of which many are late."""
-    woken: Counter[int] = Counter()
-    kept: list[Any] = []
+    wakes = Wakes(monkeypatch)
     history = History(CEILING)
-    enter, move = strategy.Bulkhead.enter, strategy.Bulkhead._move_locked
-
-    def watched(bulkhead: Any, waiter: Any) -> Any:
-        wake = waiter.wake
-        kept.append(waiter)
-
-        def counted() -> None:
-            woken[id(waiter)] += 1
-            wake()
-
-        if wake is not None:
-            waiter.wake = counted
-        return enter(bulkhead, waiter)
+    move = strategy.Bulkhead._move_locked
 
     def noted(bulkhead: Any, others: Any, limit: int) -> None:
         if limit > bulkhead.limit:
@@ -67,7 +55,6 @@ def test_a_limit_that_moves_is_never_passed(monkeypatch: pytest.MonkeyPatch) -> 
         move(bulkhead, others, limit)
         history.note(limit)
 
-    monkeypatch.setattr(strategy.Bulkhead, "enter", watched)
     monkeypatch.setattr(strategy.Bulkhead, "_move_locked", noted)
     guard = Guard(bulkhead=Bulkhead(CEILING, 100, max_wait=40, latency=8), name="stress")
     outer = Guard(timeout=Timeout(15), name="outer")
@@ -122,8 +109,8 @@ def test_a_limit_that_moves_is_never_passed(monkeypatch: pytest.MonkeyPatch) -> 
         assert wrong == []
         assert (dict(permits.held), list(permits.waiting), permits.running) == ({}, [], 0)
         assert crowd.inside == 0
-        assert max(woken.values()) == 1
-        assert all(woken[id(waiter)] == 1 for waiter in kept if waiter.reason)
+        assert wakes.most == 1
+        assert wakes.is_each_refused_told
         assert min(history.limits) < CEILING // 2, "it fell"
         assert any(later > before for before, later in pairwise(history.limits)), "and rose"
         assert permits.limit == permits.adaptive.limit <= CEILING

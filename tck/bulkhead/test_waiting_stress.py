@@ -29,8 +29,9 @@ from faulttolerance import (
     sleep,
 )
 from faulttolerance._guard.declare import registry
-from faulttolerance._strategy import bulkhead as strategy, rate_limit
+from faulttolerance._strategy import rate_limit
 from kit.crowd import Crowd, press
+from kit.wakes import Wakes
 
 SECONDS = float(os.environ.get("STRESS_SECONDS", "20")) / 4
 LIMIT = 8
@@ -40,28 +41,7 @@ pytestmark = [pytest.mark.stress, pytest.mark.timeout(SECONDS * 10 + 100)]
 
 def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """By rule Q1, rule Q2, rule Q3, rule K1: 64 threads and 10,000 tasks, ended at random."""
-    woken: Counter[int] = Counter()
-    kept: list[Any] = []
-    enter = strategy.Bulkhead.enter
-
-    def watched(bulkhead: Any, waiter: Any) -> Any:
-        wake = waiter.wake
-        kept.append(waiter)
-
-        def counted() -> None:
-            woken[id(waiter)] += 1
-            try:
-                wake()
-            except Exception:
-                raise
-            except BaseException:
-                woken[id(waiter)] -= 1  # a time-out came where the loop's socket was written to: it is woken again
-                raise
-
-        waiter.wake = counted
-        return enter(bulkhead, waiter)
-
-    monkeypatch.setattr(strategy.Bulkhead, "enter", watched)
+    wakes = Wakes(monkeypatch)
     guard = Guard(bulkhead=Bulkhead(LIMIT, 200, max_wait=40), name="stress")
     outer = Guard(timeout=Timeout(15), name="outer")
     crowd, ends, wrong = Crowd(), Counter[str](), list[str]()
@@ -107,8 +87,8 @@ def test_threads_and_tasks_that_wait_are_each_told_once(monkeypatch: pytest.Monk
         assert (dict(permits.held), list(permits.waiting), permits.running) == ({}, [], 0)
         assert crowd.inside == 0
         assert crowd.most == LIMIT
-        assert max(woken.values()) == 1
-        assert all(woken[id(waiter)] == 1 for waiter in kept if waiter.reason)
+        assert wakes.most == 1
+        assert wakes.is_each_refused_told
         assert min(ends[end] for end in ("served", "waited", "displaced", "interrupted", "cancelled")) > 0, ends
     finally:
         guard.close()

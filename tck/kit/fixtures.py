@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,14 +33,15 @@ def clock() -> Iterator[Clock]:
 
 @contextmanager
 def others_hidden(module: ModuleType | None = None) -> Iterator[None]:
-    """Hide the guards that there are, but those of *module*: each is looked at by all that concerns every guard."""
+    """Hide the guards that there are, but those of *module* and its kit: what concerns all guards looks at each."""
     # Who goes is to be found where it is looked for: they live as long as they are hidden.
     alive = {reference: guard for reference in list(registry._guards) if (guard := reference()) is not None}
-    own = [value._resolver for value in vars(module).values() if isinstance(value, Guard)] if module else []
+    known = {name: each for name, each in sys.modules.items() if each is module or (module and name.startswith("kit."))}
+    own = [value._resolver for each in known.values() for value in vars(each).values() if isinstance(value, Guard)]
     hidden = {
         reference: registry._guards.pop(reference)
         for reference, guard in alive.items()
-        if guard not in own and not (module and isinstance(guard, FunctionType) and guard.__module__ == module.__name__)
+        if guard not in own and not (isinstance(guard, FunctionType) and guard.__module__ in known)
     }
     yield
     registry._guards.update(hidden)
