@@ -178,13 +178,13 @@ class Terms:
 
 def _wrong_guard(guard: object, name: str, policies: GuardPolicies, where: str) -> Iterator[Fault]:
     kinds: Collection[type] = [type(policy) for policy in policies.values()]
-    if guard is not None:
-        if not isinstance(guard, Guard):
-            yield Fault(f"{where}(guard)", f"is {guard!r}", guard, "a Guard, or policies by name, as retry=Retry(...)")
-        elif name or policies:
+    if isinstance(guard, Guard):
+        if name or policies:
             given = ["name"] * bool(name) + [*policies]
             yield Fault(where, f"is given a guard, and {', '.join(given)} beside it", given, "a guard or the others")
-        kinds = [type(policy) for one in guards() if one.method is guard for policy in one.policies]
+        kinds = [type(policy) for one in guards(guard.name) if one.method is guard for policy in one.policies]
+    elif guard is not None:
+        yield Fault(f"{where}(guard)", f"is {guard!r}", guard, "a Guard, or policies by name, as retry=Retry(...)")
     if Hedge in kinds:
         yield Fault(f"{where}(hedge)", "sends at once again what may be sent once", allowed="none")
     if Coalesce in kinds:
