@@ -63,6 +63,7 @@ def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
     if next(strays(), None) is not None:  # kept out of collections while it lived, and garbage since
         gc.unfreeze()
         gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture
