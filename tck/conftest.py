@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -19,6 +17,7 @@ from faulttolerance._guard.declare import registry
 from faulttolerance._guard.decorate.guard import _named as named_guards
 from faulttolerance._guard.decorate.guard_resolver import GuardResolver
 from kit import CONVENTIONS, Clock, Invoke, report, tiers
+from kit.garbage import collect_garbage
 from kit.interpreter import switching_every
 
 pytest_plugins = ["kit.fixtures"]
@@ -63,17 +62,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of garbage collections: there are thousands, explicit ones too."""
     collect_garbage()
-
-
-_collections = count()
-
-
-def collect_garbage() -> None:
-    """Collect garbage among what came since the last time, and among everything now and then."""
-    if next(_collections) % 100 == 0:
-        gc.unfreeze()
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from faulttolerance._extensions.adaptive_throttle.strategy import AdaptiveThrott
 from faulttolerance._strategy.verdict import FAILURE, NEUTRAL, SUCCESS, Verdict
 from faulttolerance.exceptions import ThrottleException
 from kit.examples import holds
+from kit.tiers import few_and_many
 
 
 class Throttle(AdaptiveThrottle):
@@ -208,7 +209,7 @@ def test_requests_are_counted_at_their_end() -> None:
 # AT2
 
 
-@pytest.mark.parametrize("offered", [100, pytest.param(1000, marks=pytest.mark.stress)])
+@few_and_many("offered", 100, 1000)
 def test_refused_calls_are_requests(offered: int) -> None:
     """AT2: a callee that accepts 30/s is sent twice as many, whatever is offered."""
     chance = random.Random(7)

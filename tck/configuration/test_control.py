@@ -35,6 +35,7 @@ from faulttolerance import (
 )
 from faulttolerance._config import Snapshot
 from faulttolerance.exceptions import RateLimitException
+from kit.tiers import few_and_many
 
 HERE = __name__
 
@@ -280,7 +281,7 @@ def test_a_rate_window_goes_on_across_a_reload() -> None:
     assert (lower, refused(client.call), refused(client.call)) == (RateLimitException, None, RateLimitException)
 
 
-@pytest.mark.parametrize("reloads", [6, pytest.param(100, marks=pytest.mark.stress)])
+@few_and_many("reloads", 6, 100)
 def test_reloading_under_load_is_safe(reloads: int) -> None:
     """Every call sees one configuration or the other, whole."""
 

@@ -44,6 +44,7 @@ from faulttolerance import (
 )
 from kit.program import ALONE, python
 from kit.struck import Strike, Struck, sampled
+from kit.tiers import few_and_many
 
 # A reload is struck at each of many places in turn; that takes a while where the machine does other things too.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("alone")]
@@ -512,7 +513,7 @@ def test_an_exception_in_a_source_leaves_all_as_it_was(stopped: type[BaseExcepti
 # Threads
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.stress)])
+@few_and_many("rounds", 1, 4)
 def test_first_calls_in_other_threads_follow_what_holds_in_the_end(rounds: int) -> None:
     """Some are drafted under the old values while the new ones are put in force."""
     for _ in range(rounds):
@@ -535,7 +536,7 @@ def test_first_calls_in_other_threads_follow_what_holds_in_the_end(rounds: int) 
         assert set().union(*(world.followed() for world in worlds)) == {2}
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.stress)])
+@few_and_many("rounds", 2, 10)
 def test_of_many_that_configure_at_once_one_holds_everywhere(world: World, rounds: int) -> None:
     """And what another thread gave beside it is not lost."""
     begun = threading.Barrier(4)

@@ -34,6 +34,7 @@ from faulttolerance.testing import virtual_time
 from kit.interpreter import needs_gil
 from kit.program import output_of
 from kit.struck import Strike, Struck, sampled, strikes
+from kit.tiers import few_and_many
 from kit.waiting import wait_until
 
 PATIENCE = 20.0
@@ -355,7 +356,7 @@ def test_of_leaving_and_calling_the_first_decides() -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("times", [20, pytest.param(150, marks=pytest.mark.stress)])
+@few_and_many("times", 20, 150)
 def test_it_is_never_called_for_a_block_that_was_left(times: int) -> None:
     """S1: for many blocks that end at about their deadline, on several threads."""
     wrong: list[str] = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given, settings, strategies as st
+
+from .tiers import few_and_many
 
 __all__ = ["holds"]
 
@@ -28,7 +29,6 @@ def holds(some: int, many: int, *drawn: st.SearchStrategy[Any]) -> Callable[[Cal
 
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(test, name, getattr(body, name))
-        thorough = pytest.param(many, marks=pytest.mark.stress)
-        return pytest.mark.parametrize("examples", [some, thorough])(test)
+        return few_and_many("examples", some, many)(test)
 
     return decorate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from faulttolerance._guard.decorate.guard import strays
 from faulttolerance._strategy.circuit_breaker import HalfOpen
 from faulttolerance.testing import virtual_time
 from kit import Clock, Invoke, VirtualClock
+from kit.garbage import collect_garbage
 
 GiveUp: TypeAlias = Callable[..., BaseException]
 
@@ -61,9 +61,7 @@ def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
     with others_hidden(request.module):
         yield
     if next(strays(), None) is not None:  # kept out of collections while it lived, and garbage since
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
+        collect_garbage(everywhere=True)
 
 
 @pytest.fixture

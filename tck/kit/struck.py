@@ -15,6 +15,8 @@ import pytest
 
 import faulttolerance
 
+from .tiers import few_and_many
+
 __all__ = ["Strike", "Struck", "sampled", "strikes"]
 
 _LIBRARY = str(Path(faulttolerance.__file__).parent)
@@ -122,5 +124,4 @@ def strikes(*files: str, handle: Callable[[], object] | None = None, step: int =
 
 def sampled(step: int, every: int = 1) -> pytest.MarkDecorator:
     """Give a test its *step*: each *step*-th place in the tier default, each *every*-th in the tier *stress*."""
-    thorough = pytest.param(every, marks=pytest.mark.stress, id="many places")
-    return pytest.mark.parametrize("step", [pytest.param(step, id="some places"), thorough])
+    return few_and_many("step", step, every, "places")

@@ -25,9 +25,13 @@ def tier_of(item: pytest.Item) -> str:
     return next((tier for tier in reversed(TIERS) if item.get_closest_marker(tier) is not None), TIERS[0])
 
 
-def few_and_many(name: str, few: object, many: object) -> pytest.MarkDecorator:
-    """Give a test its argument *name*: *few* of it in the tier default, *many* in the tier *stress*."""
-    cases = [pytest.param(few, id=f"few {name}"), pytest.param(many, marks=pytest.mark.stress, id=f"many {name}")]
+def few_and_many(name: str, few: object, many: object, of: str = "") -> pytest.MarkDecorator:
+    """Give a test its argument *name*: *few* of it in the tier default, *many* in the tier *stress*.
+
+    A case is called by what there are few or many *of*; by *name*, if that is empty.
+    """
+    of = of or name
+    cases = [pytest.param(few, id=f"few {of}"), pytest.param(many, marks=pytest.mark.stress, id=f"many {of}")]
     return pytest.mark.parametrize(name, cases)
 
 

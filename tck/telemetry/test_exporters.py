@@ -34,6 +34,7 @@ from faulttolerance._metrics.counters import FOLD, ledger
 from faulttolerance.testing import reset
 from kit.meter import OpenTelemetryMeter, PrometheusMeter
 from kit.program import output_of
+from kit.tiers import few_and_many
 
 GUARDED = """
 from faulttolerance import retry
@@ -317,7 +318,7 @@ def test_registry_can_be_asked_for_one_family() -> None:
 # Exactness
 
 
-@pytest.mark.parametrize("threads", [2, pytest.param(6, marks=pytest.mark.stress)])
+@few_and_many("threads", 2, 6)
 def test_no_call_is_lost_or_counted_twice_under_threads(threads: int) -> None:
     """Smooth calls, failures and readings at once: folding takes what was appended, once."""
     meter = PrometheusMeter()

@@ -27,6 +27,7 @@ from faulttolerance import (
 from faulttolerance.instrumentation import set_event_sinks
 from faulttolerance.testing import configured, virtual_time
 from kit import Clock, Invoke
+from kit.tiers import few_and_many
 
 _numbers = count()
 
@@ -199,7 +200,7 @@ def test_a_call_keeps_the_limit_that_it_began_with(clock: Clock) -> None:
     assert limit_of(guard) == 0.01
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.stress)])
+@few_and_many("step", 7, 1, "lengths")
 def test_there_are_few_lengths(clock: Clock, step: int) -> None:
     """By rule E2: those of a series that grows by a tenth."""
     guard = guard_of(100_000)

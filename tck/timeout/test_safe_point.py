@@ -18,6 +18,7 @@ from faulttolerance._deadline.threads import safe_point
 from faulttolerance._deadline.threads.safe_point import reason_unsafe
 from faulttolerance._platform.atomic import stack_of
 from kit.interpreter import needs_gil
+from kit.tiers import few_and_many
 
 WHERE = pytest.mark.parametrize("on_main", [True, pytest.param(False, marks=needs_gil)], ids=["main", "other"])
 """The thread on which a body is interrupted."""
@@ -253,7 +254,7 @@ def fast_call() -> None:
 
 
 @WHERE
-@pytest.mark.parametrize("times", [8, pytest.param(40, marks=pytest.mark.stress)])
+@few_and_many("times", 8, 40)
 def test_nothing_is_taken_and_not_given_back(on_main: bool, times: int) -> None:
     """R2a: by the context managers of a loop that does little else."""
     lost = []

@@ -26,6 +26,7 @@ from faulttolerance import (
 )
 from faulttolerance._deadline.threads.chain import this_thread
 from kit.interpreter import needs_gil
+from kit.tiers import few_and_many
 
 Held: TypeAlias = Callable[[], list[str]]
 Run: TypeAlias = Callable[[Callable[[], Any]], Any]
@@ -88,7 +89,7 @@ def test_body_is_interrupted_and_the_caller_gets_a_time_out(run_interruptibly: R
     assert 0.05 <= took < 5
 
 
-@pytest.mark.parametrize("times", [40, pytest.param(300, marks=pytest.mark.stress)])
+@few_and_many("times", 40, 300)
 def test_interruption_never_arrives_after_its_call(run: Run, times: int) -> None:
     """R2: deadlines that pass at about the end of the body; many of them, and none outside."""
 
@@ -112,7 +113,7 @@ def test_interruption_never_arrives_after_its_call(run: Run, times: int) -> None
     assert run(calls) == []
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(40, marks=pytest.mark.stress)])
+@few_and_many("times", 8, 40)
 @pytest.mark.parametrize("what", ["logging", "queue", "lock"])
 def test_locks_of_the_standard_library_are_not_left_held(run_interruptibly: Run, what: str, times: int) -> None:
     """R2a: an interruption waits until the body is out of code that holds one."""
@@ -226,7 +227,7 @@ def test_outer_deadline_ends_inner_retries_and_everything_is_given_back(run: Run
     assert held() == []
 
 
-@pytest.mark.parametrize("times", [12, pytest.param(60, marks=pytest.mark.stress)])
+@few_and_many("times", 12, 60)
 def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held, times: int) -> None:
     """R11: some here; the stress test makes thousands."""
 
@@ -257,7 +258,7 @@ def test_tiny_outer_deadlines_lose_no_permit(run_interruptibly: Run, held: Held,
     assert run_interruptibly(calls) == []
 
 
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.stress)])
+@few_and_many("step", 9, 1, "moments")
 @pytest.mark.parametrize("whose", ["inner", "outer"])
 def test_a_guarded_function_in_c_that_returns_as_it_is_interrupted_loses_nothing(
     held: Held, whose: str, step: int
