@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,6 +17,7 @@ from faulttolerance import testing
 from kit.struck import Strike, Struck, sampled, strikes
 
 pytestmark = [
+    pytest.mark.usefixtures("struck_coroutines_collected"),
     pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"),
     # Between the making of a coroutine and its first step.
     pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning"),
@@ -25,13 +25,6 @@ pytestmark = [
 ]
 
 FINE = "served"
-
-
-@pytest.fixture(autouse=True)
-def collect_what_was_struck() -> Iterator[None]:
-    """Collect coroutines that nobody came to await while their warnings are still ignored."""
-    yield
-    gc.collect()
 
 
 POLICIES: dict[str, Any] = {

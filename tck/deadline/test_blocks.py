@@ -458,6 +458,7 @@ async def in_a_coroutine(one: Any, fails: bool) -> str:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+@pytest.mark.usefixtures("struck_coroutines_collected")
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("reenters", [False, True], ids=["raises", "enters it, too"])
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])

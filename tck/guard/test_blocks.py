@@ -698,6 +698,7 @@ async def run_blocks_of_coroutine(guard: Guard, form: str, fails: bool) -> str:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+@pytest.mark.usefixtures("struck_coroutines_collected")
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fails", [False, True], ids=["served", "failed"])
@@ -759,6 +760,7 @@ def test_a_signal_that_is_noticed_where_a_block_ends_is_the_failure_of_that_bloc
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions")
+@pytest.mark.usefixtures("struck_coroutines_collected")
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("run", [run_blocks, run_blocks_of_coroutine])

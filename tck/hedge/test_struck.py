@@ -19,6 +19,7 @@ from kit import struck
 from kit.struck import Strike, Struck, sampled
 
 pytestmark = [
+    pytest.mark.usefixtures("struck_coroutines_collected"),
     pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, tracing misses instructions"),
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"),
 ]

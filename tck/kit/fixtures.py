@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -62,6 +63,13 @@ def module_alone(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
     if next(strays(), None) is not None:  # kept out of collections while it lived, and garbage since
         collect_garbage(everywhere=True)
+
+
+@pytest.fixture
+def struck_coroutines_collected() -> Iterator[None]:
+    """Collect coroutines that nobody came to await while the test's filter still ignores their warnings."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
